@@ -21,4 +21,6 @@ class Pages(BuildHookInterface[Any]):
             return
         made = runpy.run_path(str(sources))
         if made["main"]() != 0:
-            print("corral: installed without its pages; later: make ui", file=sys.stderr)
+            print(
+                "corral: installed without its pages; later: make ui", file=sys.stderr
+            )

@@ -58,7 +58,10 @@ def prepare(root: Path) -> Path:
         shared=(str(root / "shared"),),
         hidden=(str(root),),
     )
-    for name, content in (("node.json", encode_settings(settings)), ("token", b"token")):
+    for name, content in (
+        ("node.json", encode_settings(settings)),
+        ("token", b"token"),
+    ):
         (node_dir / name).touch(mode=0o600)
         (node_dir / name).write_bytes(content)
     return node_dir

@@ -43,12 +43,18 @@ def fake_driver(root: Path, node_dir: Path) -> None:
     library = root / "libnvidia-ml.so.1"
     words = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(FAKE)]
     subprocess.run([*words, f"-Wl,-soname,{library.name}"], check=True)
-    lines = [f"count {GPUS}", "pause_ms 10000", *(f"{gpu}.field.91 {LINKS}" for gpu in range(GPUS))]
+    lines = [
+        f"count {GPUS}",
+        "pause_ms 10000",
+        *(f"{gpu}.field.91 {LINKS}" for gpu in range(GPUS)),
+    ]
     lines += [f"{gpu}.field.{total} 0" for gpu in range(GPUS) for total in (38, 52, 59)]
     (root / "driver").write_text("\n".join(lines) + "\n")
     os.environ.update(LD_LIBRARY_PATH=str(root), FAKE_NVML=str(root / "driver"))
     file = node_dir / "node.json"
-    settings = msgspec.structs.replace(decode_settings(file.read_bytes()), pretend_gpus=None)
+    settings = msgspec.structs.replace(
+        decode_settings(file.read_bytes()), pretend_gpus=None
+    )
     file.write_bytes(encode_settings(settings))
 
 
@@ -89,24 +95,34 @@ async def measure(root: Path, seconds: float, fake: bool) -> dict[str, float]:
             samples.clear()
             await asyncio.sleep(seconds)
             spent = {name: cpu_seconds(pid) - began[name] for name, pid in pids.items()}
-            shares = {f"{name} CPU, % of a core": 100 * spent[name] / seconds for name in pids}
+            shares = {
+                f"{name} CPU, % of a core": 100 * spent[name] / seconds for name in pids
+            }
             return {
                 "samples": len(samples),
                 "GPUs in a sample": len(samples[-1].gpus),
-                "NVLinks in a sample": sum(len(gpu.nvlinks) for gpu in samples[-1].gpus),
+                "NVLinks in a sample": sum(
+                    len(gpu.nvlinks) for gpu in samples[-1].gpus
+                ),
                 "sample, bytes in a beat": len(encode(samples[-1])),
                 "all CPU, % of a core": 100 * sum(spent.values()) / seconds,
                 **shares,
-                **{f"{name} resident, MB": memory_mb(pid, "Rss") for name, pid in pids.items()},
                 **{
-                    f"{name}'s share (Pss), MB": memory_mb(pid, "Pss") for name, pid in pids.items()
+                    f"{name} resident, MB": memory_mb(pid, "Rss")
+                    for name, pid in pids.items()
+                },
+                **{
+                    f"{name}'s share (Pss), MB": memory_mb(pid, "Pss")
+                    for name, pid in pids.items()
                 },
             }
 
 
 def report(pretend: dict[str, float], fake: dict[str, float], seconds: float) -> str:
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs"
-    rows = "\n".join(f"| {name} | {pretend[name]:.2f} | {fake[name]:.2f} |" for name in pretend)
+    rows = "\n".join(
+        f"| {name} | {pretend[name]:.2f} | {fake[name]:.2f} |" for name in pretend
+    )
     return (
         "# An agent and the reader of its sensors on an idle node\n\n"
         f"{datetime.now(UTC):%Y-%m-%d}, {machine}, Python {platform.python_version()}; "

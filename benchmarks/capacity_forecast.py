@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument("--hours", action="store_true")
     asked = parser.parse_args()
     hours, season, horizon = BY_HOUR if asked.hours else BY_DAY
-    print(f"{'trace':28}{'forecasts':>10}{'error':>8}{'pinball':>9}{'held':>7}{'naive held':>12}")
+    print(
+        f"{'trace':28}{'forecasts':>10}{'error':>8}{'pinball':>9}{'held':>7}{'naive held':>12}"
+    )
     for path in asked.traces:
         series = loads(read_trace(path).workload, hours * 3_600)
         try:

@@ -91,7 +91,9 @@ def timed(action: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def measure_plain(holder: StateHolder, directory: Path, step: int, costs: Costs) -> None:
+def measure_plain(
+    holder: StateHolder, directory: Path, step: int, costs: Costs
+) -> None:
     (directory / f"plain-{step - KEEP}.pt").unlink(missing_ok=True)
     path = directory / f"plain-{step}.pt"
     seconds = timed(lambda: plain_save(holder, path))
@@ -113,7 +115,9 @@ def measure_corral(
         train_step(holder)
         steps += 1
     total = time.perf_counter() - began
-    stall = done[-1].stall_seconds  # at the boundary, and what the optimizer waited for its state
+    stall = done[
+        -1
+    ].stall_seconds  # at the boundary, and what the optimizer waited for its state
     costs.stall.append(stall)
     costs.added.append(max(stall, total - steps * usual))
     costs.until_durable.append(total)
@@ -136,20 +140,30 @@ def read_plainly(path: Path) -> None:
 
 
 def check(saved: Saved) -> None:
-    verify(saved.path, attempt=1, step=saved.step, manifest_sha256=saved.manifest_sha256)
+    verify(
+        saved.path, attempt=1, step=saved.step, manifest_sha256=saved.manifest_sha256
+    )
 
 
 def restore(saved: Saved, holder: StateHolder) -> None:
     check(saved)
     found = RestoreCandidate(
-        attempt=1, step=saved.step, path=saved.path, manifest_sha256=saved.manifest_sha256
+        attempt=1,
+        step=saved.step,
+        path=saved.path,
+        manifest_sha256=saved.manifest_sha256,
     )
     load(found, holder)
 
 
 def measure_restore(saved: Saved, holder: StateHolder) -> dict[str, list[float]]:
     """In turns: a plain cold read, a restore into objects that are there, into new ones."""
-    found: dict[str, list[float]] = {"cold read": [], "verify": [], "restore": [], "new": []}
+    found: dict[str, list[float]] = {
+        "cold read": [],
+        "verify": [],
+        "restore": [],
+        "new": [],
+    }
     for _ in range(ROUNDS):
         forget_pages(saved.path)
         found["cold read"].append(timed(lambda: read_plainly(saved.path)))
@@ -174,7 +188,9 @@ def measure(directory: Path, device: torch.device) -> list[str]:
     shelf.root.mkdir()
     shelf.open()
     done: list[Saved] = []
-    saver = Saver(shelf, keep=KEEP, talk=ALONE, quiet=ALONE, done=done.append, failed=failed)
+    saver = Saver(
+        shelf, keep=KEEP, talk=ALONE, quiet=ALONE, done=done.append, failed=failed
+    )
     saver.guard(holder.optimizers[0])
     saver.prepare(holder.capture(step=0, observed_seconds=0.0))
     saver.wait()
@@ -189,7 +205,9 @@ def measure(directory: Path, device: torch.device) -> list[str]:
     ratio = statistics.median(corral.stall) / statistics.median(plain.stall)
     added = statistics.median(corral.added) / statistics.median(plain.stall)
     cold = statistics.median(restored["cold read"])
-    speed = {name: cold / statistics.median(values) for name, values in restored.items()}
+    speed = {
+        name: cold / statistics.median(values) for name, values in restored.items()
+    }
     return [
         f"state: {size / 1e6:.0f} MB, {ROUNDS} rounds, step {1000 * usual_step_seconds(holder):.0f}"
         f" ms on {device.type}, {torch.get_num_threads()} threads; median (least to most) in"
@@ -229,14 +247,20 @@ def machine() -> str:
         platform.machine(),
     )
     load_1 = os.getloadavg()[0]
-    return f"{model}, {os.cpu_count()} cores, torch {torch.__version__}, load {load_1:.1f}"
+    return (
+        f"{model}, {os.cpu_count()} cores, torch {torch.__version__}, load {load_1:.1f}"
+    )
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--write", type=Path, help="keep the result in this file")
-    arguments.add_argument("--directory", type=Path, help="where to save, for another disk")
-    arguments.add_argument("--device", default="cpu", help="where the model is: cpu, cuda")
+    arguments.add_argument(
+        "--directory", type=Path, help="where to save, for another disk"
+    )
+    arguments.add_argument(
+        "--device", default="cpu", help="where the model is: cpu, cuda"
+    )
     asked = arguments.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=asked.directory))
     where = machine()

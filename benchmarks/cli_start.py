@@ -34,13 +34,21 @@ def install_megabytes() -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="corral-install-") as folder:
         venv.create(folder, with_pip=True)
         subprocess.run(
-            [f"{folder}/bin/pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT)],
+            [
+                f"{folder}/bin/pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                str(ROOT),
+            ],
             check=True,
         )
         total = compiled = 0
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         for path in Path(folder, "lib", version, "site-packages").rglob("*"):
-            if path.is_file() and path.relative_to(folder).parts[3].split("-")[0] not in (
+            if path.is_file() and path.relative_to(folder).parts[3].split("-")[
+                0
+            ] not in (
                 "pip",
                 "setuptools",
                 "_distutils_hack",
@@ -64,7 +72,9 @@ def main() -> None:
             taken = timed(command, "--dir", str(root), rounds=asked.rounds)
             rows.append((f"corral {command}", spread(taken), ""))
         words = ("run", "--no-workdir", "--dir", str(root), "--", "true")
-        rows.append(("corral run -- true", spread(timed(*words, rounds=asked.rounds)), ""))
+        rows.append(
+            ("corral run -- true", spread(timed(*words, rounds=asked.rounds)), "")
+        )
     ups = []
     for _ in range(3):
         began = time.perf_counter()
@@ -73,7 +83,13 @@ def main() -> None:
     rows.append(("corral up, 3 nodes alive", spread(ups), ""))
     if not asked.no_install:
         total, compiled = install_megabytes()
-        rows.append(("base install", f"{total:.0f} MB, of which .pyc {compiled:.0f} MB", "120 MB"))
+        rows.append(
+            (
+                "base install",
+                f"{total:.0f} MB, of which .pyc {compiled:.0f} MB",
+                "120 MB",
+            )
+        )
     keep("cli_start", report("The command line", rows), asked.write)
 
 

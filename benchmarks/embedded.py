@@ -26,7 +26,9 @@ def cluster(*words: str) -> Iterator[tuple[Path, "corral.Client"]]:
     root = Path(tempfile.mkdtemp(prefix="corral-bench-"))
     try:
         subprocess.run(
-            [CORRAL, "up", "--dir", str(root), *words], check=True, stdout=subprocess.DEVNULL
+            [CORRAL, "up", "--dir", str(root), *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         with corral.Client(dir=root) as client:
             yield root, client
@@ -51,7 +53,12 @@ def spread(values: Sequence[float], unit: str = "s") -> str:
 def report(title: str, rows: Sequence[tuple[str, str, str]], notes: str = "") -> str:
     """A page: (what, figure, to reach) under the machine and the date."""
     model = next(
-        (line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "?"
+        (
+            line.split(":")[1].strip()
+            for line in _cpuinfo()
+            if line.startswith("model name")
+        ),
+        "?",
     )
     head = (
         f"# {title}\n\n{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {model}, {os.cpu_count()} CPUs, "
@@ -76,7 +83,9 @@ def keep(name: str, text: str, write: bool) -> None:
     if write:
         folder = Path(__file__).resolve().parent / "results"
         folder.mkdir(exist_ok=True)
-        (folder / f"{name}-{time.strftime('%Y-%m-%d', time.gmtime())}.md").write_text(text)
+        (folder / f"{name}-{time.strftime('%Y-%m-%d', time.gmtime())}.md").write_text(
+            text
+        )
 
 
 def peer() -> ModuleType | None:

@@ -36,7 +36,12 @@ def until(done: Callable[[], object], seconds: float = 60.0) -> None:
 def job_on_a_node(root: Path, client: "corral.Client") -> tuple[str, str]:
     """(id, node) of a running job that may go on elsewhere."""
     saves = {"path": str(root / "shared" / "saves")}
-    spec = {"name": "moves", "run": SAVING, "resources": {"gpu": 1}, "checkpoint": saves}
+    spec = {
+        "name": "moves",
+        "run": SAVING,
+        "resources": {"gpu": 1},
+        "checkpoint": saves,
+    }
     id = client.submit(spec)[0].id
     until(lambda: client.job(id).state == "RUNNING")
     return id, client.job(id).nodes[0]
@@ -66,7 +71,14 @@ def killed_agent(root: Path, client: "corral.Client") -> float:
 
 def killed_node(root: Path, client: "corral.Client") -> float:
     id, node = job_on_a_node(root, client)
-    kill = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(root / "nodes" / node)]
+    kill = [
+        sys.executable,
+        "-P",
+        "-m",
+        "corral.agent",
+        "--kill",
+        str(root / "nodes" / node),
+    ]
     subprocess.run(kill, check=True)
     gone_at = time.time()
     seen = event_at(client, id, "RECOVERING") - gone_at
@@ -80,7 +92,9 @@ def frozen_node(root: Path, client: "corral.Client") -> tuple[float, float]:
     id, node = job_on_a_node(root, client)
     mark = str(root / "nodes" / node).encode()
     pids = [
-        pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if mark in about(pid)
+        pid
+        for pid in map(int, filter(str.isdecimal, os.listdir("/proc")))
+        if mark in about(pid)
     ]
     began = time.time()
     for pid in pids:
@@ -100,7 +114,9 @@ def frozen_node(root: Path, client: "corral.Client") -> tuple[float, float]:
 
 def about(pid: int) -> bytes:
     try:
-        return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        return b"".join(
+            Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")
+        )
     except OSError:
         return b""
 

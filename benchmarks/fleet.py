@@ -32,7 +32,14 @@ from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Seen
 from corral.domain.resources import Gpu, Inventory
 from corral.domain.telemetry import DiskSample, NodeSample, PortSample
-from corral.wire.agent_messages import PROTOCOL, AttachNow, Hello, LogChunk, SignalNow, encode
+from corral.wire.agent_messages import (
+    PROTOCOL,
+    AttachNow,
+    Hello,
+    LogChunk,
+    SignalNow,
+    encode,
+)
 from corral.wire.tls import trusting
 
 GPUS: Final = 8
@@ -126,11 +133,18 @@ class PlayedNode:
 
     def __post_init__(self) -> None:
         gpus = tuple(
-            Gpu(index=at, uuid=f"GPU-{self.id}-{at}", type="h100", memory_bytes=80 * 10**9)
+            Gpu(
+                index=at,
+                uuid=f"GPU-{self.id}-{at}",
+                type="h100",
+                memory_bytes=80 * 10**9,
+            )
             for at in range(GPUS)
         )
         ports = tuple(range(29500, 29516))
-        self.has = Inventory(gpus=gpus, cpu_millis=128_000, memory_bytes=2 * 10**12, ports=ports)
+        self.has = Inventory(
+            gpus=gpus, cpu_millis=128_000, memory_bytes=2 * 10**12, ports=ports
+        )
         self.gpus = Pretend(gpus)
         self.beats = Beats(node=self, clock=time.monotonic)
 
@@ -140,7 +154,11 @@ class PlayedNode:
         self.tally.talks += 1
         boot = BootId(f"boot-of-{self.id}")
         return Hello(
-            protocol=PROTOCOL, node=self.id, boot=boot, address="127.0.0.1", inventory=self.has
+            protocol=PROTOCOL,
+            node=self.id,
+            boot=boot,
+            address="127.0.0.1",
+            inventory=self.has,
         )
 
     def seen(self) -> tuple[Seen, ...]:
@@ -183,7 +201,9 @@ class PlayedNode:
                 self.ran[launch.key] = Ran(launch, time.time())
                 self.tally.attempts += 1
                 if lives := dict(launch.env).get(LIVES):
-                    asyncio.get_running_loop().call_later(float(lives), self._end, launch.key)
+                    asyncio.get_running_loop().call_later(
+                        float(lives), self._end, launch.key
+                    )
         for stop in wanted.stop:
             self._end(stop.key)
         for key in wanted.settled:
@@ -268,7 +288,12 @@ class PlayedNode:
             gpu = self.chance.randrange(GPUS)
             text = f"GPU {gpu} has corrected 12 memory errors"
             found = Signal(
-                number=self.number, at=time.time(), kind=SignalKind.ECC, code=0, gpu=gpu, text=text
+                number=self.number,
+                at=time.time(),
+                kind=SignalKind.ECC,
+                code=0,
+                gpu=gpu,
+                text=text,
             )
             self.noticed = (*self.noticed, found)
             self.tally.signals += 1
@@ -309,7 +334,9 @@ async def obey(tally: Tally, nodes: "list[PlayedNode]") -> None:
     """What is asked on the standard input, until `end`."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
     before, fresh = 0, msgspec.to_builtins(Tally())
     while line := (await reader.readline()).strip():
         if line == b"end":
@@ -330,11 +357,15 @@ async def main(plan: Plan) -> None:
     trusted = trusting(plan.trusted) if plan.trusted else None
     nodes, waits = [], []
     for name, token in plan.tokens.items():
-        dialler = Dialler(heads=HeadAddresses(Path(plan.head_file)), token=token, trusted=trusted)
+        dialler = Dialler(
+            heads=HeadAddresses(Path(plan.head_file)), token=token, trusted=trusted
+        )
         seed = random.Random(chance.random())
         node = PlayedNode(NodeId(name), dialler, tally, seed, plan.signal_seconds)
         nodes.append(node)
-        waits.append(asyncio.create_task(node.run(chance.uniform(0, plan.dial_seconds))))
+        waits.append(
+            asyncio.create_task(node.run(chance.uniform(0, plan.dial_seconds)))
+        )
     waits.append(asyncio.create_task(watch_lag(tally)))
     gc.collect()
     gc.freeze()

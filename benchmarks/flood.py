@@ -197,7 +197,9 @@ def probe(host: str, port: int) -> float | None:
     connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
         connection.request("GET", "/healthz")
-        return time.monotonic() - began if connection.getresponse().status == 200 else None
+        return (
+            time.monotonic() - began if connection.getresponse().status == 200 else None
+        )
     except (OSError, http.client.HTTPException):
         return None
     finally:
@@ -206,15 +208,28 @@ def probe(host: str, port: int) -> float | None:
 
 def rss_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    return (
+        next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    )
 
 
 def watch(name: str, url: str, client: "corral.Client", seconds: float) -> Seen:
     """Run the attack, and look at the head as long as it goes on."""
     parts, pid = urlsplit(url), client.status().head.pid
     host, port = str(parts.hostname), int(parts.port or 0)
-    words = [sys.executable, __file__, "--attack", name, "--url", url, "--seconds", str(seconds)]
-    attacker = subprocess.Popen(["nice", "-n", "10", *words], stdout=subprocess.PIPE, text=True)
+    words = [
+        sys.executable,
+        __file__,
+        "--attack",
+        name,
+        "--url",
+        url,
+        "--seconds",
+        str(seconds),
+    ]
+    attacker = subprocess.Popen(
+        ["nice", "-n", "10", *words], stdout=subprocess.PIPE, text=True
+    )
     probes: list[float] = []
     lost: set[str] = set()
     failed, most, looked = 0, 0.0, time.monotonic()
@@ -256,7 +271,11 @@ def main() -> None:
         f"it: {load:.1f}. /healthz: median / p99 / most; memory is the most of the head's RSS."
     )
     rows = [one.row() for one in found]
-    keep("flood", report("The head under floods without a token", rows, notes), asked.write)
+    keep(
+        "flood",
+        report("The head under floods without a token", rows, notes),
+        asked.write,
+    )
     missed = [one.name for one in found if not one.is_met]
     print(f"MISSED: {', '.join(missed)}" if missed else "all met")
     sys.exit(bool(missed))

@@ -98,7 +98,9 @@ async def measure(path: Path, jobs: int, taken: Taken) -> None:
     store = SqliteStore(path)
     term = (await store.lead()).term
     for first in range(1, jobs + TOO_MANY + 1, 500):
-        await store.commit(term, over(range(first, min(jobs + TOO_MANY + 1, first + 500))))
+        await store.commit(
+            term, over(range(first, min(jobs + TOO_MANY + 1, first + 500)))
+        )
     for _ in range(3):
         with timed(taken, "load of the world"):
             world = await store.lead()

@@ -44,7 +44,15 @@ from embedded import cluster, quantile, report
 from fleet import LIVES, Plan, Tally
 
 import corral
-from corral.wire.agent_messages import FRAME_BYTES, Beat, Heard, LogAt, LogChunk, encode, from_agent
+from corral.wire.agent_messages import (
+    FRAME_BYTES,
+    Beat,
+    Heard,
+    LogAt,
+    LogChunk,
+    encode,
+    from_agent,
+)
 from corral.wire.tls import trusting
 
 DIAL_SECONDS: Final = 20.0  # over which the agents come
@@ -122,8 +130,13 @@ def joined(client: "corral.Client", trusted: Path, nodes: int) -> dict[str, str]
     """As many nodes by the way on which machines join; the token of each."""
     made = client.create_join_token(uses=nodes, expires_seconds=3600)
     tokens = {f"n{number:04d}": secrets.token_urlsafe(32) for number in range(nodes)}
-    headers = {"Authorization": f"Bearer {made.token}", "Content-Type": "application/json"}
-    head = http.client.HTTPSConnection(urlsplit(made.url).netloc, context=trusting(trusted))
+    headers = {
+        "Authorization": f"Bearer {made.token}",
+        "Content-Type": "application/json",
+    }
+    head = http.client.HTTPSConnection(
+        urlsplit(made.url).netloc, context=trusting(trusted)
+    )
     with closing(head):
         for name, token in tokens.items():
             body = {"node": name, "sha256": hashlib.sha256(token.encode()).hexdigest()}
@@ -144,7 +157,8 @@ def work_of(nodes: int) -> list[dict[str, Any]]:
     low, high = SHORT_SECONDS
     count = nodes // 5 * 8 * 3 // 2
     shorts = (
-        short | {"env": {LIVES: str(low + number * 7919 % (high - low))}} for number in range(count)
+        short | {"env": {LIVES: str(low + number * 7919 % (high - low))}}
+        for number in range(count)
     )
     return [*[gang] * (nodes // 10), *[single] * (nodes * 2 // 5), *shorts]
 
@@ -164,7 +178,8 @@ def measured(pid: int, agents: Fleet, warm: float, seconds: float) -> Found:
     time.sleep(seconds)
     after, took = ticks(pid), time.monotonic() - began
     user, system = (
-        (one - other) / TICKS_PER_SECOND / took for one, other in zip(after, before, strict=True)
+        (one - other) / TICKS_PER_SECOND / took
+        for one, other in zip(after, before, strict=True)
     )
     return Found(
         cpu=user + system,
@@ -191,12 +206,16 @@ def of_head(asked: argparse.Namespace) -> tuple[Found, dict[str, int], Found | N
             work = work_of(asked.nodes)
             for first in range(0, len(work), 500):
                 client.submit(work[first : first + 500])
-            parts = asked.nodes * 4 // 5  # of the gangs and of the jobs with a node of their own
+            parts = (
+                asked.nodes * 4 // 5
+            )  # of the gangs and of the jobs with a node of their own
             until("the work runs", lambda: agents.ask("tell").attempts > parts)
             print(f"head {pid} is under load", flush=True)
             found = measured(pid, agents, asked.warm, asked.seconds)
             world = world_of(client)
-        os.kill(pid, signal.SIGTERM)  # the head alone: `corral down` would end each job first
+        os.kill(
+            pid, signal.SIGTERM
+        )  # the head alone: `corral down` would end each job first
         until("the head has ended", lambda: not Path(f"/proc/{pid}").exists())
         return found, world, None if asked.no_peer else of_peer(root, plan, asked)
 
@@ -261,14 +280,25 @@ def of_peer(root: Path, plan: Plan, asked: argparse.Namespace) -> Found:
     with socket.socket() as free:
         free.bind((own_address(), 0))
         port = free.getsockname()[1]
-    words = [sys.executable, __file__, "--serve", str(root / "tls"), "--port", str(port)]
+    words = [
+        sys.executable,
+        __file__,
+        "--serve",
+        str(root / "tls"),
+        "--port",
+        str(port),
+    ]
     peer = subprocess.Popen(words)
     try:
         with tempfile.TemporaryDirectory(prefix="corral-bench-") as folder:
             file = Path(folder) / "head.json"
             file.write_text(json.dumps({"url": f"https://{own_address()}:{port}"}))
-            with fleet(Path(folder), msgspec.structs.replace(plan, head_file=str(file))) as agents:
-                return measured(peer.pid, agents, DIAL_SECONDS + 15.0, asked.seconds / 2)
+            with fleet(
+                Path(folder), msgspec.structs.replace(plan, head_file=str(file))
+            ) as agents:
+                return measured(
+                    peer.pid, agents, DIAL_SECONDS + 15.0, asked.seconds / 2
+                )
     finally:
         peer.terminate()
         peer.wait()
@@ -277,7 +307,9 @@ def of_peer(root: Path, plan: Plan, asked: argparse.Namespace) -> Found:
 # -- what is told --------------------------------------------------------------------------------
 
 
-def rows_of(found: Found, peer: Found | None, seconds: float) -> list[tuple[str, str, str]]:
+def rows_of(
+    found: Found, peer: Found | None, seconds: float
+) -> list[tuple[str, str, str]]:
     tally = found.tally
     trips = [1000 * one for one in tally.trips]
     rows = [
@@ -295,13 +327,21 @@ def rows_of(found: Found, peer: Found | None, seconds: float) -> list[tuple[str,
         ("trip of a beat, median, ms", f"{quantile(trips, 0.5):.1f}", ""),
         ("trip of a beat, 99th of 100, ms", f"{quantile(trips, 0.99):.1f}", ""),
         ("longest trip, ms", f"{max(trips):.0f}", ""),
-        ("the agents' own process came late by, at the most, ms", f"{lag(tally):.0f}", ""),
+        (
+            "the agents' own process came late by, at the most, ms",
+            f"{lag(tally):.0f}",
+            "",
+        ),
     ]
     if peer is not None:
         beats = peer.tally.sent / (seconds / 2)
         each, other = found.cpu / tally.sent * seconds, peer.cpu / beats
         rows += [
-            ("bare uvicorn and msgspec, cores", f"{peer.cpu:.3f} ({beats:.0f} beats a second)", ""),
+            (
+                "bare uvicorn and msgspec, cores",
+                f"{peer.cpu:.3f} ({beats:.0f} beats a second)",
+                "",
+            ),
             ("the same, resident, MB", f"{peer.resident:.0f}", ""),
             ("CPU of a beat against it", f"{each / other:.2f} x", ""),
         ]

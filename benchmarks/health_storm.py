@@ -76,7 +76,14 @@ class Beats:
     def notice(self, id: NodeId) -> None:
         text = "XID 79 on GPU 0: GPU has fallen off the bus"
         number = len(self.signals.get(id, ())) + 1
-        xid = Signal(number=number, at=time.time(), kind=SignalKind.XID, code=79, gpu=0, text=text)
+        xid = Signal(
+            number=number,
+            at=time.time(),
+            kind=SignalKind.XID,
+            code=79,
+            gpu=0,
+            text=text,
+        )
         self.signals[id] = (*self.signals.get(id, ()), xid)
 
     async def go_on(self) -> None:
@@ -97,9 +104,14 @@ async def measure(path: Path, count: int) -> dict[str, float]:
     term = (await store.lead()).term
     has = inventory()
     ids = [NodeId(f"n{number}") for number in range(count)]
-    known = (Node(id=id, boot=BootId("b"), inventory=has, liveness=Liveness.ALIVE) for id in ids)
+    known = (
+        Node(id=id, boot=BootId("b"), inventory=has, liveness=Liveness.ALIVE)
+        for id in ids
+    )
     await store.commit(term, Changes(nodes=tuple(known)))
-    for first in range(0, 10 * count, 500):  # every fifth of these numbers runs, on half a node
+    for first in range(
+        0, 10 * count, 500
+    ):  # every fifth of these numbers runs, on half a node
         await store.commit(term, work(range(first, first + 500, 5), count))
     for first in range(1, 5):
         await store.commit(term, work(range(first, WAITING, 5), count))
@@ -162,7 +174,9 @@ def report(rounds: list[dict[str, float]], nodes: int) -> str:
     ]
     for part, most in zip(PARTS, ("1", "5", "5"), strict=True):
         took = [one[part] for one in rounds]
-        lines.append(f"| {part} | {statistics.median(took):.3f} | {max(took):.3f} | {most} |")
+        lines.append(
+            f"| {part} | {statistics.median(took):.3f} | {max(took):.3f} | {most} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -45,7 +45,8 @@ def cpu_seconds(root: str) -> dict[int, tuple[str, float]]:
 
 def run_jobs(client: Any, jobs: int, name: str) -> None:
     specs = [
-        {"name": f"{name}-{index}", "run": "true", "resources": {"gpu": 1}} for index in range(jobs)
+        {"name": f"{name}-{index}", "run": "true", "resources": {"gpu": 1}}
+        for index in range(jobs)
     ]
     open_jobs = {job.id for job in client.submit(specs)}
     for event in client.events(follow=True):
@@ -56,7 +57,9 @@ def run_jobs(client: Any, jobs: int, name: str) -> None:
 
 
 def milliseconds_a_job(
-    before: Mapping[int, tuple[str, float]], after: Mapping[int, tuple[str, float]], jobs: int
+    before: Mapping[int, tuple[str, float]],
+    after: Mapping[int, tuple[str, float]],
+    jobs: int,
 ) -> dict[str, float]:
     sums: dict[str, float] = defaultdict(float)
     for pid, (part, seconds) in after.items():

@@ -35,7 +35,9 @@ from tests.kube.storage import Change
 
 WARM: Final = 2  # turns that warm up the path
 PATIENCE_SECONDS: Final = 120.0
-OWN: Final = frozenset({"part", "head"})  # volumes of the rendered Job that its agent alone reads
+OWN: Final = frozenset(
+    {"part", "head"}
+)  # volumes of the rendered Job that its agent alone reads
 POSTED, LIGHTKUBE, KUBECTL = "POST", "lightkube apply", "kubectl apply"
 CLIENT, RUN = "client.submit", "corral run"
 STAGES: Final = ("taken by the head", "Secret", "Job", "pod", "container", "rank")
@@ -101,7 +103,10 @@ def _rows(took: dict[str, list[dict[str, float]]]) -> list[tuple[str, str, str]]
         for way, turns in took.items()
         for stage in turns[0]
     }
-    rows = [(f"{way}: to {stage}", f"{at * 1e3:.0f} ms", "") for (way, stage), at in median.items()]
+    rows = [
+        (f"{way}: to {stage}", f"{at * 1e3:.0f} ms", "")
+        for (way, stage), at in median.items()
+    ]
     for base in (POSTED, LIGHTKUBE, KUBECTL):
         for own in (CLIENT, RUN):
             for stage in ("pod", "rank"):
@@ -109,7 +114,9 @@ def _rows(took: dict[str, list[dict[str, float]]]) -> list[tuple[str, str, str]]
                     ratio = median[own, stage] / median[base, stage]
                     is_asked = (base, own, stage) == (KUBECTL, RUN, "pod")
                     bound = "1.2 x" if is_asked else ""
-                    rows.append((f"{own} over {base}, to {stage}", f"{ratio:.2f} x", bound))
+                    rows.append(
+                        (f"{own} over {base}, to {stage}", f"{ratio:.2f} x", bound)
+                    )
     return rows
 
 
@@ -136,18 +143,27 @@ def _turns(
             else:
                 ours.kube.delete("jobs", note.name, propagationPolicy="Background")
             if turn >= WARM:
-                took[name].append({one: seen[one] - began for one in STAGES if one in seen})
+                took[name].append(
+                    {one: seen[one] - began for one in STAGES if one in seen}
+                )
             _until(lambda: not ours.left())
     return took
 
 
 def _stages(seen: dict[str, float], rank: float) -> dict[str, float]:
-    plurals = {"Secret": "secrets", "Job": "jobs", "pod": "pods", "container": "container"}
+    plurals = {
+        "Secret": "secrets",
+        "Job": "jobs",
+        "pod": "pods",
+        "container": "container",
+    }
     found = {stage: seen[plural] for stage, plural in plurals.items() if plural in seen}
     return found | {"rank": rank}
 
 
-def _ways(ours: Team, client: corral.Client) -> dict[str, Callable[[Path], Callable[[], object]]]:
+def _ways(
+    ours: Team, client: corral.Client
+) -> dict[str, Callable[[Path], Callable[[], object]]]:
     """Each hands a job in, and returns what is to be done once its rank has begun."""
     rendered = _rendered(ours, client)
     config = str(ours.kube.kubeconfig())
@@ -211,7 +227,9 @@ def _by_hand(rendered: dict[str, Any], note: Path) -> dict[str, Any]:
     pod["affinity"].pop("podAntiAffinity")
     pod["volumes"] = [one for one in pod["volumes"] if one["name"] not in OWN]
     (container,) = pod["containers"]
-    container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] not in OWN]
+    container["volumeMounts"] = [
+        one for one in container["volumeMounts"] if one["name"] not in OWN
+    ]
     container["command"] = ["bash", "-c", _stamp(note)]
     container.pop("args", None)
     about = {"name": note.name, "namespace": NAMESPACE}

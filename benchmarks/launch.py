@@ -52,7 +52,9 @@ class Bench:
         file.write_bytes(encode_settings(settings))
         file.chmod(0o600)
         self.changed = asyncio.Event()
-        self.supervisor = Supervisor(node_dir, settings=settings, on_change=self.changed.set)
+        self.supervisor = Supervisor(
+            node_dir, settings=settings, on_change=self.changed.set
+        )
 
     async def launch(self, name: str, run: str) -> Path:
         folder = self.dir / "attempts" / f"{name}.1"
@@ -80,7 +82,9 @@ class Bench:
         """(attempts a second from request to end, CPU seconds an attempt), all asked at once."""
         launcher = self.supervisor.launcher_pid
         used, began = cpu_seconds(launcher), time.perf_counter()
-        await asyncio.gather(*(self.launch(f"all{number}", "true") for number in range(launches)))
+        await asyncio.gather(
+            *(self.launch(f"all{number}", "true") for number in range(launches))
+        )
         await self.all_ended(before + launches)
         wall = time.perf_counter() - began
         return launches / wall, (cpu_seconds(launcher) - used) / launches
@@ -137,7 +141,10 @@ def page(found: dict[str, float | str]) -> str:
     for name, value in found.items():
         shown = f"{value:.1f}" if isinstance(value, float) else f"{value}"
         lines.append(f"| {name.replace('_', ' ')} | {shown} |")
-    lines += ["", "CPU: user and system time of supervisor, launcher, shim and rank together."]
+    lines += [
+        "",
+        "CPU: user and system time of supervisor, launcher, shim and rank together.",
+    ]
     return "\n".join(lines) + "\n"
 
 

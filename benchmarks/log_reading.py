@@ -64,19 +64,25 @@ class Delay:
 
 def tail(kind: str, rank: int) -> str:
     text = TAILS[kind]
-    lines = (text % number if "%d" in text else text for number in range(TAIL_BYTES // len(text)))
+    lines = (
+        text % number if "%d" in text else text
+        for number in range(TAIL_BYTES // len(text))
+    )
     return f"{rank} {''.join(lines)}"[:TAIL_BYTES]
 
 
 def inventory() -> Inventory:
     gpus = tuple(
-        Gpu(index=i, uuid=f"GPU-{i}", type="h100", memory_bytes=80 * 10**9) for i in range(GPUS)
+        Gpu(index=i, uuid=f"GPU-{i}", type="h100", memory_bytes=80 * 10**9)
+        for i in range(GPUS)
     )
     ports = tuple(range(29500, 29516))
     return Inventory(gpus=gpus, cpu_millis=64_000, memory_bytes=10**12, ports=ports)
 
 
-def words(control: Control, nodes: list[NodeId], job: JobId | None, kind: str) -> list[NodeFacts]:
+def words(
+    control: Control, nodes: list[NodeId], job: JobId | None, kind: str
+) -> list[NodeFacts]:
     """Reports of all nodes; with a kind, that the job's ranks have failed and printed this."""
     found, has = [], inventory()
     order = nodes if job is None else control.world.attempts[job].nodes
@@ -90,7 +96,9 @@ def words(control: Control, nodes: list[NodeId], job: JobId | None, kind: str) -
         elif job is not None:
             seen = (Seen(key=(job, 1), phase=Phase.UP),)  # type: ignore[arg-type]
         heard_at = control.serving_seconds()
-        word = NodeFacts(node=id, boot=BootId("b"), heard_at=heard_at, inventory=has, seen=seen)
+        word = NodeFacts(
+            node=id, boot=BootId("b"), heard_at=heard_at, inventory=has, seen=seen
+        )
         found.append(word)
     return found
 
@@ -100,10 +108,14 @@ def beat(control: Control, nodes: list[NodeId], job: JobId | None) -> None:
         control.hear(word)
 
 
-async def measure(kind: str, nodes: int, reader: ReaderProcess | None) -> tuple[float, float]:
+async def measure(
+    kind: str, nodes: int, reader: ReaderProcess | None
+) -> tuple[float, float]:
     """Return the longest delay of the loop, and the seconds until the job was concluded."""
     ids = [NodeId(f"n{number}") for number in range(nodes)]
-    control = Control(store=MemoryStore(), engine=Engine(), clock=SystemClock(), reader=reader)  # type: ignore[arg-type]
+    control = Control(
+        store=MemoryStore(), engine=Engine(), clock=SystemClock(), reader=reader
+    )  # type: ignore[arg-type]
     await control.start()
     beat(control, ids, None)
     running = asyncio.gather(control.run(), control.diagnoses.run())
@@ -124,7 +136,9 @@ async def measure(kind: str, nodes: int, reader: ReaderProcess | None) -> tuple[
     delay.seconds, began = 0.0, time.perf_counter()
     for word in reports:
         control.hear(word)
-    while job.id in control.world.jobs and control.world.jobs[job.id].state not in FINAL:
+    while (
+        job.id in control.world.jobs and control.world.jobs[job.id].state not in FINAL
+    ):
         await asyncio.sleep(0.02)
     took = time.perf_counter() - began
     await asyncio.sleep(0.05)
@@ -160,7 +174,11 @@ def main() -> None:
         "now, last lines were read in the loop (rows `in the loop`)."
     )
     found = asyncio.run(rows(asked.nodes))
-    keep("log_reading", report("Reading what ranks printed last", found, notes), asked.write)
+    keep(
+        "log_reading",
+        report("Reading what ranks printed last", found, notes),
+        asked.write,
+    )
 
 
 if __name__ == "__main__":

@@ -185,11 +185,17 @@ def main() -> int:
         rows += [
             (f"{name}: lost lines", f"{one.lost + written - 1 - one.last}", "0"),
             (f"{name}: seen", f"{one.lines}, {one.first} on, {ends}", ""),
-            (f"{name}: out of order, cut in two", f"{one.disorder}, {one.broken}", "0, 0"),
+            (
+                f"{name}: out of order, cut in two",
+                f"{one.disorder}, {one.broken}",
+                "0, 0",
+            ),
             (f"{name}: told by Corral", f"{one.told} {one.words}", ""),
         ]
     rows += [(name, f"{figure:.2f}", "") for name, figure in figures.items()]
-    text = report(f"A log of {asked.rate:g} MB/s for {asked.seconds:g} s, followed", rows)
+    text = report(
+        f"A log of {asked.rate:g} MB/s for {asked.seconds:g} s, followed", rows
+    )
     print(text)
     if asked.write:
         asked.write.write_text(text)

@@ -30,7 +30,9 @@ def round_of(found: Machines, seconds: Seconds) -> None:
     folder = found.head.root.parent
     for name in ("w1", "w2"):
         line, began = found.line(), time.monotonic()
-        found[name].join(line, "--gpus", "1", "--pretend", "--shared", str(folder / "saves"))
+        found[name].join(
+            line, "--gpus", "1", "--pretend", "--shared", str(folder / "saves")
+        )
         seconds["join"].append(since(began))
     file = folder / f"started-{time.monotonic_ns()}"
     began = time.monotonic()
@@ -55,13 +57,18 @@ def cut(found: Machines, seconds: Seconds) -> None:
         found.until_node(where, "silent")
         seconds["silent"].append(since(began))
         until(
-            lambda: found.job(job).nodes != [where] and found.job(job).state == "RUNNING",
+            lambda: (
+                found.job(job).nodes != [where] and found.job(job).state == "RUNNING"
+            ),
             "it runs elsewhere",
         )
         seconds["replaced"].append(since(began))
     found.until_node(where, "alive")
     found.stop(job)
-    until(lambda: not any(one.jobs for one in found.call(lambda c: c.nodes())), "nothing is held")
+    until(
+        lambda: not any(one.jobs for one in found.call(lambda c: c.nodes())),
+        "nothing is held",
+    )
 
 
 def main() -> None:
@@ -69,7 +76,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    seconds: Seconds = {name: [] for name in ("join", "start", "silent", "replaced", "leave")}
+    seconds: Seconds = {
+        name: [] for name in ("join", "start", "silent", "replaced", "leave")
+    }
     with machines("w1", "w2") as found:
         (found.head.root.parent / "saves").mkdir()
         for _ in range(asked.rounds):
@@ -81,7 +90,9 @@ def main() -> None:
         ("its job, which saves, runs elsewhere", spread(seconds["replaced"]), "15 s"),
         ("corral leave", spread(seconds["leave"]), "-"),
     ]
-    notes = "Network namespaces of one machine as hosts, over TLS. Median, least and most."
+    notes = (
+        "Network namespaces of one machine as hosts, over TLS. Median, least and most."
+    )
     keep(
         "machines",
         report(f"Nodes on other machines, {asked.rounds} rounds", rows, notes),

@@ -64,7 +64,16 @@ class Peer(Collector):
         self.samples = samples
 
     def collect(self) -> list[Metric]:
-        labels = ("gpu", "UUID", "device", "modelName", "Hostname", "job", "user", "queue")
+        labels = (
+            "gpu",
+            "UUID",
+            "device",
+            "modelName",
+            "Hostname",
+            "job",
+            "user",
+            "queue",
+        )
         found: list[Metric] = []
         for series in GPUS:
             family = GaugeMetricFamily(series.name, series.help, labels=labels)
@@ -72,7 +81,13 @@ class Peer(Collector):
                 for gpu in sample.gpus:
                     value = series.of(gpu)
                     if value is not None:
-                        who = (str(gpu.index), gpu.uuid, f"nvidia{gpu.index}", gpu.type, str(id))
+                        who = (
+                            str(gpu.index),
+                            gpu.uuid,
+                            f"nvidia{gpu.index}",
+                            gpu.type,
+                            str(id),
+                        )
                         family.add_metric((*who, "", "", ""), float(value))
             found.append(family)
         return found

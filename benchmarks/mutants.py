@@ -23,7 +23,10 @@ def main() -> None:
         rule = caught.rule if caught is not None else "nothing"
         worlds = caught.seed + 1 if caught is not None else MOST_WORLDS
         where = mutant.where.replace(":", ".")
-        print(f"| {mutant.name} | `{where}` | {rule} | {worlds} | {seconds:.1f} |", flush=True)
+        print(
+            f"| {mutant.name} | `{where}` | {rule} | {worlds} | {seconds:.1f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -58,8 +58,16 @@ def predicted(kind: str) -> float:
 
 def typed(words: Sequence[str]) -> float:
     """A whole command, from start to end."""
-    command = [sys.executable, "-P", "-c", "from corral.cli.main import main; main()", *words]
-    return seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        "from corral.cli.main import main; main()",
+        *words,
+    ]
+    return seconds(
+        lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    )
 
 
 def rows_of(kind: str) -> int:
@@ -77,14 +85,28 @@ def measured() -> list[tuple[str, str, float]]:
         found.append((what, asked, middle))
 
     for model in ("llama-3.1-70b", "llama-3.1-405b", "mixtral-8x7b"):
-        add(f"all layouts of {model} on 1,024 GPUs", "1 s", lambda model=model: searched(model))
+        add(
+            f"all layouts of {model} on 1,024 GPUs",
+            "1 s",
+            lambda model=model: searched(model),
+        )
     for kind in ("training", "memory_ci", "inference", "collectives"):
         what = f"{ROWS:,} rows of {kind} ({rows_of(kind):,} different ones)"
         add(what, "2 s", lambda kind=kind: predicted(kind))
     for words in (
         ("plan", "model", "llama-3.1-70b"),
         ("plan", "train", "llama-3.1-70b", "--gpus", "1024"),
-        ("plan", "serve", "llama-3.1-70b", "--qps", "5", "--input", "1000", "--output", "300"),
+        (
+            "plan",
+            "serve",
+            "llama-3.1-70b",
+            "--qps",
+            "5",
+            "--input",
+            "1000",
+            "--output",
+            "300",
+        ),
         (
             "plan",
             "cost",

@@ -43,7 +43,9 @@ def main() -> None:
             "name": "sweep",
             "run": "true",
             "begin": "1d",
-            "env": {f"V{place}": "x" * 100_000 for place in range(ENV_BYTES // 100_000)},
+            "env": {
+                f"V{place}": "x" * 100_000 for place in range(ENV_BYTES // 100_000)
+            },
             "array": f"0-{asked.jobs - 1}",
         }
         began = time.time()

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,7 +66,9 @@ class Pauses:
 
 
 def running(number: int, dice: random.Random) -> tuple[Job, Attempt, list[Allocation]]:
-    spec = JobSpec(name=f"run-{number}", run="true", resources=Resources(gpu_millis=2000), nodes=2)
+    spec = JobSpec(
+        name=f"run-{number}", run="true", resources=Resources(gpu_millis=2000), nodes=2
+    )
     began = time.time() - dice.uniform(0, 86400)
     job = Job(
         id=job_id(number), spec=spec, owner=UserName(f"u{number % 50}"), submitted=number,
@@ -80,7 +83,9 @@ def running(number: int, dice: random.Random) -> tuple[Job, Attempt, list[Alloca
         running_at=began + 5,
     )  # fmt: skip
     held = [
-        Allocation(job=job.id, attempt=attempt.number, seat=seat, since=began, placed_at=began)
+        Allocation(
+            job=job.id, attempt=attempt.number, seat=seat, since=began, placed_at=began
+        )
         for seat in seats
     ]
     return job, attempt, held
@@ -114,7 +119,9 @@ async def watched(ask: Callable[[], Awaitable[Any]]) -> tuple[float, Pauses]:
 
 async def answer(control: Control, kind: str, by: str) -> None:
     today = day_of(time.time())
-    found = await report_of(control, kind, by, first=today - 6, last=today, limit=MOST_ROWS)
+    found = await report_of(
+        control, kind, by, first=today - 6, last=today, limit=MOST_ROWS
+    )
     await asyncio.to_thread(encoded, found, first=today - 6, last=today)
 
 
@@ -128,7 +135,9 @@ async def run(jobs: int, up: int) -> None:
         took, idle = await watched(lambda: asyncio.sleep(2.0))
         print(f"nothing: longest pause {1000 * idle.longest:.0f} ms")
         for kind, by in ASKS:
-            found = [await watched(lambda: answer(control, kind, by)) for _ in range(TIMES)]  # noqa: B023
+            found = [
+                await watched(partial(answer, control, kind, by)) for _ in range(TIMES)
+            ]
             took = min(one for one, _ in found)
             longest = sorted(one.longest for _, one in found)
             cpu = max(one.most_cpu for _, one in found)

@@ -32,9 +32,15 @@ TIMES, AT_ONCE = 20, 1000
 
 
 def rows(number: int, dice: random.Random) -> tuple[Job, UsageRecord]:
-    queue, user = QueueName(f"q{dice.randrange(20)}"), UserName(f"u{dice.randrange(50)}")
+    queue, user = (
+        QueueName(f"q{dice.randrange(20)}"),
+        UserName(f"u{dice.randrange(50)}"),
+    )
     spec = JobSpec(
-        name=f"train-{number}", run="true", queue=queue, resources=Resources(gpu_millis=8000)
+        name=f"train-{number}",
+        run="true",
+        queue=queue,
+        resources=Resources(gpu_millis=8000),
     )
     now = time.time()
     job = Job(
@@ -58,9 +64,12 @@ async def fill(path: Path, jobs: int) -> None:
     store, dice = SqliteStore(path), random.Random(6)
     world = await store.lead()
     for first in range(1_000_000, 1_000_000 + jobs, AT_ONCE):
-        made = [rows(number, dice) for number in range(first, first + min(AT_ONCE, jobs))]
+        made = [
+            rows(number, dice) for number in range(first, first + min(AT_ONCE, jobs))
+        ]
         changes = Changes(
-            jobs=tuple(job for job, _ in made), accounts=tuple(account for _, account in made)
+            jobs=tuple(job for job, _ in made),
+            accounts=tuple(account for _, account in made),
         )
         await store.commit(world.term, changes)
     await store.close()
@@ -70,7 +79,9 @@ def ask(root: Path, kind: str, by: str) -> tuple[float, int]:
     """(seconds, bytes) of one answer."""
     url = json.loads((root / "head.json").read_text())["url"]
     request = urllib.request.Request(f"{url}/v1/reports/{kind}?by={by}")
-    request.add_header("Authorization", f"Bearer {(root / 'token').read_text().strip()}")
+    request.add_header(
+        "Authorization", f"Bearer {(root / 'token').read_text().strip()}"
+    )
     began = time.perf_counter()
     with urllib.request.urlopen(request) as answer:
         size = len(answer.read())

@@ -24,17 +24,31 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corral.domain.resources import Gpu, Inventory
 
+if TYPE_CHECKING:
+    from corral.domain.attempt import Allocation, Attempt, Save
+    from corral.domain.ids import JobId
+    from corral.domain.job import Job
+
 GPUS = 8
 SHAPES = 200
-PARTS = ("imports", "open", "lead", "first tick", "tick after all nodes were heard", "all")
+PARTS = (
+    "imports",
+    "open",
+    "lead",
+    "first tick",
+    "tick after all nodes were heard",
+    "all",
+)
 
 
 def inventory() -> Inventory:
     gpus = tuple(
-        Gpu(index=i, uuid=f"GPU-{i}", type="h100", memory_bytes=80 * 10**9) for i in range(GPUS)
+        Gpu(index=i, uuid=f"GPU-{i}", type="h100", memory_bytes=80 * 10**9)
+        for i in range(GPUS)
     )
     ports = tuple(range(29500, 29516))
     return Inventory(gpus=gpus, cpu_millis=64_000, memory_bytes=10**12, ports=ports)
@@ -63,54 +77,27 @@ async def fill(path: Path, copy: Path, jobs: int, nodes: int) -> None:
 
 def work(numbers: range, nodes: int) -> object:
     """Jobs of these numbers: every fifth runs on half a node."""
-    from corral.domain.attempt import Allocation, Attempt, Save, Seat
-    from corral.domain.ids import AttemptNumber, NodeId, Sequence, UserName, job_id
-    from corral.domain.job import CheckpointRule, Job, JobSpec
-    from corral.domain.job_states import JobState
-    from corral.domain.resources import Resources
     from corral.domain.world import Changes, Event
 
     jobs, attempts, allocations, saves, events = [], [], [], [], []
     for number in numbers:
-        id, runs = job_id(number + 1), number % 5 == 0 and number // 5 < 2 * nodes
-        shape = number % SHAPES
-        gpus = 4 if runs else 1 + shape % 8
-        spec = JobSpec(
-            name=f"train-{number}",
-            run="python train.py --epochs 10",
-            nodes=1 if runs else 1 + shape // 8,
-            resources=Resources(gpu_millis=gpus * 1000, gpu_type="h100", cpu_millis=4000),
-            env=(("HF_HOME", "/shared/hf"), ("NCCL_DEBUG", "WARN")),
-            checkpoint=CheckpointRule(path="./ckpt"),
-        )
-        state = JobState.RUNNING if runs else JobState.QUEUED
-        job = Job(
-            id=id,
-            spec=spec,
-            owner=UserName(f"user-{number % 40}"),
-            submitted=Sequence(number + 1),
-            submitted_at=float(number),
-            state=state,
-            since=float(number),
-            attempt=AttemptNumber(int(runs)),
-        )
+        runs = number % 5 == 0 and number // 5 < 2 * nodes
+        job = _job(number, runs=runs)
         jobs.append(job)
-        events.append(Event(at=float(number), kind="queued", text=f"{spec.name} waits", job=id))
-        if not runs:
-            continue
-        of_node, half = divmod(number // 5, 2)
-        held = tuple(range(4 * half, 4 * half + 4))
-        node = NodeId(f"n{of_node}")
-        seat = Seat(node=node, gpus=held, gpu_millis=4000, cpu_millis=4000)
-        key = {"job": id, "attempt": AttemptNumber(1)}
-        attempts.append(
-            Attempt(
-                job=id, number=AttemptNumber(1), seats=(seat,), master_port=29500, placed_at=1.0
+        events.append(
+            Event(
+                at=float(number),
+                kind="queued",
+                text=f"{job.spec.name} waits",
+                job=job.id,
             )
         )
-        allocations.append(Allocation(**key, seat=seat, port=29500 + half))
-        kept = {"path": "/s", "manifest_sha256": "ab" * 32, "size_bytes": 1, "at": 1.0}
-        saves += [Save(**key, **kept, step=s, seconds=1.0, stall_seconds=0.1) for s in (10, 20, 30)]
+        if not runs:
+            continue
+        attempt, allocation, kept = _run_of(job.id, number)
+        attempts.append(attempt)
+        allocations.append(allocation)
+        saves += kept
     rows = (jobs, attempts, allocations, saves, events)
     names = ("jobs", "attempts", "allocations", "saves", "events")
     return Changes(**{name: tuple(row) for name, row in zip(names, rows, strict=True)})
@@ -133,6 +120,60 @@ class NoEngine:
 
     def apply(self, wanted: object) -> None:
         """Nobody listens."""
+
+
+def _job(number: int, *, runs: bool) -> "Job":
+    from corral.domain.ids import AttemptNumber, Sequence, UserName, job_id
+    from corral.domain.job import CheckpointRule, Job, JobSpec
+    from corral.domain.job_states import JobState
+    from corral.domain.resources import Resources
+
+    shape = number % SHAPES
+    gpus = 4 if runs else 1 + shape % 8
+    spec = JobSpec(
+        name=f"train-{number}",
+        run="python train.py --epochs 10",
+        nodes=1 if runs else 1 + shape // 8,
+        resources=Resources(gpu_millis=gpus * 1000, gpu_type="h100", cpu_millis=4000),
+        env=(("HF_HOME", "/shared/hf"), ("NCCL_DEBUG", "WARN")),
+        checkpoint=CheckpointRule(path="./ckpt"),
+    )
+    return Job(
+        id=job_id(number + 1),
+        spec=spec,
+        owner=UserName(f"user-{number % 40}"),
+        submitted=Sequence(number + 1),
+        submitted_at=float(number),
+        state=JobState.RUNNING if runs else JobState.QUEUED,
+        since=float(number),
+        attempt=AttemptNumber(int(runs)),
+    )
+
+
+def _run_of(id: "JobId", number: int) -> "tuple[Attempt, Allocation, list[Save]]":
+    """The first attempt of a job that runs on half a node, and three saves of it."""
+    from corral.domain.attempt import Allocation, Attempt, Save, Seat
+    from corral.domain.ids import AttemptNumber, NodeId
+
+    of_node, half = divmod(number // 5, 2)
+    held = tuple(range(4 * half, 4 * half + 4))
+    node = NodeId(f"n{of_node}")
+    seat = Seat(node=node, gpus=held, gpu_millis=4000, cpu_millis=4000)
+    key = {"job": id, "attempt": AttemptNumber(1)}
+    attempt = Attempt(
+        job=id,
+        number=AttemptNumber(1),
+        seats=(seat,),
+        master_port=29500,
+        placed_at=1.0,
+    )
+    allocation = Allocation(**key, seat=seat, port=29500 + half)
+    kept = {"path": "/s", "manifest_sha256": "ab" * 32, "size_bytes": 1, "at": 1.0}
+    saves = [
+        Save(**key, **kept, step=s, seconds=1.0, stall_seconds=0.1)
+        for s in (10, 20, 30)
+    ]
+    return attempt, allocation, saves
 
 
 @contextmanager
@@ -163,11 +204,18 @@ async def measure(path: Path) -> dict[str, float]:
             at = control.serving_seconds()
             for id, node in control.world.nodes.items():
                 facts = NodeFacts(
-                    node=id, boot=BootId("b"), heard_at=at, inventory=node.inventory, seen=()
+                    node=id,
+                    boot=BootId("b"),
+                    heard_at=at,
+                    inventory=node.inventory,
+                    seen=(),
                 )
                 control.hear(facts)
             await control.tick()
-    seconds["jobs"], seconds["nodes"] = len(control.world.jobs), len(control.world.nodes)
+    seconds["jobs"], seconds["nodes"] = (
+        len(control.world.jobs),
+        len(control.world.nodes),
+    )
     seconds["wait"] = len(control.reasons)
     await store.close()
     return seconds
@@ -180,7 +228,9 @@ def one_round(killed: Path, scratch: Path) -> dict[str, float]:
     Path(f"{path}-shm").unlink(missing_ok=True)
     command = [sys.executable, __file__, "--measure", str(path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 

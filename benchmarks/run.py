@@ -9,7 +9,12 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-OWN = ("submit_latency", "throughput", "cli_start", "failure_detection")  # they know their file
+OWN = (
+    "submit_latency",
+    "throughput",
+    "cli_start",
+    "failure_detection",
+)  # they know their file
 OTHERS = (
     "store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget", "planner",
     "health_storm", "agent_telemetry", "head_load", "log_tail",

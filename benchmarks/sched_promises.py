@@ -20,9 +20,14 @@ PASSES = 5
 
 
 def node(row: int) -> Node:
-    gpus = (Gpu(index=i, uuid=f"{row}-{i}", type="h100", memory_bytes=0) for i in range(8))
+    gpus = (
+        Gpu(index=i, uuid=f"{row}-{i}", type="h100", memory_bytes=0) for i in range(8)
+    )
     inventory = Inventory(
-        gpus=tuple(gpus), cpu_millis=64_000, memory_bytes=2**40, ports=tuple(range(20_000, 20_064))
+        gpus=tuple(gpus),
+        cpu_millis=64_000,
+        memory_bytes=2**40,
+        ports=tuple(range(20_000, 20_064)),
     )
     id = NodeId(f"n{row:04d}")
     return Node(id=id, boot=BootId("1"), inventory=inventory, liveness=Liveness.ALIVE)
@@ -36,9 +41,15 @@ def gang(at: int, queue: QueueName, nodes: int, gpus: int, seconds: float) -> Wa
     )  # fmt: skip
 
 
-def one_pass(nodes: list[Node], waiting: list[Waiting], seed: int) -> tuple[float, int, int]:
+def one_pass(
+    nodes: list[Node], waiting: list[Waiting], seed: int
+) -> tuple[float, int, int]:
     """Milliseconds; how many are promised a start; and how many are placed beside that."""
-    chance, rooms, ends = Random(seed), [NodeRoom(one) for one in nodes], list[SeatEnd]()
+    chance, rooms, ends = (
+        Random(seed),
+        [NodeRoom(one) for one in nodes],
+        list[SeatEnd](),
+    )
     types = {one.id: ["h100"] * 8 for one in nodes}
     for room in rooms:
         while room.whole > (1 if chance.random() < 0.2 else 0):
@@ -50,7 +61,10 @@ def one_pass(nodes: list[Node], waiting: list[Waiting], seed: int) -> tuple[floa
             job, until = JobId(f"r{len(ends)}"), chance.uniform(60.0, 86_400.0)
             ends.append(SeatEnd(job=job, seats=(seat,), until=until, holding=holding))
     tree = whole_tree(
-        [Queue(name=EASY, policy=Policy.BACKFILL), Queue(name=ALL, policy=Policy.CONSERVATIVE)]
+        [
+            Queue(name=EASY, policy=Policy.BACKFILL),
+            Queue(name=ALL, policy=Policy.CONSERVATIVE),
+        ]
     )
     fleet = NodeTypes(nodes)
     standing = Standing(tree, capacity=fleet.capacity, kinds=["h100"])

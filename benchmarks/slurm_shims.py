@@ -40,7 +40,9 @@ def main() -> None:
         cluster("--nodes", "1", "--gpus", "0") as (root, _),
         tempfile.TemporaryDirectory() as folder,
     ):
-        subprocess.run([CORRAL, "slurm-shims", "--into", folder], check=True, capture_output=True)
+        subprocess.run(
+            [CORRAL, "slurm-shims", "--into", folder], check=True, capture_output=True
+        )
         path = f"{folder}:{os.environ['PATH']}"
         env = {**os.environ, "CORRAL_DIR": str(root), "PATH": path}
         filling = ["sbatch", "-H", "-a", f"0-{JOBS - 1}", "--wrap", "true"]
@@ -49,12 +51,18 @@ def main() -> None:
             wall, cpu = [], []
             for _ in range(asked.rounds):
                 began, used = time.perf_counter(), cpu_seconds()
-                subprocess.run(words, env=env, cwd=folder, check=True, capture_output=True)
+                subprocess.run(
+                    words, env=env, cwd=folder, check=True, capture_output=True
+                )
                 wall.append(time.perf_counter() - began)
                 cpu.append(cpu_seconds() - used)
             rows.append((f"{name}, CPU time", spread(cpu), "0.3 s"))
             rows.append((f"{name}, wall time", spread(wall), ""))
-    keep("slurm_shims", report(f"Slurm's commands, {JOBS} jobs in line", rows), asked.write)
+    keep(
+        "slurm_shims",
+        report(f"Slurm's commands, {JOBS} jobs in line", rows),
+        asked.write,
+    )
 
 
 if __name__ == "__main__":

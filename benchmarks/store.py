@@ -78,7 +78,9 @@ class Meter:
     def add(self, what: str, rows: int, wall: float, cpu: float) -> None:
         self.costs.setdefault(what, []).append(Cost(wall / rows, cpu / rows))
 
-    async def ask(self, what: str, rows: int, work: Callable[[], Awaitable[None]]) -> None:
+    async def ask(
+        self, what: str, rows: int, work: Callable[[], Awaitable[None]]
+    ) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         await work()
         self.add(what, rows, time.perf_counter() - wall, time.process_time() - cpu)
@@ -121,7 +123,9 @@ def through_sqlite3(path: Path, rows: int, meter: Meter) -> None:
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("PRAGMA journal_mode = WAL")
     raw.execute("PRAGMA synchronous = FULL")
-    raw.execute("CREATE TABLE wishes (sequence INTEGER PRIMARY KEY, key TEXT UNIQUE, record TEXT)")
+    raw.execute(
+        "CREATE TABLE wishes (sequence INTEGER PRIMARY KEY, key TEXT UNIQUE, record TEXT)"
+    )
     raw.execute("CREATE TABLE jobs (id TEXT PRIMARY KEY, state TEXT, record TEXT)")
     raw.execute("CREATE TABLE events (number INTEGER PRIMARY KEY, record TEXT)")
     numbers = iter(range(1, 10**9))
@@ -130,10 +134,14 @@ def through_sqlite3(path: Path, rows: int, meter: Meter) -> None:
     job, event = JOB.write(one.jobs[0])[0], EVENT.write(one.events[0])[0]
 
     def wish() -> None:
-        raw.execute("INSERT INTO wishes VALUES (NULL, ?, ?)", (f"k{next(numbers)}", asked))
+        raw.execute(
+            "INSERT INTO wishes VALUES (NULL, ?, ?)", (f"k{next(numbers)}", asked)
+        )
 
     def commit() -> None:
-        raw.execute("INSERT INTO jobs VALUES (?, 'QUEUED', ?)", (f"j{next(numbers)}", job))
+        raw.execute(
+            "INSERT INTO jobs VALUES (?, 'QUEUED', ?)", (f"j{next(numbers)}", job)
+        )
         raw.execute("INSERT INTO events VALUES (NULL, ?)", (event,))
 
     def written(each: Callable[[], None], group: int) -> Callable[[], None]:
@@ -182,7 +190,9 @@ def main() -> None:
     meter = Meter()
     for _ in range(asked.rounds):
         with tempfile.TemporaryDirectory() as directory:
-            asyncio.run(through_the_store(Path(directory) / "store.db", asked.rows, meter))
+            asyncio.run(
+                through_the_store(Path(directory) / "store.db", asked.rows, meter)
+            )
             through_sqlite3(Path(directory) / "raw.db", asked.rows, meter)
     text = report(meter, asked.rows)
     print(text)

@@ -81,7 +81,13 @@ class Run:
 def begin(client: "corral.Client", script: str, seed: int) -> Run:
     dice = random.Random(seed)
     slow = dice.randrange(RANKS) if seed % 2 else None
-    words = (seed, -1 if slow is None else slow, STEP_SECONDS, CHANCE, PATIENCE_SECONDS + 30)
+    words = (
+        seed,
+        -1 if slow is None else slow,
+        STEP_SECONDS,
+        CHANCE,
+        PATIENCE_SECONDS + 30,
+    )
     spec = {
         "name": f"seed-{seed}", "run": f"python3 {script} {' '.join(map(str, words))}",
         "nodes": 2, "resources": {"gpu": RANKS // 2}, "per": "gpu",
@@ -98,7 +104,10 @@ def watch(client: "corral.Client", runs: list[Run]) -> None:
         for one in runs:
             if one.named is None:
                 for event in client.events(one.id):
-                    if event.kind == "straggler" and event.at - one.began <= PATIENCE_SECONDS:
+                    if (
+                        event.kind == "straggler"
+                        and event.at - one.began <= PATIENCE_SECONDS
+                    ):
                         one.named = int(event.text.split("rank ")[1].split()[0])
                         one.seconds = event.at - one.began
         time.sleep(1.0)
@@ -113,7 +122,9 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     asked = options.parse_args()
     runs: list[Run] = []
-    with cluster("--nodes", "2", "--gpus", str(asked.at_once * RANKS // 2), "--pretend") as (
+    with cluster(
+        "--nodes", "2", "--gpus", str(asked.at_once * RANKS // 2), "--pretend"
+    ) as (
         root,
         client,
     ):
@@ -137,7 +148,11 @@ def told(runs: list[Run]) -> str:
     rows = [
         ("runs", f"{len(runs)}, {len(slow)} with a slow rank", "40"),
         ("precision", f"{precision:.3f} ({len(right)} of {len(named)} named)", "0.95"),
-        ("recall", f"{len(right) / len(slow):.3f} ({len(right)} of {len(slow)} slow)", "0.95"),
+        (
+            "recall",
+            f"{len(right) / len(slow):.3f} ({len(right)} of {len(slow)} slow)",
+            "0.95",
+        ),
         ("named after", spread(seconds) if seconds else "never", "60 s"),
     ]
     page: str = report("A rank that is 10 % slower, named", rows)

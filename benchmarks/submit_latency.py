@@ -35,24 +35,41 @@ def main() -> None:
                 to_process.append(float(note.read_text()) - job.submitted_at)
                 to_event.append(running_at - began)
     rows = [
-        ("received to process running, p50", f"{quantile(to_process, 0.5) * 1e3:.1f} ms", "60 ms"),
+        (
+            "received to process running, p50",
+            f"{quantile(to_process, 0.5) * 1e3:.1f} ms",
+            "60 ms",
+        ),
         (
             "received to process running, p99",
             f"{quantile(to_process, 0.99) * 1e3:.1f} ms",
             "200 ms",
         ),
         ("worst", f"{max(to_process) * 1e3:.1f} ms", ""),
-        ("sent to recorded as RUNNING, p50", f"{quantile(to_event, 0.5) * 1e3:.1f} ms", ""),
+        (
+            "sent to recorded as RUNNING, p50",
+            f"{quantile(to_event, 0.5) * 1e3:.1f} ms",
+            "",
+        ),
     ]
     slurm = None if asked.no_peer else peer()
     if slurm is not None:
         with slurm.slurm_cluster(nodes=4, gpus=8, settings=slurm.TUNED) as there:
-            starts = [one.from_return for one in slurm.submit_to_running(there, count=asked.jobs)]
+            starts = [
+                one.from_return
+                for one in slurm.submit_to_running(there, count=asked.jobs)
+            ]
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             theirs = quantile(starts, share)
             ratio = theirs / quantile(to_process, share)
-            rows.append((f"tuned Slurm, {name}", f"{theirs * 1e3:.0f} ms ({ratio:.0f} x)", ""))
-    keep("submit_latency", report(f"Submit to running, {asked.jobs} jobs", rows), asked.write)
+            rows.append(
+                (f"tuned Slurm, {name}", f"{theirs * 1e3:.0f} ms ({ratio:.0f} x)", "")
+            )
+    keep(
+        "submit_latency",
+        report(f"Submit to running, {asked.jobs} jobs", rows),
+        asked.write,
+    )
 
 
 if __name__ == "__main__":

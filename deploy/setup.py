@@ -70,7 +70,9 @@ def run_pip(python: Path, step: Step, arguments: Sequence[str]) -> None:
     """Run pip and show its progress. Raises: SetupFailed with pip's last lines."""
     began = time.monotonic()
     ended = threading.Event()
-    ticker = threading.Thread(target=_show_progress, args=(step, ended, began), daemon=True)
+    ticker = threading.Thread(
+        target=_show_progress, args=(step, ended, began), daemon=True
+    )
     ticker.start()
     command = [str(python), "-m", "pip", "install", "--progress-bar", "off", *arguments]
     with subprocess.Popen(
@@ -87,7 +89,9 @@ def run_pip(python: Path, step: Step, arguments: Sequence[str]) -> None:
     ticker.join()
     if process.returncode:
         shown = "\n".join(step.lines[-SHOWN_AT_FAILURE:])
-        raise SetupFailed(f"{shown}\n\n{step.title}: pip ended with {process.returncode}")
+        raise SetupFailed(
+            f"{shown}\n\n{step.title}: pip ended with {process.returncode}"
+        )
     _print_line(f"  {step.title}: done in {time.monotonic() - began:.0f} s", last=True)
 
 
@@ -107,7 +111,10 @@ def _print_line(text: str, *, last: bool = False) -> None:
 
 def has_nvidia_driver() -> bool:
     """Return whether this machine has an NVIDIA driver that is loaded."""
-    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+    return (
+        Path("/proc/driver/nvidia/version").exists()
+        or shutil.which("nvidia-smi") is not None
+    )
 
 
 def pytorch_arguments(torch: str) -> tuple[str, list[str]]:
@@ -117,7 +124,9 @@ def pytorch_arguments(torch: str) -> tuple[str, list[str]]:
     if sys.platform != "linux":
         return "PyTorch", [torch]
     if not _answers(f"{CPU_INDEX}/torch/"):
-        return "PyTorch (pip's own choice: the index of CPU builds does not answer)", [torch]
+        return "PyTorch (pip's own choice: the index of CPU builds does not answer)", [
+            torch
+        ]
     return "PyTorch (build for CPUs)", [torch, "--extra-index-url", CPU_INDEX]
 
 
@@ -163,7 +172,9 @@ def hashed(title: str, *files: Path) -> tuple[Step, list[str]]:
 def install(venv: Path, kind: str) -> None:
     """Install what `kind` needs, "demo" or "dev", and this tree itself."""
     python = make_environment(venv)
-    libraries = hashed("libraries", BASE, BUILD) if kind == "demo" else hashed("libraries", DEV)
+    libraries = (
+        hashed("libraries", BASE, BUILD) if kind == "demo" else hashed("libraries", DEV)
+    )
     run_pip(python, *libraries)
     title, arguments = pytorch_arguments(os.environ.get("TORCH", "torch"))
     run_pip(python, Step(title), arguments)
@@ -184,7 +195,10 @@ def main() -> int:
         )
         return 1
     venv, kind = Path(sys.argv[1]).absolute(), sys.argv[2]
-    print(f"Installing what make {'demo' if kind == 'demo' else 'test'} needs:", flush=True)
+    print(
+        f"Installing what make {'demo' if kind == 'demo' else 'test'} needs:",
+        flush=True,
+    )
     try:
         install(venv, kind)
     except SetupFailed as failure:

@@ -13,4 +13,8 @@ source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 # Files of the checkout that pages link to (deploy/, benchmarks/) are no pages of the site.
-suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure", "toc.not_included"]
+suppress_warnings = [
+    "myst.xref_missing",
+    "misc.highlighting_failure",
+    "toc.not_included",
+]

@@ -62,7 +62,9 @@ def outcomes(report: Path) -> list[Outcome]:
         name, _, parameters = case.attrib["name"].partition("[")
         engine = parameters.rstrip("]").split("-")[0]
         if case.find("failure") is not None or case.find("error") is not None:
-            raise SystemExit(f"{case.attrib['name']} has failed: the page stays as it is")
+            raise SystemExit(
+                f"{case.attrib['name']} has failed: the page stays as it is"
+            )
         skipped = case.find("skipped")
         why = "" if skipped is None else skipped.attrib.get("message", "not tried here")
         found.append(Outcome(name, engine, why.removeprefix(f"{engine}: ")))
@@ -74,14 +76,18 @@ def page(groups: Mapping[str, Iterable[str]], seen: Iterable[Outcome]) -> str:
     engines = list(dict.fromkeys(one.engine for one in seen))
     by_cell: dict[tuple[str, str], str] = {}
     for one in seen:
-        by_cell[one.function, one.engine] = by_cell.get((one.function, one.engine), "") or one.why
+        by_cell[one.function, one.engine] = (
+            by_cell.get((one.function, one.engine), "") or one.why
+        )
     reasons: dict[str, int] = {}
     lines = [HEADER]
     for about, functions in groups.items():
         lines += [f"## {about.rstrip('.')}", "", f"| | {' | '.join(engines)} |"]
         lines.append("| --- |" + " --- |" * len(engines))
         for function in functions:
-            cells = [_cell(by_cell.get((function, engine)), reasons) for engine in engines]
+            cells = [
+                _cell(by_cell.get((function, engine)), reasons) for engine in engines
+            ]
             lines.append(f"| {sentence(function)} | {' | '.join(cells)} |")
         lines.append("")
     if reasons:
@@ -127,7 +133,13 @@ def main() -> None:
     asked = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        words = ["pytest", str(SUITE), f"--junit-xml={report}", "-o", "junit_family=xunit2"]
+        words = [
+            "pytest",
+            str(SUITE),
+            f"--junit-xml={report}",
+            "-o",
+            "junit_family=xunit2",
+        ]
         words += [f"--engine={name}" for name in asked]
         code = subprocess.run([sys.executable, "-m", *words], cwd=ROOT).returncode
         if not report.exists():

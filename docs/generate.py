@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 DOCS: Final = Path(__file__).resolve().parent
-HEADER: Final = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->\n\n"
+HEADER: Final = (
+    "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->\n\n"
+)
 
 
 def cli_page() -> str:
@@ -34,19 +36,32 @@ def moves_page() -> str:
     from corral.domain.job_states import FINAL, MOOT, MOVES, JobEvent, JobState
 
     arrows: dict[tuple[JobState, JobState], list[str]] = {}
-    for state in JobState:  # in the order of the words: a frozenset within MOVES has none
+    for (
+        state
+    ) in JobState:  # in the order of the words: a frozenset within MOVES has none
         for event in JobEvent:
             if (state, event) in MOVES:
                 arrows.setdefault((state, MOVES[state, event]), []).append(event)
-    lines = ["```mermaid", "stateDiagram-v2", "  [*] --> HELD: submitted, waits for another job"]
+    lines = [
+        "```mermaid",
+        "stateDiagram-v2",
+        "  [*] --> HELD: submitted, waits for another job",
+    ]
     lines.append("  [*] --> QUEUED: submitted")
-    lines += [f"  {one} --> {two}: {', '.join(events)}" for (one, two), events in arrows.items()]
+    lines += [
+        f"  {one} --> {two}: {', '.join(events)}"
+        for (one, two), events in arrows.items()
+    ]
     lines += [f"  {state} --> [*]" for state in JobState if state in FINAL]
     lines += ["```", ""]
-    lines += ["| event | " + " | ".join(JobState) + " |", "| --- |" + " --- |" * len(JobState)]
+    lines += [
+        "| event | " + " | ".join(JobState) + " |",
+        "| --- |" + " --- |" * len(JobState),
+    ]
     for event in JobEvent:
         cells = (
-            MOVES.get((state, event), "·" if (state, event) in MOOT else "") for state in JobState
+            MOVES.get((state, event), "·" if (state, event) in MOOT else "")
+            for state in JobState
         )
         lines.append(f"| {event} | " + " | ".join(cells) + " |")
     about = (
@@ -61,7 +76,9 @@ def errors_page() -> str:
     from corral.api.errors import STATUS
     from corral.domain.errors import Bug, CorralError, Refusal
 
-    for module in pkgutil.walk_packages(importlib.import_module("corral").__path__, "corral."):
+    for module in pkgutil.walk_packages(
+        importlib.import_module("corral").__path__, "corral."
+    ):
         if not module.name.endswith("__main__"):
             _imported(module.name)
     rows = {}
@@ -154,15 +171,24 @@ def slurm_page() -> str:
     shared = {one.name for one in JOB_OPTIONS}
     parts = [(DOCS / "parts" / "slurm.md").read_text()]
     for table in (SBATCH, SRUN, SQUEUE, SINFO, SACCT, SCANCEL, SACCTMGR, SSHARE):
-        rows = ["| option | | what comes of it | variable |", "| --- | --- | --- | --- |"]
+        rows = [
+            "| option | | what comes of it | variable |",
+            "| --- | --- | --- | --- |",
+        ]
         for one in table.options:
             if table is SRUN and one.name in shared:
                 continue
-            written = f"`-{one.short}`, `--{one.name}`" if one.short else f"`--{one.name}`"
+            written = (
+                f"`-{one.short}`, `--{one.name}`" if one.short else f"`--{one.name}`"
+            )
             variable = f"`{one.variable}`" if one.variable else ""
             says = one.says.replace("|", "\\|")
             rows.append(f"| {written} | {one.use} | {says} | {variable} |")
-        also = "\n\nBeside those of sbatch that ask for nodes and time:" if table is SRUN else ""
+        also = (
+            "\n\nBeside those of sbatch that ask for nodes and time:"
+            if table is SRUN
+            else ""
+        )
         parts.append(f"## {table.command}{also}\n\n" + "\n".join(rows) + "\n")
     return HEADER + "\n".join(parts)
 
@@ -175,7 +201,9 @@ def pages() -> dict[Path, str]:
         "reference/states.md": moves_page,
         "reference/errors.md": errors_page,
         "reference/slurm-options.md": slurm_page,
-        "reference/health.md": lambda: HEADER + importlib.import_module("health").health_page(),
+        "reference/health.md": lambda: (
+            HEADER + importlib.import_module("health").health_page()
+        ),
     }
     made = {DOCS / name: make() for name, make in makers.items()}
     described = openapi()
@@ -214,7 +242,9 @@ def deployed() -> dict[Path, str]:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare, write nothing")
+    arguments.add_argument(
+        "--check", action="store_true", help="compare, write nothing"
+    )
     check = arguments.parse_args().check
     stale = 0
     for path, text in pages().items():
@@ -222,7 +252,9 @@ def main() -> int:
             continue
         stale += 1
         if check:
-            print(f"{path.relative_to(DOCS.parent)} is not what the code says: run make docs")
+            print(
+                f"{path.relative_to(DOCS.parent)} is not what the code says: run make docs"
+            )
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -35,7 +35,13 @@ def _signals() -> Iterator[str]:
     for rule in rules():
         row = rows[rule.subject]
         kind = row["kind"].value
-        codes = row["codes"].value if "codes" in row else "any other" if _has_codes(kind) else ""
+        codes = (
+            row["codes"].value
+            if "codes" in row
+            else "any other"
+            if _has_codes(kind)
+            else ""
+        )
         special = [
             f"{name.removeprefix('action.')}: `{fact.value}`"
             for name, fact in row.items()

@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-HEADER: Final = "// Written by docs/generate.py: change the code, then run `make docs`.\n\n"
+HEADER: Final = (
+    "// Written by docs/generate.py: change the code, then run `make docs`.\n\n"
+)
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number"}
 _PLAIN_TOO: Final = {"boolean": "boolean", "null": "null"}
 
@@ -43,7 +45,10 @@ _FIELD: Final = """export interface PlanField {
 def _interface(name: str, shape: Mapping[str, Any]) -> str:
     if "properties" not in shape:
         return f"export type {name} = {_type(shape)};\n"
-    lines = [f"  {field}: {_type(kind)};" for field, kind in sorted(shape["properties"].items())]
+    lines = [
+        f"  {field}: {_type(kind)};"
+        for field, kind in sorted(shape["properties"].items())
+    ]
     return f"export interface {name} {{\n" + "\n".join(lines) + "\n}\n"
 
 

@@ -19,8 +19,8 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
 def binary() -> str:
-    """Where it is; as root with apt it is installed if need be. Without it the tests fail: what a
-    page does is not known then."""
+    """Where it is; as root with apt it is installed if need be. Without it the tests
+    fail: what a page does is not known then."""
     if shutil.which(PACKAGE) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         for what in (["update"], ["install", "-y", "--no-install-recommends", PACKAGE]):
             command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *what]
@@ -33,7 +33,9 @@ def binary() -> str:
 
 def build_pages() -> None:
     """From the sources as they are, once, whoever else would."""
-    with (Path(tempfile.gettempdir()) / f"corral-pages-{os.geteuid()}.lock").open("w") as lock:
+    with (Path(tempfile.gettempdir()) / f"corral-pages-{os.geteuid()}.lock").open(
+        "w"
+    ) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = [sys.executable, str(ROOT / "ui" / "build.py")]
         done = subprocess.run(command, capture_output=True, text=True)

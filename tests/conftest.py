@@ -1,8 +1,9 @@
-"""What holds for every test: the same generated examples each time, however slow the machine.
+"""What holds for every test: the same generated examples each time, however slow the
+machine.
 
-`--hypothesis-profile search` draws new ones, as `make soak` does. An example that fails is shown as
-it was drawn, since a search for a smaller one takes up to five minutes for each test;
-`--hypothesis-profile shrink` finds the same one and shrinks it.
+`--hypothesis-profile search` draws new ones, as `make soak` does. An example that fails
+is shown as it was drawn, since a search for a smaller one takes up to five minutes for
+each test; `--hypothesis-profile shrink` finds the same one and shrinks it.
 """
 
 import gc
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from tests.postgres import Server
     from tests.slurm import Slurm
 
-# What tests start reads Corral compiled, also where PYTHONDONTWRITEBYTECODE is set: each head,
-# agent and command would compile all of it for itself, and each process of pytest all the tests.
+# What tests start reads Corral compiled, also where PYTHONDONTWRITEBYTECODE is set:
+# each head, agent and command would compile all of it for itself, and each process of
+# pytest all the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):  # jobs of tests have the Python of the tests
+# jobs of tests have the Python of the tests
+for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
     os.environ.pop(name, None)
 
 settings.register_profile(
@@ -47,10 +50,18 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
-# What replays at the speed of compiled code: in one process, or each would compile it for itself.
-COMPILED = ("tests/replay/", "tests/schedule/columns/", "tests/cli/test_simulate.py",
-            "tests/cli/test_imports.py", "tests/plan/test_capacity.py",
-            "tests/cli/planner/test_capacity.py", "tests/cli/planner/test_hints.py")  # fmt: skip
+# What replays at the speed of compiled code: in one process, or each would compile it
+# for itself.
+COMPILED = (
+    "tests/replay/",
+    "tests/schedule/columns/",
+    "tests/cli/test_simulate.py",
+    "tests/cli/test_imports.py",
+    "tests/plan/test_capacity.py",
+    # fmt: skip
+    "tests/cli/planner/test_capacity.py",
+    "tests/cli/planner/test_hints.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
@@ -61,8 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """To collect makes a million objects and no garbage: no search for it until all are there,
-    and those are never searched."""
+    """To collect makes a million objects and no garbage: no search for it until all are
+    there, and those are never searched."""
     gc.disable()
 
 
@@ -74,7 +85,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail the test that leaves another current folder behind, not one that runs after it."""
+    """Fail the test that leaves another current folder behind, not one that runs after
+    it."""
     yield
     root = item.config.invocation_params.dir
     if Path(os.getcwd()) != root:
@@ -94,7 +106,8 @@ def postgres() -> Iterator["Server"]:
 
 @pytest.fixture(scope="session")
 def whole_slurm() -> Iterator["Slurm"]:
-    """A real Slurm of four nodes, started at the first test that asks and ended with the last."""
+    """A real Slurm of four nodes, started at the first test that asks and ended with
+    the last."""
     from tests.slurm import cluster
 
     with cluster() as one:

@@ -1,7 +1,9 @@
-"""Hosts for tests: network namespaces of this machine on a switch of their own, each with its own
-address, ports and way to the others. They share the disk, the kernel and the clock.
+"""Hosts for tests: network namespaces of this machine on a switch of their own, each
+with its own address, ports and way to the others. They share the disk, the kernel and
+the clock.
 
-A cut is silent: packets go to a card that nobody has, as behind a switch that has failed.
+A cut is silent: packets go to a card that nobody has, as behind a switch that has
+failed.
 """
 
 import ctypes
@@ -55,12 +57,15 @@ class Host:
         )
 
     def thread(self) -> ThreadPoolExecutor:
-        """One thread of this process that is on the host: what it opens, it opens from there."""
+        """One thread of this process that is on the host: what it opens, it opens from
+        there."""
 
         def enter() -> None:
             libc = ctypes.CDLL(None, use_errno=True)
             with open(self.space) as space:
-                assert libc.setns(space.fileno(), _NETWORK) == 0, os.strerror(ctypes.get_errno())
+                assert libc.setns(space.fileno(), _NETWORK) == 0, os.strerror(
+                    ctypes.get_errno()
+                )
 
         return ThreadPoolExecutor(1, initializer=enter)
 
@@ -79,7 +84,8 @@ class Hosts:
         return self.by_name[name]
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing that `source` sends reaches `target` any more; the other way stays."""
+        """Nothing that `source` sends reaches `target` any more; the other way
+        stays."""
         self._neighbour("replace", source, target, "lladdr", NOBODY, "nud", "permanent")
 
     def heal(self, source: str, target: str) -> None:
@@ -103,7 +109,8 @@ class Hosts:
 
 @contextmanager
 def hosts(*names: str) -> Iterator[Hosts]:
-    """So many hosts; nothing of them is left afterwards. What runs there has ended by then."""
+    """So many hosts; nothing of them is left afterwards. What runs there has ended by
+    then."""
     need_hosts()
     mark = f"ct{os.getpid()}-{next(_numbers)}"
     made = Hosts()
@@ -130,7 +137,19 @@ def _space(name: str) -> Iterator[str]:
 
 def _plug_in(host: Host, switch: str, port: str) -> None:
     own, there = os.path.basename(host.space), os.path.basename(switch)
-    _ip("link", "add", port, "netns", there, "type", "veth", "peer", "eth0", "netns", own)
+    _ip(
+        "link",
+        "add",
+        port,
+        "netns",
+        there,
+        "type",
+        "veth",
+        "peer",
+        "eth0",
+        "netns",
+        own,
+    )
     _ip("link", "set", port, "master", "switch", "up", inside=switch)
     _ip("address", "add", f"{host.address}/24", "dev", "eth0", inside=host.space)
     for link in ("lo", "eth0"):

@@ -1,4 +1,5 @@
-"""A process that has taken a head's port: it answers in some way and keeps all that it is sent."""
+"""A process that has taken a head's port: it answers in some way and keeps all that it
+is sent."""
 
 import socket
 import threading

@@ -1,4 +1,5 @@
-"""A small OpenID Connect provider over real HTTP, which may be told to answer wrongly."""
+"""A small OpenID Connect provider over real HTTP, which may be told to answer
+wrongly."""
 
 import base64
 import hashlib
@@ -22,7 +23,8 @@ SECRET = "a secret/with:signs"
 
 @dataclass
 class Provider:
-    """What it says of who logs in; `wrong` changes the ID token's claims, `header` its header."""
+    """What it says of who logs in; `wrong` changes the ID token's claims, `header` its
+    header."""
 
     url: str = ""
     who: dict[str, Any] = field(
@@ -90,7 +92,8 @@ class Provider:
             )
             if self.signed == "none":
                 return f"{text}."
-            public = self.key.as_pem(private=False)  # what everybody may read, taken for a secret
+            # what everybody may read, taken for a secret
+            public = self.key.as_pem(private=False)
             return f"{text}.{_base64(hmac.digest(public, text.encode(), 'sha256'))}"
         header = {"alg": self.signed, "kid": (self.published or self.key).kid}
         return jwt.encode(header, claims, self.key)
@@ -132,7 +135,9 @@ def provider() -> Iterator[Provider]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.url = f"http://127.0.0.1:{server.server_port}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield made

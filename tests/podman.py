@@ -1,4 +1,5 @@
-"""A small image in the node's own podman, without any registry: busybox, one file, one variable."""
+"""A small image in the node's own podman, without any registry: busybox, one file, one
+variable."""
 
 import os
 import shutil
@@ -23,7 +24,9 @@ def _install() -> str:
     if shutil.which("podman") and BUSYBOX.exists():
         return ""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        return "podman and busybox-static are not installed, and only root installs them"
+        return (
+            "podman and busybox-static are not installed, and only root installs them"
+        )
     words = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(words, env=quiet, capture_output=True, text=True)
@@ -32,7 +35,8 @@ def _install() -> str:
 
 @contextmanager
 def small_image() -> Iterator[str]:
-    """Its name; nothing of it is left afterwards. Skips where no podman is to be had."""
+    """Its name; nothing of it is left afterwards. Skips where no podman is to be
+    had."""
     if why := _install():
         if os.environ.get("CI"):
             pytest.fail(why)

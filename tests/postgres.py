@@ -1,4 +1,5 @@
-"""A real server of PostgreSQL for tests: one a worker, a database of its own for each store."""
+"""A real server of PostgreSQL for tests: one a worker, a database of its own for each
+store."""
 
 import itertools
 import os
@@ -41,7 +42,9 @@ def _found() -> Path | None:
     on_path = shutil.which("initdb")
     known = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
     places = [Path(on_path)] if on_path else known
-    return next((place.parent for place in places if (place.parent / "postgres").exists()), None)
+    return next(
+        (place.parent for place in places if (place.parent / "postgres").exists()), None
+    )
 
 
 class Server:
@@ -80,8 +83,10 @@ class Server:
                        **self._as_owner())  # type: ignore[call-overload]  # fmt: skip
 
     def start(self) -> None:
-        """It answers when this returns. A kill of the server loses nothing that the kernel has."""
-        while not self._started():  # sessions of one that was killed let go of its memory first
+        """It answers when this returns. A kill of the server loses nothing that the
+        kernel has."""
+        # sessions of one that was killed let go of its memory first
+        while not self._started():
             time.sleep(0.02)
 
     def _started(self) -> bool:
@@ -130,8 +135,9 @@ class Server:
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """No session is ended, and nobody gives up waiting, while the machine has no time for this
-    process: the stores that it opens meanwhile have none of a head's limits."""
+    """No session is ended, and nobody gives up waiting, while the machine has no time
+    for this process: the stores that it opens meanwhile have none of a head's
+    limits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "IDLE_MILLISECONDS", 0)
         patch.setattr(database, "LOCK_MILLISECONDS", int(PATIENCE_SECONDS * 1e3))

@@ -1,4 +1,5 @@
-"""A real Ray cluster for tests, under a Corral cluster of its own: `corral up --engine ray`."""
+"""A real Ray cluster for tests, under a Corral cluster of its own: `corral up --engine
+ray`."""
 
 import importlib.util
 import os
@@ -43,7 +44,8 @@ def need_ray() -> None:
 
 @dataclass(slots=True)
 class RayHouse:
-    """A cluster on Ray. Its first node is that of Ray's head; more join by their names."""
+    """A cluster on Ray. Its first node is that of Ray's head; more join by their
+    names."""
 
     house: House
     joined: dict[str, RayHere] = field(default_factory=dict)
@@ -62,15 +64,21 @@ class RayHouse:
 
     @property
     def address(self) -> str:
-        words = Path(f"/proc/{self.ray_of_head().pid}/cmdline").read_bytes().split(b"\0")
-        port = next(word.partition(b"=")[2] for word in words if word.startswith(b"--port="))
+        words = (
+            Path(f"/proc/{self.ray_of_head().pid}/cmdline").read_bytes().split(b"\0")
+        )
+        port = next(
+            word.partition(b"=")[2] for word in words if word.startswith(b"--port=")
+        )
         return f"{self.first}:{port.decode()}"
 
     @property
     def first(self) -> str:
         """The node of Ray's head."""
         with self.house.client() as client:
-            return next(node.id for node in client.nodes() if node.id not in self.joined)
+            return next(
+                node.id for node in client.nodes() if node.id not in self.joined
+            )
 
     def ray_of_head(self) -> LocalProcess:
         found = LocalProcess.recorded(self.house.root / "ray" / "ray.pid")
@@ -106,7 +114,12 @@ class RayHouse:
     def state_of(self, node: str) -> str:
         with self.house.client() as client:
             return next(
-                (one.liveness for one in client.nodes() if one.id == node and one.heard), "none"
+                (
+                    one.liveness
+                    for one in client.nodes()
+                    if one.id == node and one.heard
+                ),
+                "none",
             )
 
     def ray_of(self, node: str) -> list[LocalProcess]:
@@ -139,7 +152,14 @@ class RayHouse:
         os.spawnv(
             os.P_WAIT,
             sys.executable,
-            [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.folder(node))],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "corral.agent",
+                "--kill",
+                str(self.folder(node)),
+            ],
         )
 
     def free_gpus(self) -> float:
@@ -149,7 +169,8 @@ class RayHouse:
 
     @contextmanager
     def program(self, gpus: int) -> Iterator["Program"]:
-        """A program of Ray's own, one of whose actors holds so many GPUs of one node meanwhile."""
+        """A program of Ray's own, one of whose actors holds so many GPUs of one node
+        meanwhile."""
         token = str(self.house.root / "ray" / "token")
         started = Program(
             subprocess.Popen(
@@ -183,8 +204,8 @@ class Program:
 def ray_house(
     *words: str, nodes: tuple[str, ...] = (), port: int | None = None
 ) -> Iterator[RayHouse]:
-    """A cluster on a Ray of its own, with these nodes beside the first; nothing is left of it.
-    `port` of Ray's head, where it is not to choose one."""
+    """A cluster on a Ray of its own, with these nodes beside the first; nothing is left
+    of it. `port` of Ray's head, where it is not to choose one."""
     need_ray()
     with house() as made:
         mine = RayHouse(made)
@@ -196,7 +217,11 @@ def ray_house(
             "node_dir": mine.node_dir,
             "shared": mine.shared,
         }
-        told = [word for name, one in settings.items() for word in ("--set", f"{name}={one}")]
+        told = [
+            word
+            for name, one in settings.items()
+            for word in ("--set", f"{name}={one}")
+        ]
         try:
             if port is not None:
                 (made.root / "ray").mkdir(parents=True, mode=0o700)
@@ -217,7 +242,8 @@ def _words_of(process: LocalProcess) -> bytes:
 
 
 def _clear(mine: RayHouse) -> None:
-    """End what `corral down` leaves: Ray of nodes that have joined, and what it did not reach."""
+    """End what `corral down` leaves: Ray of nodes that have joined, and what it did not
+    reach."""
     mine.house.corral("down", "--jobs", "stop", "-y", seconds=150)
     for node in mine.joined:
         mine.kill_ray(node)

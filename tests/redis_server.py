@@ -17,7 +17,8 @@ PACKAGE = "redis-server"
 
 
 def need_redis() -> None:
-    """As root with apt it is installed if need be. Skips, or fails under CI=true, without."""
+    """As root with apt it is installed if need be. Skips, or fails under CI=true,
+    without."""
     if shutil.which(PACKAGE) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         for what in (["update"], ["install", "-y", "--no-install-recommends", PACKAGE]):
             command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *what]
@@ -35,7 +36,9 @@ def redis(host: Host, folder: Path) -> Iterator[str]:
     need_redis()
     settings = {"bind": host.address, "port": PORT, "save": "", "dir": folder}
     words = [word for name, one in settings.items() for word in (f"--{name}", str(one))]
-    started = host.start([PACKAGE, *words, "--protected-mode", "no"], stdout=subprocess.DEVNULL)
+    started = host.start(
+        [PACKAGE, *words, "--protected-mode", "no"], stdout=subprocess.DEVNULL
+    )
     try:
         ping = ["redis-cli", "-h", host.address, "-p", str(PORT), "ping"]
         until(lambda: host.run(ping).stdout.strip() == "PONG", "Redis answers")

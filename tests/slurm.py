@@ -1,6 +1,8 @@
-"""A real Slurm for tests: its own munge, slurmctld and four slurmd, on free ports in a folder.
+"""A real Slurm for tests: its own munge, slurmctld and four slurmd, on free ports in a
+folder.
 
-Several may live side by side: each has a key, a socket, ports and names of nodes of its own.
+Several may live side by side: each has a key, a socket, ports and names of nodes of its
+own.
 """
 
 import os
@@ -25,7 +27,14 @@ from tests.patience import PATIENCE_SECONDS
 PACKAGES: Final = (
     "slurm-wlm", "slurmdbd", "slurmrestd", "slurm-wlm-jwt-plugin", "munge", "mariadb-server"
 )  # fmt: skip
-PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "mariadbd")
+PROGRAMS: Final = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "slurmrestd",
+    "mariadbd",
+)
 NODES: Final = 4
 GPUS: Final = 2
 GPU_TYPE: Final = "h100"
@@ -38,10 +47,14 @@ FREEZER: Final = Path("/sys/fs/cgroup/freezer")
 
 
 def needed() -> None:
-    """Slurm is there, installed if need be, as root: only then can it run jobs and own devices."""
+    """Slurm is there, installed if need be, as root: only then can it run jobs and own
+    devices."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        for what in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+        for what in (
+            ["update"],
+            ["install", "-y", "--no-install-recommends", *PACKAGES],
+        ):
             command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *what]
             quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
             subprocess.run(command, capture_output=True, check=False, env=quiet)
@@ -68,8 +81,8 @@ def listens(port: int) -> bool:
 
 
 class Slurm:
-    """One cluster. `nodes`: the names of its nodes, each with two pretend GPUs. `accounts`: users
-    of the nodes beside those of this machine, with their uids."""
+    """One cluster. `nodes`: the names of its nodes, each with two pretend GPUs.
+    `accounts`: users of the nodes beside those of this machine, with their uids."""
 
     def __init__(
         self,
@@ -106,7 +119,8 @@ class Slurm:
         self.until(lambda: self.states().count("idle") == len(self.nodes), "idle nodes")
 
     def stop(self) -> None:
-        """End all that was started, by its process, and what of jobs is left in its cgroups."""
+        """End all that was started, by its process, and what of jobs is left in its
+        cgroups."""
         serves = self._running.get("slurmctld")
         if serves is not None and serves.poll() is None and self.ping():
             self.run("scancel", "--user=root", check=False)
@@ -131,13 +145,16 @@ class Slurm:
             self.until(self._is_at_rest, "idle nodes")
 
     def _is_at_rest(self) -> bool:
-        """What slurmrestd held back while the controller was away comes after it is back."""
+        """What slurmrestd held back while the controller was away comes after it is
+        back."""
         self.run("scancel", "--user=root", check=False)
         return set(self.states()) == {"idle"}
 
     def _is_idle(self) -> bool:
         """No job is left on a node that could still say so."""
-        left = self.run("squeue", "-h", "-t", "running,completing", "-o", "%N", check=False)
+        left = self.run(
+            "squeue", "-h", "-t", "running,completing", "-o", "%N", check=False
+        )
         return not any(node in left and self._serves(node) for node in self.nodes)
 
     def _serves(self, node: str) -> bool:
@@ -149,7 +166,8 @@ class Slurm:
         self.until(lambda: self.ping(), "slurmctld")
 
     def stop_controller(self) -> None:
-        """As for an upgrade: it keeps its queue. Killed, it loses what is some seconds old."""
+        """As for an upgrade: it keeps its queue. Killed, it loses what is some seconds
+        old."""
         self._end("slurmctld", signal.SIGTERM)
 
     def start_rest(self) -> str:
@@ -165,18 +183,26 @@ class Slurm:
         return f"http://127.0.0.1:{self._rest_port}"
 
     def start_node(self, node: str) -> None:
-        own = f"mount --bind {self.place}/passwd /etc/passwd && " if self._accounts else ""
+        own = (
+            f"mount --bind {self.place}/passwd /etc/passwd && "
+            if self._accounts
+            else ""
+        )
         script = f"{own}exec slurmd -D -N {node}"
         self.begin(node, "unshare", "--mount", "sh", "-c", script)
 
     def kill_node(self, node: str) -> None:
-        """Its slurmd is gone, and all that runs on it: as when a machine loses its power."""
+        """Its slurmd is gone, and all that runs on it: as when a machine loses its
+        power."""
         self._end(node, signal.SIGKILL)
         self._sweep(node)
 
     def call_down(self, node: str, why: str) -> None:
-        """As an operator does, or a health check: by itself Slurm takes half a minute to see it."""
-        self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", f"Reason={why}")
+        """As an operator does, or a health check: by itself Slurm takes half a minute
+        to see it."""
+        self.run(
+            "scontrol", "update", f"NodeName={node}", "State=DOWN", f"Reason={why}"
+        )
 
     # -- what is asked of it ---------------------------------------------------------------------
 
@@ -193,10 +219,14 @@ class Slurm:
         return "UP" in self.run("scontrol", "ping", check=False).split("is")[-1]
 
     def states(self) -> list[str]:
-        return self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%T", check=False).split()
+        return self.run(
+            "sinfo", "-h", "-N", "-p", "main", "-o", "%T", check=False
+        ).split()
 
     def state_of(self, node: str) -> str:
-        return self.run("sinfo", "-h", "-N", "-p", "main", "-n", node, "-o", "%T").strip()
+        return self.run(
+            "sinfo", "-h", "-N", "-p", "main", "-n", node, "-o", "%T"
+        ).strip()
 
     def jobs(self, *chosen: str) -> list[list[str]]:
         """(number, name, state, nodes) of each job that Slurm still shows."""
@@ -339,7 +369,9 @@ def _remove_cgroup(folder: Path) -> None:
     """From its leaves on, when the kernel has let go of what was killed in it."""
     give_up_at = time.monotonic() + LET_GO_SECONDS
     while folder.exists() and time.monotonic() < give_up_at:
-        inside = sorted(folder.rglob("*"), key=lambda path: len(path.parts), reverse=True)
+        inside = sorted(
+            folder.rglob("*"), key=lambda path: len(path.parts), reverse=True
+        )
         for path in [*(path for path in inside if path.is_dir()), folder]:
             with suppress(OSError):
                 path.rmdir()
@@ -353,11 +385,14 @@ def cluster(
     before: Callable[[Slurm], None] = lambda slurm: None,
     accounts: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Slurm]:
-    """A Slurm with `more` lines in its slurm.conf ("{place}" in them is its folder), ended with all
-    that it runs. `before`: what it needs to be there before it starts."""
+    """A Slurm with `more` lines in its slurm.conf ("{place}" in them is its folder),
+    ended with all that it runs. `before`: what it needs to be there before it
+    starts."""
     needed()
     with tempfile.TemporaryDirectory(prefix="corral-slurm-", dir="/tmp") as place:
-        one = Slurm(Path(place), nodes=nodes, more=more, before=before, accounts=accounts)
+        one = Slurm(
+            Path(place), nodes=nodes, more=more, before=before, accounts=accounts
+        )
         try:
             one.start()
             yield one

@@ -1,4 +1,5 @@
-"""Slurm's book of accounts for tests: a slurmdbd on a MariaDB of its own, in the Slurm's folder."""
+"""Slurm's book of accounts for tests: a slurmdbd on a MariaDB of its own, in the
+Slurm's folder."""
 
 import socket
 import subprocess
@@ -10,7 +11,8 @@ DATABASE: Final = "database"
 
 
 class Book:
-    """What a Slurm's slurm.conf needs for it, and its two servers: they end with the Slurm."""
+    """What a Slurm's slurm.conf needs for it, and its two servers: they end with the
+    Slurm."""
 
     def __init__(self) -> None:
         self.port = free_port()

@@ -17,7 +17,8 @@ PROGRAM = "/usr/sbin/sshd"
 
 
 def need_sshd() -> None:
-    """As root with apt it is installed if need be; else this is skipped, and fails under CI."""
+    """As root with apt it is installed if need be; else this is skipped, and fails
+    under CI."""
     if not Path(PROGRAM).exists() and os.geteuid() == 0 and shutil.which("apt-get"):
         for what in (["update"], ["install", "-y", "--no-install-recommends", PACKAGE]):
             command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *what]
@@ -38,8 +39,11 @@ def key(file: Path) -> Path:
 
 
 @contextmanager
-def sshd(host: Host, folder: Path, admitted: Path, env: Mapping[str, object]) -> Iterator[str]:
-    """Serve until it is over; the line of known_hosts. Whoever enters finds this environment."""
+def sshd(
+    host: Host, folder: Path, admitted: Path, env: Mapping[str, object]
+) -> Iterator[str]:
+    """Serve until it is over; the line of known_hosts. Whoever enters finds this
+    environment."""
     folder.mkdir()
     own = key(folder / "host_key")
     Path("/run/sshd").mkdir(exist_ok=True)  # it is left: sshd starts nowhere without it

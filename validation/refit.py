@@ -117,7 +117,12 @@ def _facts(one: Constant) -> dict[str, Fact]:
 
 
 def _forget() -> None:
-    for kept in (software.software, software.sustained, engines.engine, overheads.overhead):
+    for kept in (
+        software.software,
+        software.sustained,
+        engines.engine,
+        overheads.overhead,
+    ):
         kept.cache_clear()
 
 
@@ -127,14 +132,19 @@ def fitted(subject: tuple[str, str]) -> list[Constant]:
     facts = table(name).get(own, {})
     mark = re.compile(r"fit: validation/data/(training|inference)")
     return [
-        Constant(name, own, fact.quantity) for fact in facts.values() if mark.search(fact.source)
+        Constant(name, own, fact.quantity)
+        for fact in facts.values()
+        if mark.search(fact.source)
     ]
 
 
 def priors(constants: Sequence[Constant]) -> dict[Constant, str | None]:
     """Return what stands for them where nothing is known; None: the value of "any"."""
     own = {one: table(one.table)[one.subject][one.quantity].value for one in constants}
-    return {one: own[one] if one.subject in ("any", "default") else None for one in constants}
+    return {
+        one: own[one] if one.subject in ("any", "default") else None
+        for one in constants
+    }
 
 
 def training(rows: Rows, hold: Hold) -> TablePredictions:
@@ -158,7 +168,9 @@ def tests(rows: Rows, hold: Hold) -> TablePredictions:
     return _by_series(rows, hold, lambda series: {balanced: "1"})
 
 
-def _by_series(rows: Rows, hold: Hold, without: Callable[[str], Values]) -> TablePredictions:
+def _by_series(
+    rows: Rows, hold: Hold, without: Callable[[str], Values]
+) -> TablePredictions:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(series_of(row.get("source", "")), []).append(row)
@@ -167,19 +179,27 @@ def _by_series(rows: Rows, hold: Hold, without: Callable[[str], Values]) -> Tabl
         with substituted(without(series)):
             outcomes.append(hold(own))
     names = outcomes[0].pairs
-    pairs = {name: tuple(pair for one in outcomes for pair in one.pairs[name]) for name in names}
+    pairs = {
+        name: tuple(pair for one in outcomes for pair in one.pairs[name])
+        for name in names
+    }
     return TablePredictions(pairs=pairs, refused={}, rows=len(rows))
 
 
 def _without(series: str, rows: Rows, hold: Hold) -> Values:
     named = dict.fromkeys(
-        subject for words, subjects in TRAINING if re.search(words, series) for subject in subjects
+        subject
+        for words, subjects in TRAINING
+        if re.search(words, series)
+        for subject in subjects
     )
     constants = [one for subject in named for one in fitted(subject)]
     if not constants:
         return {}
     values = priors(constants)
-    others = [row for row in rows if series_of(row["source"]) != series and _is_clear(row)]
+    others = [
+        row for row in rows if series_of(row["source"]) != series and _is_clear(row)
+    ]
     for subject in named:
         own = fitted(subject)
         alike = _evenly([row for row in others if _concerns(row, subject)])
@@ -213,7 +233,9 @@ def _evenly(rows: Rows) -> Rows:
     return [row for own in groups.values() for row in own[:: -(-len(own) // each)]]
 
 
-def _fit(constants: Sequence[Constant], start: Values, rows: Rows, hold: Hold) -> Values:
+def _fit(
+    constants: Sequence[Constant], start: Values, rows: Rows, hold: Hold
+) -> Values:
     """Return the values with the least mean error, one constant after the other."""
     values = dict(start)
     least = _error(values, rows, hold)
@@ -230,4 +252,8 @@ def _fit(constants: Sequence[Constant], start: Values, rows: Rows, hold: Hold) -
 def _error(values: Values, rows: Rows, hold: Hold) -> float:
     with substituted(values):
         pairs = hold(rows).pairs["step time"]
-    return fmean(abs(log(pair.predicted / pair.measured)) for pair in pairs) if pairs else 1e9
+    return (
+        fmean(abs(log(pair.predicted / pair.measured)) for pair in pairs)
+        if pairs
+        else 1e9
+    )

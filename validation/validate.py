@@ -18,10 +18,22 @@ from corral.plan.plot import picture
 from corral.plan.predictors import predictor
 from corral.plan.report import ReportTable
 from corral.plan.rows.measures import KINDS, MEASURES, SLICES
-from corral.plan.rows.prediction_errors import Errors, Pair, TablePredictions, by, errors_of, hold
+from corral.plan.rows.prediction_errors import (
+    Errors,
+    Pair,
+    TablePredictions,
+    by,
+    errors_of,
+    hold,
+)
 from corral.plan.validation.failure_formulas import failures_table, held_failures
 from corral.plan.validation.held_out import by_kind, series_of, spreads
-from corral.plan.validation.layout_choices import ASKED, asked_for, choices, choices_table
+from corral.plan.validation.layout_choices import (
+    ASKED,
+    asked_for,
+    choices,
+    choices_table,
+)
 from corral.plan.validation.table_errors import errors_table, parts, scatter
 
 HERE: Final = Path(__file__).resolve().parent
@@ -56,7 +68,9 @@ def _held(kind: str) -> refit.Hold:
     return lambda rows: hold(rows, predictor(kind), MEASURES[kind])
 
 
-Held = dict[str, tuple[str, list[Pair]]]  # by the name of a band: its title, and its rows
+Held = dict[
+    str, tuple[str, list[Pair]]
+]  # by the name of a band: its title, and its rows
 
 
 def held_out() -> Held:
@@ -69,7 +83,9 @@ def held_out() -> Held:
         for kind, pairs in by_kind(training.pairs["step time"]).items()
     }
     for one in SLICES:
-        kept = {"training": training, "inference": servers, "memory_ci": tests}.get(one.kind)
+        kept = {"training": training, "inference": servers, "memory_ci": tests}.get(
+            one.kind
+        )
         if kept is not None and one.name in TITLES:
             own = [pair for pair in kept.pairs[one.measure] if one.holds(pair.row)]
             found[one.name] = (TITLES[one.name], own)
@@ -77,7 +93,9 @@ def held_out() -> Held:
 
 
 def _rows(kind: str) -> list[dict[str, str]]:
-    with gzip.open(HERE / "data" / f"{kind}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+    with gzip.open(
+        HERE / "data" / f"{kind}.csv.gz", "rt", encoding="utf-8", newline=""
+    ) as file:
         return list(csv.DictReader(file))
 
 
@@ -102,10 +120,14 @@ def _held_out(held: Held) -> Iterator[str]:
     for name, (title, pairs) in held.items():
         for own, one in spreads(name, pairs):
             gpu = own.removeprefix(name).removeprefix(".") or "all"
-            errors = " | ".join(_percent(share) for share in (one.mean, one.median, one.p90))
+            errors = " | ".join(
+                _percent(share) for share in (one.mean, one.median, one.p90)
+            )
             yield f"| {title} | {gpu} | {one.rows} | {one.sources} | {errors} |"
     yield ""
-    steps = [pair for name, (_, own) in held.items() if "step_time" in name for pair in own]
+    steps = [
+        pair for name, (_, own) in held.items() if "step_time" in name for pair in own
+    ]
     yield from _table(errors_table("Step time by source", _by_series(steps)))
 
 
@@ -113,7 +135,9 @@ def _by_series(pairs: Sequence[Pair]) -> list[tuple[str, Errors | None]]:
     groups: dict[str, dict[int, Pair]] = {}
     for pair in pairs:
         groups.setdefault(series_of(pair.row.get("source", "")), {})[id(pair)] = pair
-    return [(name, errors_of(list(own.values()))) for name, own in sorted(groups.items())]
+    return [
+        (name, errors_of(list(own.values()))) for name, own in sorted(groups.items())
+    ]
 
 
 def _head(found: Mapping[str, TablePredictions]) -> Iterator[str]:
@@ -165,13 +189,17 @@ def _kinds(found: Mapping[str, TablePredictions]) -> Iterator[str]:
                 continue
             for column in ("gpu", "source"):
                 yield f"![{measure.name} by {column}]({_plot(kind, measure.name, column)})\n"
-                groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
+                groups = [
+                    (name, errors_of(some)) for name, some in by(pairs, column).items()
+                ]
                 yield from _table(errors_table(f"{measure.name} by {column}", groups))
         if kind == "training":
             yield from _table(choices_table(choices(outcome.pairs["step time"])))
         if outcome.refused:
             yield "| refused because | rows |\n| --- | --- |"
-            for reason, rows in sorted(outcome.refused.items(), key=lambda item: -item[1]):
+            for reason, rows in sorted(
+                outcome.refused.items(), key=lambda item: -item[1]
+            ):
                 yield f"| {reason} | {rows} |"
             yield ""
 
@@ -205,7 +233,10 @@ def plots(found: Mapping[str, TablePredictions]) -> Iterator[tuple[str, str]]:
         for measure in MEASURES[kind]:
             pairs = outcome.pairs[measure.name]
             for column in ("gpu", "source") if pairs else ():
-                yield _plot(kind, measure.name, column), picture(scatter(measure, pairs, column))
+                yield (
+                    _plot(kind, measure.name, column),
+                    picture(scatter(measure, pairs, column)),
+                )
 
 
 def fitted(found: Mapping[str, TablePredictions], day: date) -> str:
@@ -244,7 +275,9 @@ def bands(held: Held, day: date) -> str:
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--date", type=date.fromisoformat, default=datetime.now(tz=UTC).date())
+    parser.add_argument(
+        "--date", type=date.fromisoformat, default=datetime.now(tz=UTC).date()
+    )
     day = parser.parse_args(words).date
     found, held = outcomes(), held_out()
     (HERE / "plots").mkdir(exist_ok=True)

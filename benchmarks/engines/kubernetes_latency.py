@@ -32,7 +32,9 @@ from tests.kube.cluster import NAMESPACE, require_kubelet
 
 WARM: Final = 2  # turns that warm up the path
 PATIENCE_SECONDS: Final = 120.0
-OWN: Final = frozenset({"part", "head"})  # volumes of the rendered Job that its agent alone reads
+OWN: Final = frozenset(
+    {"part", "head"}
+)  # volumes of the rendered Job that its agent alone reads
 POSTED, APPLIED, OURS = "its Job, posted", "its Job, by kubectl apply", "Corral"
 
 
@@ -54,15 +56,21 @@ def main() -> None:
     for share in (0.1, 0.5, 0.9):
         told = {who: quantile(seconds, share) * 1e3 for who, seconds in took.items()}
         at = f"p{share * 100:.0f}"
-        rows += [(f"{who}, {at}", f"{millis:.0f} ms", "") for who, millis in told.items()]
+        rows += [
+            (f"{who}, {at}", f"{millis:.0f} ms", "") for who, millis in told.items()
+        ]
         for base in (POSTED, APPLIED):
             more, ratio = told[OURS] - told[base], told[OURS] / told[base]
-            rows.append((f"Corral over {base}, {at}", f"{more:.0f} ms, {ratio:.1f} x", ""))
+            rows.append(
+                (f"Corral over {base}, {at}", f"{more:.0f} ms, {ratio:.1f} x", "")
+            )
     title = f"Submit to running on the tests' Kubernetes, {asked.jobs} jobs each"
     keep("engine-kubernetes-latency", report(title, rows), asked.write)
 
 
-def _turns(ours: Team, client: corral.Client, shared: Path, jobs: int) -> dict[str, list[float]]:
+def _turns(
+    ours: Team, client: corral.Client, shared: Path, jobs: int
+) -> dict[str, list[float]]:
     """Seconds from the call to the process, by whom it was handed in."""
     rendered = _rendered(ours, client)
     server = _server(ours)
@@ -118,7 +126,9 @@ def _by_hand(rendered: dict[str, Any], note: Path) -> dict[str, Any]:
     pod["affinity"].pop("podAntiAffinity")
     pod["volumes"] = [one for one in pod["volumes"] if one["name"] not in OWN]
     (container,) = pod["containers"]
-    container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] not in OWN]
+    container["volumeMounts"] = [
+        one for one in container["volumeMounts"] if one["name"] not in OWN
+    ]
     container["command"] = ["bash", "-c", _stamp(note)]
     container.pop("args", None)
     about = {"name": note.name, "namespace": NAMESPACE}

@@ -41,7 +41,9 @@ def main() -> None:
         "an interpreter that does nothing": lambda: _python("pass"),
         "one that reads what a part begins with": lambda: _python(READ),
         "a part, to its rank's first act": _part,
-        "one that reads the agent's program": lambda: _python("import corral.agent.pilot.pilot"),
+        "one that reads the agent's program": lambda: _python(
+            "import corral.agent.pilot.pilot"
+        ),
     }
     took: dict[str, list[float]] = {what: [] for what in ways}
     for _ in range(asked.times):
@@ -103,7 +105,11 @@ def _source(place: Path, run: str) -> Path:
     )  # fmt: skip
     early = early_of(launch, settings)
     assert early is not None
-    files = {"node.json": encode_settings(settings), "token": b"t", EARLY_FILE: early.encode()}
+    files = {
+        "node.json": encode_settings(settings),
+        "token": b"t",
+        EARLY_FILE: early.encode(),
+    }
     for name, content in files.items():
         (source / name).touch(mode=0o600)
         (source / name).write_bytes(content)

@@ -58,7 +58,9 @@ class Agents:
 
     def __init__(self, count: int, chance: random.Random) -> None:
         self.control: Control
-        self.nodes = {one.id: one for one in (node(f"n{i}", gpus=GPUS) for i in range(count))}
+        self.nodes = {
+            one.id: one for one in (node(f"n{i}", gpus=GPUS) for i in range(count))
+        }
         self.seen: dict[NodeId, dict[AttemptKey, Seen]] = {id: {} for id in self.nodes}
         self.chance = chance
         self.ended = 0
@@ -87,7 +89,9 @@ class Agents:
             self.beat(wanted.node)
 
     def _end(self, id: NodeId, key: AttemptKey) -> None:
-        self.seen[id][key] = Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+        self.seen[id][key] = Seen(
+            key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),)
+        )
         self.ended += 1
         self.beat(id)
 
@@ -208,15 +212,30 @@ def main() -> None:
             load(database.database(), asked.agents, asked.jobs)
         )
     millis = [one * 1000 for one in store.commits]
-    alone = [(all_ - cpu) * 1000 for all_, cpu in zip(store.commits, store.waited, strict=True)]
+    alone = [
+        (all_ - cpu) * 1000
+        for all_, cpu in zip(store.commits, store.waited, strict=True)
+    ]
     rows = [
         ("decision to commit, p50", f"{quantile(millis, 0.5):.1f} ms", ""),
         ("decision to commit, p99", f"{quantile(millis, 0.99):.1f} ms", "100 ms"),
         ("the longest", f"{max(millis):.1f} ms", ""),
         ("less the time without a CPU, p50", f"{quantile(alone, 0.5):.1f} ms", ""),
-        ("less the time without a CPU, p99", f"{quantile(alone, 0.99):.1f} ms", "100 ms"),
-        ("of it the head's own CPU, p50", f"{quantile(store.worked, 0.5) * 1000:.1f} ms", ""),
-        ("of it the head's own CPU, p99", f"{quantile(store.worked, 0.99) * 1000:.1f} ms", ""),
+        (
+            "less the time without a CPU, p99",
+            f"{quantile(alone, 0.99):.1f} ms",
+            "100 ms",
+        ),
+        (
+            "of it the head's own CPU, p50",
+            f"{quantile(store.worked, 0.5) * 1000:.1f} ms",
+            "",
+        ),
+        (
+            "of it the head's own CPU, p99",
+            f"{quantile(store.worked, 0.99) * 1000:.1f} ms",
+            "",
+        ),
         ("commits", f"{len(millis):,}", ""),
         (f"a submission of {SUBMISSION} until acknowledged", spread(acknowledged), ""),
         ("from the first submission until all jobs were over", f"{whole:.0f} s", ""),

@@ -29,7 +29,11 @@ def processes(ray: RayHouse) -> list[LocalProcess]:
     folder = ray.folder(FALLS)
     files = [*folder.glob("*.pid"), *folder.glob("attempts/*/shim.pid")]
     roots = [one for file in files if (one := LocalProcess.recorded(file)) is not None]
-    return [*ray.ray_of(FALLS), *roots, *(one for root in roots for one in descendants(root))]
+    return [
+        *ray.ray_of(FALLS),
+        *roots,
+        *(one for root in roots for one in descendants(root)),
+    ]
 
 
 def fall(ray: RayHouse, number: int) -> tuple[float, float]:
@@ -38,7 +42,10 @@ def fall(ray: RayHouse, number: int) -> tuple[float, float]:
     spec = {"name": "moves", "run": RUN, "resources": {"gpu": 2}, "checkpoint": saves}
     with ray.house.client() as client:
         client.cordon(ray.first)
-        until(lambda: client.status().gpus.free == GPUS, "only the node that falls takes work")
+        until(
+            lambda: client.status().gpus.free == GPUS,
+            "only the node that falls takes work",
+        )
         id = client.submit({**spec, "disconnect": "replace"})[0].id
         until(lambda: client.job(id).state == "RUNNING", "the job runs")
         client.uncordon(ray.first)
@@ -48,7 +55,10 @@ def fall(ray: RayHouse, number: int) -> tuple[float, float]:
             one.signal(number)
         until(lambda: client.node(FALLS).liveness != "alive", "it is seen")
         seen = time.monotonic() - began
-        until(lambda: client.job(id).attempt == 2 and client.job(id).state == "RUNNING", "it goes")
+        until(
+            lambda: client.job(id).attempt == 2 and client.job(id).state == "RUNNING",
+            "it goes",
+        )
         elsewhere = time.monotonic() - began
         for one in everything:
             one.signal(signal.SIGCONT)
@@ -72,7 +82,11 @@ def main() -> None:
         for _ in range(asked.rounds):
             for number in found:
                 found[number].append(fall(ray, number))
-                print(f"{number.name}: seen, elsewhere after", *found[number][-1], flush=True)
+                print(
+                    f"{number.name}: seen, elsewhere after",
+                    *found[number][-1],
+                    flush=True,
+                )
     killed, frozen = found[signal.SIGKILL], found[signal.SIGSTOP]
     rows = [
         ("killed node seen", spread([seen for seen, _ in killed]), "6 s"),
@@ -80,7 +94,11 @@ def main() -> None:
         ("frozen node seen", spread([seen for seen, _ in frozen]), "6 s"),
         ("its job runs elsewhere", spread([there for _, there in frozen]), "15 s"),
     ]
-    keep("engines-ray-faults", report(f"Nodes of Ray, {asked.rounds} rounds", rows), asked.write)
+    keep(
+        "engines-ray-faults",
+        report(f"Nodes of Ray, {asked.rounds} rounds", rows),
+        asked.write,
+    )
 
 
 if __name__ == "__main__":

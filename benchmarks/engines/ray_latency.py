@@ -42,7 +42,10 @@ class Actors:
     """A program of Ray that starts one actor a line."""
 
     def __init__(self, ray: RayHouse) -> None:
-        env = {**os.environ, **start_options.environment(str(ray.house.root / "ray" / "token"))}
+        env = {
+            **os.environ,
+            **start_options.environment(str(ray.house.root / "ray" / "token")),
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-c", ACTORS, ray.address],
             env=env,
@@ -66,7 +69,9 @@ def through_corral(ray: RayHouse, number: int) -> float:
     note = ray.house.root.parent / f"at-{number}"
     with ray.house.client() as client:
         began = time.time()
-        job = client.submit({"name": f"at-{number}", "run": f"echo $EPOCHREALTIME > {note}"})[0]
+        job = client.submit(
+            {"name": f"at-{number}", "run": f"echo $EPOCHREALTIME > {note}"}
+        )[0]
         client.wait(job.id)
     return float(note.read_text()) - began
 

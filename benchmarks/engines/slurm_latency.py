@@ -57,7 +57,9 @@ def main() -> None:
     keep("engine-slurm-latency", report(title, rows), asked.write)
 
 
-def _turns(there, client: corral.Client, stamp: str, jobs: int) -> dict[str, list[float]]:  # type: ignore[no-untyped-def]
+def _turns(
+    there, client: corral.Client, stamp: str, jobs: int
+) -> dict[str, list[float]]:  # type: ignore[no-untyped-def]
     """Seconds from the call to the process, by whom it was handed in."""
     script = there.folder / "stamp"
     script.write_text(stamp)

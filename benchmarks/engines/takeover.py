@@ -39,7 +39,9 @@ class Trial:
 def trial(two: Pair, number: int) -> Trial:
     old, new = two.leader(), two.standby()
     assert old is not None
-    with Submitter(new, two.shared / f"ran-{number}", f"t{number}", pause_seconds=0.1) as submitter:
+    with Submitter(
+        new, two.shared / f"ran-{number}", f"t{number}", pause_seconds=0.1
+    ) as submitter:
         submitter.until_more(5)
         began = time.monotonic()
         os.kill(old.head_pid(), signal.SIGKILL)
@@ -85,7 +87,9 @@ def main() -> None:
     figures = {
         "another leads after": [one.leads_seconds for one in done],
         "a submission is acknowledged again after": [one.takes_seconds for one in done],
-        "the agents of both machines talk with it after": [one.agents_seconds for one in done],
+        "the agents of both machines talk with it after": [
+            one.agents_seconds for one in done
+        ],
     }
     rows = [
         (what, f"{spread(found)}; p99 {quantile(found, 0.99):.2f} s", "10 s")
@@ -95,7 +99,11 @@ def main() -> None:
         ("submissions acknowledged", f"{sum(one.acknowledged for one in done):,}", ""),
         ("of them lost", "0", "0"),
         ("of them there, or run, twice", "0", "0"),
-        ("the job that ran through all", "never restarted" if ran_on else "RESTARTED", ""),
+        (
+            "the job that ran through all",
+            "never restarted" if ran_on else "RESTARTED",
+            "",
+        ),
     ]
     notes = "A trial in which anything is lost or doubled ends the run with an error.\n"
     keep("takeover", report(f"Takeover, {len(done)} trials", rows, notes), asked.write)

@@ -50,17 +50,25 @@ def run_stages(bench: Bench, until: float, only: str) -> dict[str, Sequence[Row]
         try:
             found[name] = stage(bench)
         except Exception as error:  # a stage that breaks is a result
-            text = f"{type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")
-            found[name] = [Row(what=name, expected="", seen=text[:300], verdict="differs")]
+            text = f"{type(error).__name__}: {error}".replace("\n", " ").replace(
+                "|", "/"
+            )
+            found[name] = [
+                Row(what=name, expected="", seen=text[:300], verdict="differs")
+            ]
         for row in found[name]:
-            print(f"  {row.verdict:8} {row.what}: {row.seen} ({row.expected})", flush=True)
+            print(
+                f"  {row.verdict:8} {row.what}: {row.seen} ({row.expected})", flush=True
+            )
         print(f"  {time.monotonic() - began:.0f} s", flush=True)
     return found
 
 
 def worst(stages: dict[str, Sequence[Row]]) -> int:
     """Return the exit code: 1 where something differs."""
-    return int(any(row.verdict == "differs" for rows in stages.values() for row in rows))
+    return int(
+        any(row.verdict == "differs" for rows in stages.values() for row in rows)
+    )
 
 
 def main() -> int:
@@ -71,7 +79,9 @@ def main() -> int:
     began = time.monotonic()
     names = gpu_names()
     if not names:
-        print("no NVIDIA GPU: nvidia-smi does not answer on this machine", file=sys.stderr)
+        print(
+            "no NVIDIA GPU: nvidia-smi does not answer on this machine", file=sys.stderr
+        )
         return NO_GPU
     root = Path(tempfile.mkdtemp(prefix="corral-gpu-"))
     bench = Bench(root=root, gpus=len(names))

@@ -42,7 +42,9 @@ FIELDS: Final = (
     Field(smi="clocks.mem", sample="memory_clock_mhz", slack=400.0),
     Field(smi="pcie.link.gen.max", sample="pcie_generation_most"),
     Field(smi="pcie.link.width.max", sample="pcie_width_most"),
-    Field(smi="ecc.errors.uncorrected.volatile.total", sample="ecc_volatile_uncorrected"),
+    Field(
+        smi="ecc.errors.uncorrected.volatile.total", sample="ecc_volatile_uncorrected"
+    ),
     Field(smi="ecc.errors.corrected.volatile.total", sample="ecc_volatile_corrected"),
 )
 QUERY: Final = ("uuid", *(field.smi for field in FIELDS))
@@ -61,8 +63,14 @@ def compare(smi: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> lis
     """
     sample = next((one for one in samples if one["uuid"] == smi["uuid"]), None)
     if sample is None:
-        return [Row(what="uuid", expected=smi["uuid"], seen="no such GPU", verdict="differs")]
-    return [_compared(field, smi[field.smi], sample.get(field.sample)) for field in FIELDS]
+        return [
+            Row(
+                what="uuid", expected=smi["uuid"], seen="no such GPU", verdict="differs"
+            )
+        ]
+    return [
+        _compared(field, smi[field.smi], sample.get(field.sample)) for field in FIELDS
+    ]
 
 
 def _compared(field: Field, printed: str, seen: float | None) -> Row:
@@ -79,7 +87,9 @@ def _compared(field: Field, printed: str, seen: float | None) -> Row:
             verdict="ok" if alike else "differs",
         )
     verdict = "ok" if abs(expected - seen) <= field.slack else "differs"
-    return Row(what=field.smi, expected=f"{expected:g}", seen=f"{seen:g}", verdict=verdict)
+    return Row(
+        what=field.smi, expected=f"{expected:g}", seen=f"{seen:g}", verdict=verdict
+    )
 
 
 def page(title: str, facts: Sequence[str], stages: Mapping[str, Sequence[Row]]) -> str:
@@ -88,6 +98,9 @@ def page(title: str, facts: Sequence[str], stages: Mapping[str, Sequence[Row]]) 
     for name, rows in stages.items():
         lines += [f"## {name}", "", "| what | expected | seen | verdict |"]
         lines += ["| --- | --- | --- | --- |"]
-        lines += [f"| {row.what} | {row.expected} | {row.seen} | {row.verdict} |" for row in rows]
+        lines += [
+            f"| {row.what} | {row.expected} | {row.seen} | {row.verdict} |"
+            for row in rows
+        ]
         lines.append("")
     return "\n".join(lines)

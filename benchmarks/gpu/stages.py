@@ -89,7 +89,11 @@ def driver(bench: Bench) -> list[Row]:
     given_up = time.monotonic() + SAMPLE_SECONDS
     while not (node := bench.read("node", "show", "n1"))["sample"]:
         if time.monotonic() > given_up:
-            return [Row(what="first sample", expected="10 s", seen="none", verdict="differs")]
+            return [
+                Row(
+                    what="first sample", expected="10 s", seen="none", verdict="differs"
+                )
+            ]
         time.sleep(0.5)
     query = f"--query-gpu={','.join(QUERY)}"
     rows = read_table(smi(query, "--format=csv,noheader,nounits"))
@@ -102,18 +106,26 @@ def driver(bench: Bench) -> list[Row]:
     types = ", ".join(sorted({one["type"] for one in node["devices"]}))
     kind = Row(what="type", expected=smi("--query-gpu=name", "--format=csv,noheader").strip(),
                seen=types, verdict="ok")  # fmt: skip
-    return [first, kind, *(line for row in rows for line in compare(row, node["sample"]["gpus"]))]
+    return [
+        first,
+        kind,
+        *(line for row in rows for line in compare(row, node["sample"]["gpus"])),
+    ]
 
 
 def mig(bench: Bench) -> list[Row]:
     """Instances of GPUs that are cut, as they are offered."""
     mode = smi("--query-gpu=mig.mode.current", "--format=csv,noheader").split()
     if "Enabled" not in mode:
-        return [Row(what="MIG", expected="off", seen=", ".join(mode), verdict="not run")]
+        return [
+            Row(what="MIG", expected="off", seen=", ".join(mode), verdict="not run")
+        ]
     listed = smi("-L").count("MIG ")
     offered = bench.read("node", "show", "n1")["gpus"]["total"]
     verdict = "ok" if listed == offered else "differs"
-    return [Row(what="instances", expected=str(listed), seen=str(offered), verdict=verdict)]
+    return [
+        Row(what="instances", expected=str(listed), seen=str(offered), verdict=verdict)
+    ]
 
 
 def checks(bench: Bench) -> list[Row]:
@@ -167,7 +179,8 @@ def _step_of(
     bench: Bench, kind: str, layers: int, width: int, batch: int, context: int
 ) -> list[Row]:
     model = (
-        f"layers={layers},hidden={width},heads={width // HEAD_WIDTH},ffn={4 * width},vocab=50304"
+        f"layers={layers},hidden={width},heads={width // HEAD_WIDTH},"
+        f"ffn={4 * width},vocab=50304"
     )
     words = ("plan", "train", model, "--gpus", "1", "--gpu", kind, "--context", str(context),
              "--batch", str(batch), "--library", "pytorch")  # fmt: skip
@@ -183,7 +196,9 @@ def _step_of(
     what = f"{layers} layers of {width}, {batch} x {context:,} tokens"
     return [
         _beside(f"step, {what}", planned["step"], measured["step_seconds"], "s"),
-        _beside(f"memory, {what}", planned["memory"], measured["used_bytes"] / 1e9, "GB"),
+        _beside(
+            f"memory, {what}", planned["memory"], measured["used_bytes"] / 1e9, "GB"
+        ),
     ]
 
 
@@ -205,7 +220,9 @@ def ledger(bench: Bench) -> list[Row]:
                     seconds=150.0)  # fmt: skip
     report = bench.read("report", "usage", "--by", "job")
     place = [column["name"] for column in report["columns"]].index("utilisation")
-    share = next((row["values"][place] for row in report["rows"] if row["name"] == job.id), None)
+    share = next(
+        (row["values"][place] for row in report["rows"] if row["name"] == job.id), None
+    )
     expected = BUSY_SECONDS / (BUSY_SECONDS + REST_SECONDS)
     good = share is not None and abs(share - expected) <= SHARE_SLACK
     seen = "no row" if share is None else f"{share:.2f}"
@@ -254,7 +271,9 @@ def demo(bench: Bench) -> list[Row]:
     report = json.loads(done.stdout.strip().splitlines()[-1])
     seen = ", ".join(f"{name} {value}" for name, value in report.items())
     verdict = "ok" if report["identical"] and not report["pretend"] else "differs"
-    return [Row(what="a node lost midway", expected="identical", seen=seen, verdict=verdict)]
+    return [
+        Row(what="a node lost midway", expected="identical", seen=seen, verdict=verdict)
+    ]
 
 
 def checkpoint(bench: Bench) -> list[Row]:

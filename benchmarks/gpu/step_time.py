@@ -37,7 +37,9 @@ class Block(nn.Module):
         batch, length, width = x.shape
         parts = self.qkv(self.norm_1(x)).view(batch, length, 3, -1, HEAD_WIDTH)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        seen = functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True
+        )
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(functional.gelu(self.up(self.norm_2(x))))
 
@@ -82,7 +84,9 @@ def main() -> int:
         for part in tokens.split(asked.micro):
             with torch.autocast(run.device.type, torch.bfloat16):
                 logits = model(part)
-            loss = functional.cross_entropy(logits.flatten(0, 1).float(), part.flatten())
+            loss = functional.cross_entropy(
+                logits.flatten(0, 1).float(), part.flatten()
+            )
             loss.backward()
             del logits
         optimizer.step()
@@ -93,7 +97,9 @@ def main() -> int:
         seconds.append(time.perf_counter() - began)
     result = {"step_seconds": statistics.median(seconds[WARM_STEPS:])}
     if run.device.type == "cuda":
-        free, total = torch.cuda.mem_get_info()  # the context beside the allocator's peak
+        free, total = (
+            torch.cuda.mem_get_info()
+        )  # the context beside the allocator's peak
         result["used_bytes"] = total - free
     print("RESULT", json.dumps(result))
     return 0

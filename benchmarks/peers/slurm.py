@@ -129,7 +129,9 @@ class CancelSeconds:
         return self.total - self.kill_wait
 
 
-def submit_to_running(slurm: SlurmCluster, *, count: int = 100, seed: int = 1) -> list[Start]:
+def submit_to_running(
+    slurm: SlurmCluster, *, count: int = 100, seed: int = 1
+) -> list[Start]:
     """One-GPU jobs, one after another, each to an idle cluster.
 
     Slurm schedules about once a second, so a pause of up to a second (seeded) lies between jobs:
@@ -184,7 +186,9 @@ def dead_slurmd_seen(slurm: SlurmCluster) -> DeadSeen:
         within_seconds=JOB_SECONDS,
         what="node that is down",
     )
-    return DeadSeen(unresponsive_seconds=unresponsive, down_seconds=time.monotonic() - began)
+    return DeadSeen(
+        unresponsive_seconds=unresponsive, down_seconds=time.monotonic() - began
+    )
 
 
 def cancel_to_zero(slurm: SlurmCluster) -> CancelSeconds:
@@ -201,7 +205,11 @@ def cancel_to_zero(slurm: SlurmCluster) -> CancelSeconds:
     )
     began = time.monotonic()
     slurm.command("scancel", str(job))
-    poll(lambda: _count_with(mark) == 0, within_seconds=JOB_SECONDS, what="end of a stubborn job")
+    poll(
+        lambda: _count_with(mark) == 0,
+        within_seconds=JOB_SECONDS,
+        what="end of a stubborn job",
+    )
     return CancelSeconds(total=time.monotonic() - began)
 
 
@@ -218,7 +226,10 @@ def measure_all(*, count: int, default_count: int, jobs: int) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} cores, {platform.platform()}",
     }
-    for name, settings, starts in (("default", DEFAULT, default_count), ("tuned", TUNED, count)):
+    for name, settings, starts in (
+        ("default", DEFAULT, default_count),
+        ("tuned", TUNED, count),
+    ):
         with slurm_cluster(settings=settings) as slurm:
             report["version"] = slurm.command("sinfo", "--version")
             report[name] = {
@@ -232,7 +243,8 @@ def measure_all(*, count: int, default_count: int, jobs: int) -> dict[str, Any]:
         cancelled = cancel_to_zero(slurm)
         report["faults"] = {
             "settings": dict(FAULTS),
-            "cancel": dataclasses.asdict(cancelled) | {"after_grace": cancelled.after_grace},
+            "cancel": dataclasses.asdict(cancelled)
+            | {"after_grace": cancelled.after_grace},
             "dead_slurmd": dataclasses.asdict(dead_slurmd_seen(slurm)),
         }
     return report
@@ -270,7 +282,11 @@ def _stamp(out: Path) -> float:
 
 
 def _wait_until_idle(slurm: SlurmCluster) -> None:
-    poll(lambda: not slurm.unfinished(), within_seconds=JOB_SECONDS, what="an empty queue")
+    poll(
+        lambda: not slurm.unfinished(),
+        within_seconds=JOB_SECONDS,
+        what="an empty queue",
+    )
 
 
 def _count_with(mark: str) -> int:
@@ -298,10 +314,16 @@ def _terminated_in_order() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="starts, with tuned settings")
-    parser.add_argument("--default-count", type=int, default=30, help="starts, with defaults")
+    parser.add_argument(
+        "--count", type=int, default=100, help="starts, with tuned settings"
+    )
+    parser.add_argument(
+        "--default-count", type=int, default=30, help="starts, with defaults"
+    )
     parser.add_argument("--jobs", type=int, default=500)
-    parser.add_argument("--json", action="store_true", help="one JSON object on one line")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object on one line"
+    )
     asked = parser.parse_args()
     try:
         with _terminated_in_order():

@@ -23,7 +23,15 @@ INSTALL: Final = (
     "apt-get update && apt-get install -y --no-install-recommends slurm-wlm slurmdbd slurmrestd "
     "slurm-wlm-jwt-plugin munge mariadb-server"
 )
-BINARIES: Final = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "sinfo", "squeue")
+BINARIES: Final = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "scancel",
+    "sinfo",
+    "squeue",
+)
 CGROUPS: Final = Path("/sys/fs/cgroup")
 READY_SECONDS: Final = 30.0
 END_SECONDS: Final = 10.0
@@ -41,7 +49,8 @@ def why_missing() -> str | None:
     absent = [name for name in BINARIES if not _binary(name)]
     if absent:
         return (
-            f"Slurm is not installed ({', '.join(absent)} not found). Install it with:\n{INSTALL}"
+            f"Slurm is not installed ({', '.join(absent)} not found). Install it "
+            f"with:\n{INSTALL}"
         )
     if os.geteuid() != 0:
         return "Slurm's pretend GPUs are device nodes: run this as root"
@@ -71,11 +80,18 @@ class SlurmCluster:
     def command(self, *words: str) -> str:
         """What the command line printed. Raises: CalledProcessError with its stderr."""
         done = subprocess.run(
-            words, env=self.environment, check=True, text=True, capture_output=True, timeout=60
+            words,
+            env=self.environment,
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=60,
         )
         return done.stdout.strip()
 
-    def sbatch(self, script: Path, *arguments: str, options: tuple[str, ...] = ()) -> int:
+    def sbatch(
+        self, script: Path, *arguments: str, options: tuple[str, ...] = ()
+    ) -> int:
         """Submit for one GPU; the job's id."""
         answer = self.command(
             "sbatch", "--parsable", "--gres=gpu:1", "--output=/dev/null", *options,
@@ -143,7 +159,9 @@ def _write(slurm: SlurmCluster) -> None:
     names = ",".join(slurm.nodes)
     files = f"{folder}/gpus/nvidia[0-{slurm.gpus_per_node - 1}]"
     (folder / "gres.conf").write_text(f"NodeName={names} Name=gpu File={files}\n")
-    (folder / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUPS}\n")
+    (folder / "cgroup.conf").write_text(
+        f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUPS}\n"
+    )
 
 
 def slurm_conf(slurm: SlurmCluster) -> str:
@@ -169,7 +187,8 @@ def slurm_conf(slurm: SlurmCluster) -> str:
         # Slurm 22.05 knows the freezer of cgroup v1; without it, descent alone contains a job.
         "ProctrackType": f"proctrack/{'cgroup' if _has_freezer() else 'linuxproc'}",
         "SelectType": "select/cons_tres",
-        "SelectTypeParameters": "CR_Core",  # counting memory, a job without --mem takes a node's
+        # counting memory, a job without --mem would take all of a node's
+        "SelectTypeParameters": "CR_Core",
         "GresTypes": "gpu",
         "SlurmdParameters": "config_overrides",
         "ReturnToService": "2",
@@ -189,11 +208,17 @@ def _start(slurm: SlurmCluster) -> None:
         slurm, "munged", "--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key",
         f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
     )  # fmt: skip
-    poll((munge / "socket").exists, within_seconds=READY_SECONDS, what="munged's socket")
+    poll(
+        (munge / "socket").exists, within_seconds=READY_SECONDS, what="munged's socket"
+    )
     slurm.slurmctld = _spawn(slurm, "slurmctld", "-D")
     for node in slurm.nodes:
         slurm.slurmd[node] = _spawn(slurm, "slurmd", "-D", "-N", node)
-    poll(lambda: _all_idle(slurm), within_seconds=READY_SECONDS, what="idle nodes of Slurm")
+    poll(
+        lambda: _all_idle(slurm),
+        within_seconds=READY_SECONDS,
+        what="idle nodes of Slurm",
+    )
 
 
 def _all_idle(slurm: SlurmCluster) -> bool:
@@ -269,7 +294,9 @@ def _spawn(slurm: SlurmCluster, name: str, *arguments: str) -> subprocess.Popen[
 
 def _binary(name: str) -> str | None:
     """Daemons lie in sbin, which the PATH of an ordinary shell leaves out."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    return shutil.which(
+        name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    )
 
 
 def _free_ports(count: int) -> list[int]:

@@ -20,7 +20,10 @@ def main() -> None:
     found = {}
     for case in (VENUS, PAI, PHILLY):
         work = case.workload
-        for policy, restart in [*((name, 60.0) for name in POLICIES), ("default", 600.0)]:
+        for policy, restart in [
+            *((name, 60.0) for name in POLICIES),
+            ("default", 600.0),
+        ]:
             one = run(case, work, policy, restart_seconds=restart)
             found[case.name, policy, restart] = one
             lines.append(row(case.name, policy, int(restart), one["jct_mean_s"], one["jct_p99_s"],

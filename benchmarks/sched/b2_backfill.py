@@ -27,7 +27,10 @@ def missed(case: Case, work: Workload, policy: str) -> tuple[int, int]:
     def see(event: ReplayEvent) -> None:
         if event.kind == PROMISED:
             promised.setdefault(event.job, event.service)
-        elif event.kind == STARTED and event.at > promised.get(event.job, event.at) + 1e-6:
+        elif (
+            event.kind == STARTED
+            and event.at > promised.get(event.job, event.at) + 1e-6
+        ):
             late.add(event.job)
 
     replay(work, case.nodes, restarting(POLICIES[policy], 60.0), on_event=see)
@@ -37,7 +40,9 @@ def missed(case: Case, work: Workload, policy: str) -> tuple[int, int]:
 def kept(work: Workload) -> Workload:
     """The same, with every job ended at its limit at the latest."""
     pairs = zip(work.durations, work.limits, strict=True)
-    return replace(work, durations=[min(own, limit) if limit else own for own, limit in pairs])
+    return replace(
+        work, durations=[min(own, limit) if limit else own for own, limit in pairs]
+    )
 
 
 def main() -> None:
@@ -46,7 +51,15 @@ def main() -> None:
     for case in (KTH, LUBLIN):
         work = case.workload
         has_limits = bool(min(work.limits))
-        names = ["fifo", "easy", "easy-sjf", "easy-oracle", "conservative", "backfill", "default"]
+        names = [
+            "fifo",
+            "easy",
+            "easy-sjf",
+            "easy-oracle",
+            "conservative",
+            "backfill",
+            "default",
+        ]
         for policy in names:
             one = run(case, work, policy)
             made, late = missed(case, work, policy)

@@ -63,7 +63,9 @@ def live(nodes: list[Machine], line: list[Pod]) -> float:
     for number, pod in enumerate(line):
         gang = gang_of(pod, number)
         shares.arrive(gang.shapes[0])
-        got += pod.millis * len(decide(rooms, [gang], fleet=fleet, shares=shares).placed)
+        got += pod.millis * len(
+            decide(rooms, [gang], fleet=fleet, shares=shares).placed
+        )
     return got / capacity(nodes)
 
 
@@ -98,10 +100,14 @@ def main() -> None:
     asked = parser.parse_args()
     begun, all_got = time.perf_counter(), {}
     for variant in asked.variants.split(","):
-        got = all_got[variant] = measure(variant, asked.seeds, asked.traces, is_live=asked.live)
+        got = all_got[variant] = measure(
+            variant, asked.seeds, asked.traces, is_live=asked.live
+        )
         if not asked.json:
             means = " | ".join(f"{statistics.mean(got[name]):.2f}" for name in got)
-            ahead = min(ours - fgd for ours, fgd in zip(got["corral"], got["fgd"], strict=True))
+            ahead = min(
+                ours - fgd for ours, fgd in zip(got["corral"], got["fgd"], strict=True)
+            )
             least = min(got["corral"])
             print(f"| {variant} | {means} | {least:.2f} | {ahead:+.2f} |", flush=True)
     if asked.json:

@@ -80,7 +80,10 @@ def world_of(copies: int, traces: Path) -> World:
     of_trace = pods("default", traces)
     asks = [
         ColumnRequest(
-            gpus=p.millis // WHOLE, share=p.millis % WHOLE, cpu=p.cpu_millis, memory=p.memory_mib
+            gpus=p.millis // WHOLE,
+            share=p.millis % WHOLE,
+            cpu=p.cpu_millis,
+            memory=p.memory_mib,
         )
         for p in of_trace
     ]
@@ -99,7 +102,10 @@ def decide(world: World, ask: ColumnRequest) -> tuple[int, float, float]:
     used, took = thread_time() - used, perf_counter() - begun
     if seats:
         cluster = world.cluster
-        at = [(int(cluster.out_node[seat]), int(cluster.out_mask[seat])) for seat in range(seats)]
+        at = [
+            (int(cluster.out_node[seat]), int(cluster.out_mask[seat]))
+            for seat in range(seats)
+        ]
         world.held.append((ask, at))
         world.used += millis_of(ask)
     return seats, took, used
@@ -115,7 +121,11 @@ def end_some(world: World, chance: Random) -> None:
         world.held[at], world.held[-1] = world.held[-1], world.held[at]
         ask, seats = world.held.pop()
         for node, mask in seats:
-            millis = WHOLE if ask.gpus else share_millis(ask.share, world.cluster.slices[node])
+            millis = (
+                WHOLE
+                if ask.gpus
+                else share_millis(ask.share, world.cluster.slices[node])
+            )
             give(world.cluster, node, mask, millis, ask.cpu, ask.memory, ask.alone)
         world.used -= millis_of(ask)
 
@@ -127,10 +137,17 @@ def next_ask(world: World, chance: Random) -> ColumnRequest:
         topology = REQUIRE if bound else PREFER
         nodes = 2 ** chance.randrange(8)
         ask = ColumnRequest(
-            nodes=nodes, gpus=8, cpu=64_000, memory=262_144, topology=topology, level=RACK
+            nodes=nodes,
+            gpus=8,
+            cpu=64_000,
+            memory=262_144,
+            topology=topology,
+            level=RACK,
         )
     typed = chance.random() < 1 / 3
-    return ask._replace(group=chance.randrange(1, 1 + world.gang_types)) if typed else ask
+    return (
+        ask._replace(group=chance.randrange(1, 1 + world.gang_types)) if typed else ask
+    )
 
 
 def numpy_best_fit(world: World, ask: ColumnRequest) -> float:
@@ -138,7 +155,9 @@ def numpy_best_fit(world: World, ask: ColumnRequest) -> float:
     cluster, wide = world.cluster, world.cluster.max_gpus
     begun = perf_counter()
     able = (cluster.free_cpu >= ask.cpu) & (cluster.free_memory >= ask.memory)
-    able &= cluster.eligible[ask.group * cluster.nodes : (ask.group + 1) * cluster.nodes]
+    able &= cluster.eligible[
+        ask.group * cluster.nodes : (ask.group + 1) * cluster.nodes
+    ]
     if ask.share:
         able &= (cluster.free_gpu.reshape(-1, wide) >= ask.share).any(axis=1)
     else:
@@ -147,22 +166,36 @@ def numpy_best_fit(world: World, ask: ColumnRequest) -> float:
     return perf_counter() - begun
 
 
-def full_world(by: str, copies: int, decisions: int, traces: Path, chance: Random) -> World:
+def full_world(
+    by: str, copies: int, decisions: int, traces: Path, chance: Random
+) -> World:
     """80 % full of pods, or of the mix of decisions; then a while has passed."""
     world = world_of(copies, traces)
     decide(world, ColumnRequest(nodes=2, gpus=8))
     while world.used < FULL * world.capacity:
-        decide(world, chance.choice(world.asks) if by == "pods" else next_ask(world, chance))
+        decide(
+            world,
+            chance.choice(world.asks) if by == "pods" else next_ask(world, chance),
+        )
     for _ in range(decisions // 10):
         decide(world, next_ask(world, chance))
         end_some(world, chance)
     return world
 
 
-def measure(by: str, decisions: int, copies: int, traces: Path, seed: int) -> dict[str, float]:
+def measure(
+    by: str, decisions: int, copies: int, traces: Path, seed: int
+) -> dict[str, float]:
     chance = Random(seed)
     world = full_world(by, copies, decisions, traces, chance)
-    names = ("all wall", "all cpu", "pods wall", "gangs wall", "placed gangs wall", "numpy wall")
+    names = (
+        "all wall",
+        "all cpu",
+        "pods wall",
+        "gangs wall",
+        "placed gangs wall",
+        "numpy wall",
+    )
     times: dict[str, list[float]] = {name: [] for name in names}
     refused = 0
     for _ in range(decisions):
@@ -183,7 +216,10 @@ def measure(by: str, decisions: int, copies: int, traces: Path, seed: int) -> di
             continue
         cuts = statistics.quantiles(some, n=1000)
         got |= {f"{name} p50 ms": cuts[499] * 1e3, f"{name} p99 ms": cuts[989] * 1e3}
-        got |= {f"{name} max ms": max(some) * 1e3, f"{name} a second": len(some) / sum(some)}
+        got |= {
+            f"{name} max ms": max(some) * 1e3,
+            f"{name} a second": len(some) / sum(some),
+        }
         got[f"{name} decisions"] = len(some)
     got["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return got

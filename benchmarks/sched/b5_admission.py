@@ -134,13 +134,17 @@ class SimulatedEngine:
                 here[launch.key] = Seen(key=launch.key, phase=Phase.UP)
                 self.tell(wanted.node)
                 seconds = float(launch.run.split()[1])
-                asyncio.get_running_loop().call_later(seconds, self.end, wanted.node, launch.key)
+                asyncio.get_running_loop().call_later(
+                    seconds, self.end, wanted.node, launch.key
+                )
         for key in wanted.settled:
             here.pop(key, None)
 
     def end(self, node: NodeId, key: AttemptKey) -> None:
         self.ended += 1
-        self.seen[node][key] = Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+        self.seen[node][key] = Seen(
+            key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),)
+        )
         self.tell(node)
 
     def tell(self, node: NodeId) -> None:
@@ -170,7 +174,9 @@ def tree_of(workload: Workload) -> tuple[Queue, ...]:
     for cohort in range(workload.cohorts):
         parent = QueueName(f"c{cohort}")
         whole = workload.nominal * workload.queues * 1000
-        queues.append(Queue(name=parent, nominal=((ANY_TYPE, whole),), borrow_limit_millis=0))
+        queues.append(
+            Queue(name=parent, nominal=((ANY_TYPE, whole),), borrow_limit_millis=0)
+        )
         queues += [
             Queue(
                 name=QueueName(f"c{cohort}q{number}"),
@@ -208,23 +214,36 @@ def submit_all(url: str, token: str, workload: Workload, share: float) -> None:
             while upto < len(due) and due[upto][0] <= now and upto - at < 2000:
                 upto += 1
             if upto > at:
-                client.submit([spec for _, _, spec in due[at:upto]], key=secrets.token_hex(8))
+                client.submit(
+                    [spec for _, _, spec in due[at:upto]], key=secrets.token_hex(8)
+                )
                 at = upto
             time.sleep(BATCH_SECONDS)
+
+
+def _add_nodes(engine: SimulatedEngine, workload: Workload) -> None:
+    units = workload.nominal * workload.queues
+    each = min(units, 200)
+    for number in range(workload.cohorts * units // each):
+        id = NodeId(f"n{number}")
+        gpus = tuple(
+            Gpu(index=i, uuid=f"{id}-{i}", type="t", memory_bytes=1)
+            for i in range(each)
+        )
+        engine.inventories[id] = Inventory(
+            gpus=gpus, cpu_millis=10**9, memory_bytes=10**15
+        )
+        engine.seen[id] = {}
 
 
 async def head(workload: Workload, share: float, root: Path) -> tuple[int, float]:
     clock = SystemClock()
     engine = SimulatedEngine()
-    units = workload.nominal * workload.queues
-    each = min(units, 200)
-    for number in range(workload.cohorts * units // each):
-        id = NodeId(f"n{number}")
-        gpus = tuple(Gpu(index=i, uuid=f"{id}-{i}", type="t", memory_bytes=1) for i in range(each))
-        engine.inventories[id] = Inventory(gpus=gpus, cpu_millis=10**9, memory_bytes=10**15)
-        engine.seen[id] = {}
+    _add_nodes(engine, workload)
     store = SqliteStore(root / "corral.db", fresh_id=clock.fresh_id)
-    admin = DirectoryToken.of_admin(store, root / "token", clock.wall, lambda secret: None)
+    admin = DirectoryToken.of_admin(
+        store, root / "token", clock.wall, lambda secret: None
+    )
     await admin.begin()
     token = admin.secret
     ring = KeyRing.load(root / "key")
@@ -256,9 +275,13 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
         ]
         for node in engine.seen:
             engine.tell(node)
-        while sum(node.takes_work for node in control.world.nodes.values()) < len(engine.seen):
+        while sum(node.takes_work for node in control.world.nodes.values()) < len(
+            engine.seen
+        ):
             await asyncio.sleep(0.01)
-        await control.ask(SetQueues(queues=tree_of(workload), whole=True), by=UserName("bench"))
+        await control.ask(
+            SetQueues(queues=tree_of(workload), whole=True), by=UserName("bench")
+        )
         result = await measured(url, token, workload, share, engine)
         server.should_exit = True
         await parts[0]
@@ -270,7 +293,11 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
 async def measured(
     url: str, token: str, workload: Workload, share: float, engine: SimulatedEngine
 ) -> tuple[int, float]:
-    jobs = sum(int(k.count * share) for k in workload.kinds) * workload.queues * workload.cohorts
+    jobs = (
+        sum(int(k.count * share) for k in workload.kinds)
+        * workload.queues
+        * workload.cohorts
+    )
     submitter = multiprocessing.get_context("spawn").Process(
         target=submit_all, args=(url, token, workload, share)
     )
@@ -317,7 +344,11 @@ def main() -> None:
             f"{workload.goal_seconds:.0f} s; Kueue {workload.kueue_seconds:.0f} s",
         )
     ]
-    keep(f"sched-b5-{workload.name}", report("B5: admission end to end", rows), asked.write)
+    keep(
+        f"sched-b5-{workload.name}",
+        report("B5: admission end to end", rows),
+        asked.write,
+    )
     if asked.json:
         print(json.dumps({"workload": workload.name, "jobs": jobs, "makespan_s": took}))
 

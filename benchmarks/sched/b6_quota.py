@@ -48,7 +48,9 @@ def shares(work: Workload, names: list[str]) -> dict[str, int]:
         least[name] = max(least[name], -(-gpus // GPUS_PER_NODE))
     nodes, total = dict(least), sum(seconds.values())
     for _ in range(NODES - sum(least.values())):  # each more to whom most is missing
-        behind = max(least, key=lambda name: seconds[name] / total * NODES - nodes[name])
+        behind = max(
+            least, key=lambda name: seconds[name] / total * NODES - nodes[name]
+        )
         nodes[behind] += 1
     return nodes
 
@@ -56,7 +58,11 @@ def shares(work: Workload, names: list[str]) -> dict[str, int]:
 def tree_of(nodes: dict[str, int], *, in_one_line: bool) -> QueueTree:
     """A queue for each VC; in one line, they lie below a queue that goes by service."""
     above = QueueName("all") if in_one_line else None
-    top = Queue(name=QueueName("all"), nominal=((ANY_TYPE, NODES * 8000),), policy=Policy.SERVICE)
+    top = Queue(
+        name=QueueName("all"),
+        nominal=((ANY_TYPE, NODES * 8000),),
+        policy=Policy.SERVICE,
+    )
     own = [
         Queue(name=QueueName(name), parent=above, nominal=((ANY_TYPE, count * 8000),))
         for name, count in nodes.items()
@@ -76,7 +82,9 @@ def run(what: str, jobs: int) -> Numbers:
     work, names = trace(jobs)
     nodes = shares(work, names)
     if what in names:
-        work = work.only([at for at, queue in enumerate(work.queues) if names[queue] == what])
+        work = work.only(
+            [at for at, queue in enumerate(work.queues) if names[queue] == what]
+        )
     labels = [names[queue] for queue in work.queues]
     queues = [QueueName(name) for name in names]
     sizes = [GPUS_PER_NODE] * nodes.get(what, NODES)
@@ -84,16 +92,22 @@ def run(what: str, jobs: int) -> Numbers:
         outcome = replay(work, sizes, restarting(POLICIES["default"], RESTART_SECONDS))
     elif what in ("quota", "line"):
         tree = tree_of(nodes, in_one_line=what == "line")
-        outcome = replay_queued(work, sizes, tree, queues, restart_seconds=RESTART_SECONDS)
+        outcome = replay_queued(
+            work, sizes, tree, queues, restart_seconds=RESTART_SECONDS
+        )
     else:
         one = [DEFAULT_QUEUE] * len(names)
-        outcome = replay_queued(work, sizes, QueueTree(), one, restart_seconds=RESTART_SECONDS)
+        outcome = replay_queued(
+            work, sizes, QueueTree(), one, restart_seconds=RESTART_SECONDS
+        )
     return numbers_of(outcome, labels, process_time() - begun)
 
 
 def main() -> None:
     parser = ArgumentParser()
-    parser.add_argument("--jobs", type=int, default=10**9, help="only the first so many")
+    parser.add_argument(
+        "--jobs", type=int, default=10**9, help="only the first so many"
+    )
     jobs = parser.parse_args().jobs
     work, names = trace(jobs)
     nodes = shares(work, names)
@@ -106,12 +120,16 @@ def main() -> None:
     keep("b6", f"B6: a quota for each virtual cluster{part}", lines)
 
 
-def report(found: dict[str, Numbers], names: list[str], nodes: dict[str, int]) -> list[str]:
+def report(
+    found: dict[str, Numbers], names: list[str], nodes: dict[str, int]
+) -> list[str]:
     alone = {name: found[name]["parts"][name] for name in names}
     jobs = sum(part["jobs"] for part in alone.values())
     apart = sum(part["jobs"] * part["jct_mean_s"] for part in alone.values()) / jobs
     pool, quota = found["pool"], found["quota"]
-    lines = [f"{jobs:,} jobs on {NODES} nodes of 8 GPUs; a restart costs {RESTART_SECONDS:.0f} s."]
+    lines = [
+        f"{jobs:,} jobs on {NODES} nodes of 8 GPUs; a restart costs {RESTART_SECONDS:.0f} s."
+    ]
     lines += ["", *head("Philly 64x8", "mean JCT s", "p99 JCT s", "longest wait s", "used",
                         "preemptions", "lost GPU h", "CPU s")]  # fmt: skip
     for name, one in (("one pool, columns", found["columns"]), ("one pool", pool),
@@ -127,15 +145,21 @@ def report(found: dict[str, Numbers], names: list[str], nodes: dict[str, int]) -
                         "by service JCT s", "by service over partition")]  # fmt: skip
     for name in sorted(names, key=lambda name: -nodes[name]):
         mine = [
-            found[what]["parts"][name]["jct_mean_s"] for what in ("pool", name, "quota", "line")
+            found[what]["parts"][name]["jct_mean_s"]
+            for what in ("pool", name, "quota", "line")
         ]
         jobs_of = alone[name]["jobs"]
-        lines.append(row(name, jobs_of, nodes[name] * 8, *mine, f"{mine[3] / mine[1]:.4f}"))
+        lines.append(
+            row(name, jobs_of, nodes[name] * 8, *mine, f"{mine[3] / mine[1]:.4f}")
+        )
     return [*lines, "", *verdict(found, names, pool["jct_mean_s"], apart)]
 
 
 def verdict(
-    found: dict[str, Numbers], names: list[str], pool_seconds: float, apart_seconds: float
+    found: dict[str, Numbers],
+    names: list[str],
+    pool_seconds: float,
+    apart_seconds: float,
 ) -> list[str]:
     def worse(what: str) -> int:
         parts = found[what]["parts"]
@@ -153,7 +177,9 @@ def verdict(
         row("JCT with quotas, by past use, over one pool", "", ratio("quota")),
         row("VCs worse off so than apart", "", f"{worse('quota')} {of}"),
         row("VCs worse off in the pool than apart", "", f"{worse('pool')} {of}"),
-        row("JCT of partitions over one pool", "", f"{apart_seconds / pool_seconds:.2f}"),
+        row(
+            "JCT of partitions over one pool", "", f"{apart_seconds / pool_seconds:.2f}"
+        ),
     ]
 
 

@@ -49,7 +49,12 @@ from corral.schedule.arrays.cluster import (
 from corral.schedule.arrays.fit import REQUIRE, ColumnRequest
 from corral.schedule.arrays.fragmentation import arrive, new_demand
 from corral.schedule.columns.defragment import MovableGangs, Seats, defragment
-from corral.schedule.columns.locality import LocalityDelay, level_for, nearest, place_near
+from corral.schedule.columns.locality import (
+    LocalityDelay,
+    level_for,
+    nearest,
+    place_near,
+)
 from corral.schedule.columns.placement import take_all
 
 GPUS = 8
@@ -60,7 +65,9 @@ PATIENCES = (
     LocalityDelay(1800, 3600),
     LocalityDelay(),
 )
-Placing = Callable[[ClusterArrays, ColumnRequest, float], int]  # the last: seconds waited
+Placing = Callable[
+    [ClusterArrays, ColumnRequest, float], int
+]  # the last: seconds waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,9 @@ def jobs_of(traces: Path, compressed: float) -> list[Job]:
             gpus = round(float(row["gpus"]))
             nodes = -(-gpus // GPUS)
             ask = ColumnRequest(nodes=nodes, gpus=-(-gpus // nodes))
-            made.append(Job(float(row["submit_s"]) / compressed, float(row["duration_s"]), ask))
+            made.append(
+                Job(float(row["submit_s"]) / compressed, float(row["duration_s"]), ask)
+            )
     return made
 
 
@@ -124,7 +133,9 @@ def ours(patience: LocalityDelay) -> Placing:
             arrive(demand, ask.gpus, ask.share, ask.cpu, ask.memory, ask.nodes)
         if ask not in levels:
             levels[ask] = int(nearest(cluster, ask))
-        return int(place_near(cluster, demand, ask, level_for(levels[ask], waited, patience)))
+        return int(
+            place_near(cluster, demand, ask, level_for(levels[ask], waited, patience))
+        )
 
     return seats
 
@@ -170,7 +181,9 @@ def first_domain(cluster: ClusterArrays, able: Any, wanted: int) -> Any:
 class Replay:
     """Virtual time from event to event. Jobs of one ask wait in one line, in order of arrival."""
 
-    def __init__(self, nodes: list[NodeColumns], jobs: list[Job], placing: Placing) -> None:
+    def __init__(
+        self, nodes: list[NodeColumns], jobs: list[Job], placing: Placing
+    ) -> None:
         self.cluster, self.jobs, self.placing = cluster_of(nodes), jobs, placing
         self.waiting: dict[ColumnRequest, deque[int]] = {}
         self.ends: list[tuple[float, int]] = []
@@ -184,7 +197,9 @@ class Replay:
         for number, job in enumerate(self.jobs):
             self._end_until(job.submit_seconds)
             self.waiting.setdefault(job.ask, deque()).append(number)
-            self._start(job.submit_seconds, lambda ask, new=job.ask: ask.nodes > 1 or ask == new)
+            self._start(
+                job.submit_seconds, lambda ask, new=job.ask: ask.nodes > 1 or ask == new
+            )
         self._end_until(float("inf"))
         return self._outcome()
 
@@ -200,7 +215,11 @@ class Replay:
     def _start(self, now: float, is_tried: Callable[[ColumnRequest], bool]) -> None:
         """All who fit, by order of arrival. Whom no end has helped since they were tried stays out,
         but for gangs, whose patience may have run out."""
-        heads = [(line[0], ask) for ask, line in self.waiting.items() if line and is_tried(ask)]
+        heads = [
+            (line[0], ask)
+            for ask, line in self.waiting.items()
+            if line and is_tried(ask)
+        ]
         heapq.heapify(heads)
         while heads:
             number, ask = heapq.heappop(heads)
@@ -220,25 +239,36 @@ class Replay:
 
     def _note(self, number: int, now: float, seats: int) -> None:
         cluster, job = self.cluster, self.jobs[number]
-        held = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(seats))
+        held = tuple(
+            (int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(seats)
+        )
         self.held[number] = Held(held, now + job.run_seconds, now)
         heapq.heappush(self.ends, (now + job.run_seconds, number))
         self.waits.append(now - job.submit_seconds)
         if seats > 1:
             nodes = np.array([node for node, _ in held])
-            racks, pods = (len(set(domains(cluster, level, nodes))) for level in (RACK, POD))
+            racks, pods = (
+                len(set(domains(cluster, level, nodes))) for level in (RACK, POD)
+            )
             self.spans.append((racks, pods))
 
     def _outcome(self) -> Outcome:
-        racks, pods = [racks for racks, _ in self.spans], [pods for _, pods in self.spans]
+        racks, pods = (
+            [racks for racks, _ in self.spans],
+            [pods for _, pods in self.spans],
+        )
         run = statistics.mean(job.run_seconds for job in self.jobs)
         return Outcome(
             in_rack=100 * racks.count(1) / len(racks),
             in_pod=100 * pods.count(1) / len(pods),
-            jct_seconds=run + statistics.mean(self.waits) + self.delays_seconds / len(self.jobs),
+            jct_seconds=run
+            + statistics.mean(self.waits)
+            + self.delays_seconds / len(self.jobs),
             wait_seconds=statistics.mean(self.waits),
             longest_seconds=max(self.waits),
-            lost_percent=100 * self.lost_gpu_seconds / sum(gpu_seconds(job) for job in self.jobs),
+            lost_percent=100
+            * self.lost_gpu_seconds
+            / sum(gpu_seconds(job) for job in self.jobs),
         )
 
 
@@ -257,9 +287,15 @@ class Relocating(Replay):
         if ask.nodes == 1 or waited or nearest(self.cluster, ask) > RACK:
             return
         near = ask._replace(topology=REQUIRE, level=RACK)
-        may = [self._running(n) for n, held in self.held.items() if now - held.since >= SETTLED]
+        may = [
+            self._running(n)
+            for n, held in self.held.items()
+            if now - held.since >= SETTLED
+        ]
         budget = BUDGET * ask.nodes * ask.gpus
-        relocations = defragment(self.cluster, self.demand, near, may, budget_gpu_seconds=budget)
+        relocations = defragment(
+            self.cluster, self.demand, near, may, budget_gpu_seconds=budget
+        )
         for one in relocations:
             self._turn(one.job, give)
         for one in relocations:
@@ -289,7 +325,9 @@ def measure(own_gpus: int, seeds: int, traces: Path) -> dict[str, Outcome]:
     got = {}
     for kind in ("random", "packed", "greedy"):
         some = [Replay(nodes, jobs, simple(kind, seed)).run() for seed in range(seeds)]
-        got[kind] = Outcome(*(statistics.mean(values) for values in zip(*some, strict=True)))
+        got[kind] = Outcome(
+            *(statistics.mean(values) for values in zip(*some, strict=True))
+        )
     for patience in PATIENCES:
         name = f"corral, patience {patience.rack_seconds:.0f} s and {patience.pod_seconds:.0f} s"
         got[name] = Replay(nodes, jobs, ours(patience)).run()
@@ -307,7 +345,11 @@ def main() -> None:
     for own in asked.own_gpus.split(","):
         got = measure(int(own), asked.seeds, asked.traces)
         if asked.json:
-            print(json.dumps({own: {name: outcome._asdict() for name, outcome in got.items()}}))
+            print(
+                json.dumps(
+                    {own: {name: outcome._asdict() for name, outcome in got.items()}}
+                )
+            )
             continue
         for name, one in got.items():
             near = f"{one.in_rack:.2f} | {one.in_pod:.2f} | {one.jct_seconds:.0f}"

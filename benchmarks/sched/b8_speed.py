@@ -29,7 +29,9 @@ def main() -> None:
         (PHILLY, "easy", "<= 20 s"),
         (PHILLY, "easy-oracle", "<= 20 s"),
     ):
-        lines.append(_measured(case, policy, goal, PLAIN_JOBS if is_plain else sys.maxsize))
+        lines.append(
+            _measured(case, policy, goal, PLAIN_JOBS if is_plain else sys.maxsize)
+        )
     keep("b8-plain" if is_plain else "b8", "B8: speed of the replay", lines)
 
 

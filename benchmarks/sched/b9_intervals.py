@@ -48,7 +48,9 @@ def forecasts(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> list
     """Forecasts for about so many jobs of those that wait, in the order of their submission."""
     named, starts = POLICIES[DEFAULT], first_starts(work, nodes)
     warm = int(WARM * len(work.submits))
-    held_up = [row for row in range(warm, len(starts)) if starts[row] > work.submits[row]]
+    held_up = [
+        row for row in range(warm, len(starts)) if starts[row] > work.submits[row]
+    ]
     world, state = world_of(work), state_of_workload(work, nodes, named)
     log = log_of(gpus=0, is_kept=False)
     found: list[Told] = []
@@ -59,7 +61,9 @@ def forecasts(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> list
         now, begun = float(world.number[NOW]), time.perf_counter()
         present, rows = present_of(named.policy, state)
         past = Arrivals(at=world.submits[:row], klass=state.jobs.klass[:row])
-        drawn = waits(named.policy, present, rows.index(row), now, past, runs=runs, seed=row)
+        drawn = waits(
+            named.policy, present, rows.index(row), now, past, runs=runs, seed=row
+        )
         took = time.perf_counter() - begun
         found.append(Told(at=now, drawn=drawn, started=starts[row], seconds=took))
     return found
@@ -77,13 +81,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    found = {trace: measure(trace, jobs=args.jobs, runs=args.runs) for trace in CLUSTERS}
+    found = {
+        trace: measure(trace, jobs=args.jobs, runs=args.runs) for trace in CLUSTERS
+    }
     if args.json:
         print(json.dumps(found))
         return
     rows = [row for trace, one in found.items() for row in rows_of(trace, one)]
     jobs = ", ".join(f"{one['jobs']:.0f} of {trace}" for trace, one in found.items())
-    page = report("B9: when will it start", rows, f"{args.runs} runs a forecast; jobs: {jobs}.")
+    page = report(
+        "B9: when will it start", rows, f"{args.runs} runs a forecast; jobs: {jobs}."
+    )
     keep("sched-b9", page, args.write)
 
 

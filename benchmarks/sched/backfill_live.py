@@ -44,7 +44,11 @@ def main() -> None:
 
     for name in ("fifo", "easy", "conservative"):
         began = process_time()
-        tell(f"columns, {name}", replay(work, nodes, restarting(POLICIES[name], 0.0)), began)
+        tell(
+            f"columns, {name}",
+            replay(work, nodes, restarting(POLICIES[name], 0.0)),
+            began,
+        )
     for policy in (Policy.BACKFILL, Policy.CONSERVATIVE):
         began = process_time()
         tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, policy=policy),))

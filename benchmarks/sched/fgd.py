@@ -31,7 +31,12 @@ class Baseline:
         self._shapes = np.array([self._row(pod, types) for pod in counts])
         self._nodes = np.array(
             [
-                (n.gpus, n.cpu_millis, n.memory_mib, 1 << types.index(n.type) if n.gpus else 0)
+                (
+                    n.gpus,
+                    n.cpu_millis,
+                    n.memory_mib,
+                    1 << types.index(n.type) if n.gpus else 0,
+                )
                 for n in nodes
             ]
         )
@@ -47,14 +52,30 @@ class Baseline:
     @staticmethod
     def _row(pod: Pod, types: list[str]) -> tuple[int, int, int, int, int]:
         """Thousandths a GPU, GPUs, CPU, memory, the types it may use as bits."""
-        each, gpus = (1000, pod.millis // 1000) if pod.millis >= 1000 else (pod.millis, 1)
+        each, gpus = (
+            (1000, pod.millis // 1000) if pod.millis >= 1000 else (pod.millis, 1)
+        )
         wish = sum(1 << types.index(kind) for kind in pod.types if kind in types)
-        return each, gpus if pod.millis else 0, pod.cpu_millis, pod.memory_mib, wish or -1
+        return (
+            each,
+            gpus if pod.millis else 0,
+            pod.cpu_millis,
+            pod.memory_mib,
+            wish or -1,
+        )
 
     def run(self, policy: int, line: Sequence[Pod], seed: int) -> float:
         """The GPUs allocated at the end, as a part of all."""
         numbers = np.array([self._number[pod] for pod in line])
-        got = _run(numbers, self._shapes, self._nodes, policy, self._typical, self._weights, seed)
+        got = _run(
+            numbers,
+            self._shapes,
+            self._nodes,
+            policy,
+            self._typical,
+            self._weights,
+            seed,
+        )
         return float(got / (self._nodes[:, 0].sum() * 1000))
 
 
@@ -100,7 +121,9 @@ def _put(shape: Any, gpu: Any, only: int) -> None:
 
 
 @njit(cache=True)
-def _fgd(shape: Any, node: Any, gpu: Any, shapes: Any, typical: Any, p: Any) -> tuple[int, int]:
+def _fgd(
+    shape: Any, node: Any, gpu: Any, shapes: Any, typical: Any, p: Any
+) -> tuple[int, int]:
     """The score and, for a share, its GPU."""
     before = _fragment(node[1], node[2], node, gpu, shapes, typical, p)
     best, chosen = -1, -1
@@ -137,8 +160,14 @@ def _run(
     nodes, gpus = machines.copy(), np.zeros((len(machines), WIDE), np.int64)
     for n in range(len(nodes)):
         gpus[n, : nodes[n, 0]] = 1000
-    version, stamp = np.ones(len(nodes), np.int64), np.zeros((len(shapes), len(nodes)), np.int64)
-    score, choice = np.zeros((len(shapes), len(nodes))), np.full((len(shapes), len(nodes)), -1)
+    version, stamp = (
+        np.ones(len(nodes), np.int64),
+        np.zeros((len(shapes), len(nodes)), np.int64),
+    )
+    score, choice = (
+        np.zeros((len(shapes), len(nodes))),
+        np.full((len(shapes), len(nodes)), -1),
+    )
     allocated = 0
     for number in line:
         shape, best, most = shapes[number], -1, -1e300
@@ -151,7 +180,9 @@ def _run(
             elif stamp[number, n] != version[n]:
                 stamp[number, n] = version[n]
                 if policy == BEST_FIT:
-                    score[number, n], choice[number, n] = _best_fit(shape, nodes[n], gpus[n])
+                    score[number, n], choice[number, n] = _best_fit(
+                        shape, nodes[n], gpus[n]
+                    )
                 else:
                     got = _fgd(shape, nodes[n], gpus[n], shapes, typical, p)
                     score[number, n], choice[number, n] = got

@@ -61,7 +61,9 @@ async def full(waiting: int) -> Control:
     for number in range(NODES):
         one = node(f"n{number}", gpus=GPUS)
         now = control.serving_seconds()
-        control.hear(NodeFacts(node=one.id, boot=one.boot, heard_at=now, inventory=one.inventory))
+        control.hear(
+            NodeFacts(node=one.id, boot=one.boot, heard_at=now, inventory=one.inventory)
+        )
     await control.tick()
     specs = [
         gang(f"job-{n}", max_duration_seconds=3600.0 + 60 * (n % 100))
@@ -89,7 +91,9 @@ async def measure(waiting: int) -> list[tuple[str, str, str]]:
     control = await full(waiting)
     process = ForetellerProcess()
     forecasts = Forecasts(control, process)
-    last = [job for job in control.world.jobs.values() if job.state == JobState.QUEUED][-ASKED:]
+    last = [job for job in control.world.jobs.values() if job.state == JobState.QUEUED][
+        -ASKED:
+    ]
     assert await forecasts.of(last[0]) is not None  # the process is there
     idle = await gaps(asyncio.create_task(asyncio.sleep(3.0)))
     took: list[float] = []
@@ -106,8 +110,16 @@ async def measure(waiting: int) -> list[tuple[str, str, str]]:
     await process.close()
     name = f"{waiting} wait"
     return [
-        (f"{name}: an answer", f"{quantile(took, 0.5):.2f} s, {quantile(runs, 0.5):.0f} runs", ""),
-        (f"{name}: the loop stands still, 99 of 100", f"{quantile(busy, 0.99):.1f} ms", ""),
+        (
+            f"{name}: an answer",
+            f"{quantile(took, 0.5):.2f} s, {quantile(runs, 0.5):.0f} runs",
+            "",
+        ),
+        (
+            f"{name}: the loop stands still, 99 of 100",
+            f"{quantile(busy, 0.99):.1f} ms",
+            "",
+        ),
         (f"{name}: at most", f"{max(busy):.1f} ms", "50 ms"),
         (f"{name}: at most, when nothing is asked", f"{max(idle):.1f} ms", ""),
     ]

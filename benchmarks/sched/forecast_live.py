@@ -84,12 +84,16 @@ class Learning(Cluster):
 class Town:
     """The cluster, what is to come, and what was told."""
 
-    def __init__(self, jobs: int, seed: int, runs: int, starts: int, failing: float) -> None:
+    def __init__(
+        self, jobs: int, seed: int, runs: int, starts: int, failing: float
+    ) -> None:
         self.most_runs = runs
         self.starts = starts
         self.failing = failing
         self.dice = random.Random(seed)
-        self.failed: dict[JobId, float] = {}  # of those that will fail: after so many seconds
+        self.failed: dict[
+            JobId, float
+        ] = {}  # of those that will fail: after so many seconds
         self.loops: dict[JobId, float] = {}  # since when each training loop steps
         self.runs: list[Ran] = []
         nodes = [node(f"n{n}", gpus=GPUS) for n in range(NODES)]
@@ -103,7 +107,9 @@ class Town:
         self.over: list[StartForecastTold] = []
         self.took: list[float] = []
         kinds = names(self.dice)
-        each = sum(one.median_seconds * one.nodes * one.gpus * 1.28 for one in kinds) / len(kinds)
+        each = sum(
+            one.median_seconds * one.nodes * one.gpus * 1.28 for one in kinds
+        ) / len(kinds)
         apart, at = each / (LOAD * NODES * GPUS), self.cluster.wall
         for number in range(jobs):
             at += self.dice.expovariate(1 / apart)
@@ -141,7 +147,10 @@ class Town:
     def submit(self, at: float, number: int, name: Name) -> None:
         limit = 3 * name.median_seconds if name.is_limited else None
         spec: JobSpec = gang(
-            f"{name.name}-{number}", nodes=name.nodes, gpus=name.gpus, max_duration_seconds=limit
+            f"{name.name}-{number}",
+            nodes=name.nodes,
+            gpus=name.gpus,
+            max_duration_seconds=limit,
         )
         sequence = Order(self.cluster.world.granted + 1)
         id = JobId(f"j{sequence}")
@@ -208,10 +217,16 @@ def held(rows: list[StartForecastTold], *, drawn: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=3000, help="that are submitted at most")
-    parser.add_argument("--starts", type=int, default=500, help="that were foretold, until it ends")
+    parser.add_argument(
+        "--jobs", type=int, default=3000, help="that are submitted at most"
+    )
+    parser.add_argument(
+        "--starts", type=int, default=500, help="that were foretold, until it ends"
+    )
     parser.add_argument("--failing", type=float, default=0.1, help="share of the jobs")
-    parser.add_argument("--runs", type=int, default=20, help="of the present, for each forecast")
+    parser.add_argument(
+        "--runs", type=int, default=20, help="of the present, for each forecast"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
@@ -224,7 +239,11 @@ def main() -> None:
     width = widths[len(widths) // 2]
     took = sorted(town.took)
     table = [
-        ("forecasts of jobs that had to wait", f"{len(rows)} of {len(town.seconds)}", ""),
+        (
+            "forecasts of jobs that had to wait",
+            f"{len(rows)} of {len(town.seconds)}",
+            "",
+        ),
         ("runs of the present for each", f"{asked.runs}", ""),
         ("intervals that held", f"{held(rows, drawn=False):.1f}%", "78 to 83 %"),
         ("of the last half", f"{held(rows[len(rows) // 2 :], drawn=False):.1f}%", ""),
@@ -234,7 +253,11 @@ def main() -> None:
         ("median width", f"{width:.0f} s", ""),
         ("width over that range", f"{width / spread:.2f}", "<= 0.50"),
         ("time of a forecast, median", f"{1000 * took[len(took) // 2]:.0f} ms", ""),
-        ("time of a forecast, 99 of 100", f"{1000 * took[len(took) * 99 // 100]:.0f} ms", ""),
+        (
+            "time of a forecast, 99 of 100",
+            f"{1000 * took[len(took) * 99 // 100]:.0f} ms",
+            "",
+        ),
     ]
     keep(
         "sched-forecast-live",

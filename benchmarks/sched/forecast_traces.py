@@ -38,7 +38,10 @@ from corral.schedule import Waiting
 from corral.schedule.prediction.runtime_model import MOST_ENDED, Lessons
 from corral.traces.traces import read_trace, sizes_of
 
-FIRST = {"helios_venus": 15_000, "philly": 5_000}  # row of each where the stretch begins
+FIRST = {
+    "helios_venus": 15_000,
+    "philly": 5_000,
+}  # row of each where the stretch begins
 WARM = 0.3  # the first part of a stretch teaches lengths and is not asked about
 MOST_PASSES = 2_000  # of one run, as for a head
 
@@ -101,12 +104,18 @@ def _life(gang: Waiting, ran_seconds: float) -> RunTimeKnowledge:
     return RunTimeKnowledge(kind=kind, ran_seconds=gang.served_seconds + ran_seconds)
 
 
-def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple[Town, list[Asked]]:
+def asked_of(
+    work: Workload, nodes: list[int], *, jobs: int, runs: int
+) -> tuple[Town, list[Asked]]:
     """Forecasts for about so many of the jobs that have to wait, as they are submitted."""
-    coming = [coming_of(work, row, [DEFAULT_QUEUE], nodes) for row in range(len(work.submits))]
+    coming = [
+        coming_of(work, row, [DEFAULT_QUEUE], nodes) for row in range(len(work.submits))
+    ]
     town, found = Town(coming=coming), list[Asked]()
     made = [node_of(row, gpus) for row, gpus in enumerate(nodes)]
-    play = Play(Present(now=0.0, nodes=made), {}, coming, hear=town.hear, lessons=Lessons())
+    play = Play(
+        Present(now=0.0, nodes=made), {}, coming, hear=town.hear, lessons=Lessons()
+    )
     warm, waited, every = int(WARM * len(coming)), 0, 1
     for row, came in enumerate(coming):
         if row < warm or came.at == coming[min(row + 1, len(coming) - 1)].at:
@@ -116,7 +125,9 @@ def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple
             continue
         waited += 1
         share = (row - warm) / (len(coming) - warm)
-        every = max(1, round(waited / max(1.0, share * jobs))) if share > 0.02 else every
+        every = (
+            max(1, round(waited / max(1.0, share * jobs))) if share > 0.02 else every
+        )
         if waited % every == 0 and len(found) < jobs * max(share, 0.02):
             found.append(ask(play, town, came.gang.job, runs))
     play.run()
@@ -139,7 +150,9 @@ def ask(play: Play, town: Town, job: JobId, runs: int) -> Asked:
         keep_on=lambda _: True,
     )
     waits = sorted(one.wait_seconds for one in drawn)
-    return Asked(at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun)
+    return Asked(
+        at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun
+    )
 
 
 def measure(trace: str, *, jobs: int, runs: int, of: int) -> dict[str, float]:
@@ -149,7 +162,12 @@ def measure(trace: str, *, jobs: int, runs: int, of: int) -> dict[str, float]:
     town, found = asked_of(work, sizes_of(CLUSTERS[trace]), jobs=jobs, runs=runs)
     return numbers_of(
         [
-            Told(at=one.at, drawn=one.drawn, started=town.began[one.job], seconds=one.seconds)
+            Told(
+                at=one.at,
+                drawn=one.drawn,
+                started=town.began[one.job],
+                seconds=one.seconds,
+            )
             for one in found
         ]
     )
@@ -173,7 +191,9 @@ def main() -> None:
         return
     rows = [row for trace, one in found.items() for row in rows_of(trace, one)]
     jobs = ", ".join(f"{one['jobs']:.0f} of {trace}" for trace, one in found.items())
-    notes = f"{args.runs} runs a forecast, over {args.of:,} jobs of each; asked: {jobs}."
+    notes = (
+        f"{args.runs} runs a forecast, over {args.of:,} jobs of each; asked: {jobs}."
+    )
     page = report("B9 by the live decision: when will it start", rows, notes)
     keep("sched-forecast-traces", page, args.write)
 

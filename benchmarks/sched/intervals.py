@@ -30,7 +30,11 @@ class Told:
 
 def judge(found: Sequence[Told]) -> tuple[list[Interval], list[float]]:
     """What was told, with the record as it was known then; and the waits."""
-    record, open_ones, told = Record(), list[tuple[float, CalibrationRecord]](), list[Interval]()
+    record, open_ones, told = (
+        Record(),
+        list[tuple[float, CalibrationRecord]](),
+        list[Interval](),
+    )
     for one in found:
         for outcome in sorted(open_ones, key=lambda pair: pair[0]):
             if outcome[0] <= one.at:
@@ -39,7 +43,9 @@ def judge(found: Sequence[Told]) -> tuple[list[Interval], list[float]]:
         drawn = drawn_interval(one.drawn)
         interval = told_interval(drawn, record)
         told.append(interval)
-        kept = CalibrationRecord(drawn=drawn, told=interval, actual=one.started - one.at)
+        kept = CalibrationRecord(
+            drawn=drawn, told=interval, actual=one.started - one.at
+        )
         open_ones.append((one.started, kept))
     return told, [one.started - one.at for one in found]
 
@@ -50,7 +56,10 @@ def numbers_of(found: Sequence[Told]) -> dict[str, float]:
     ranked = sorted(actual)
     own = quantile(ranked, 0.9) - quantile(ranked, 0.1)
     widths = [interval.high - interval.low for interval in told]
-    raw = [drawn_interval(one.drawn).holds(wait) for one, wait in zip(found, actual, strict=True)]
+    raw = [
+        drawn_interval(one.drawn).holds(wait)
+        for one, wait in zip(found, actual, strict=True)
+    ]
     held = [interval.holds(wait) for interval, wait in zip(told, actual, strict=True)]
     points = [statistics.median(one.drawn) for one in found]
     return {
@@ -80,7 +89,11 @@ def rows_of(trace: str, one: dict[str, float]) -> list[tuple[str, str, str]]:
         (f"{trace}: before the correction", f"{one['held_uncorrected']:.1%}", ""),
         (f"{trace}: median wait", f"{one['wait_s']:.0f} s", ""),
         (f"{trace}: median width", f"{one['width_s']:.0f} s", ""),
-        (f"{trace}: the waits' own 10 to 90 % range", f"{one['own_range_s']:.0f} s", ""),
+        (
+            f"{trace}: the waits' own 10 to 90 % range",
+            f"{one['own_range_s']:.0f} s",
+            "",
+        ),
         (f"{trace}: width over that range", f"{one['width_part']:.2f}", "<= 0.50"),
         (f"{trace}: median error of the middle", f"{one['point_error_s']:.0f} s", ""),
         (f"{trace}: time of a forecast", f"{one['forecast_s'] * 1000:.0f} ms", ""),

@@ -63,7 +63,9 @@ def pods(variant: str, traces: Path = TRACES) -> list[Pod]:
         ]
 
 
-def arrivals(of: Sequence[Pod], capacity: int, seed: int, ratio: float = 1.3) -> list[Pod]:
+def arrivals(
+    of: Sequence[Pod], capacity: int, seed: int, ratio: float = 1.3
+) -> list[Pod]:
     """All pods in random order, then pods drawn at random with replacement, until so many GPUs were
     asked for; fewer where the pods alone ask for more (FGD's artifact: shuffle, then tune)."""
     chance = Random(seed)
@@ -82,7 +84,9 @@ def classes_of(of: Sequence[Pod]) -> list[tuple[str, ...]]:
     return [(), *sorted({pod.types for pod in of if pod.types})]
 
 
-def cluster_for(nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]) -> ClusterArrays:
+def cluster_for(
+    nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]
+) -> ClusterArrays:
     types = sorted({node.type for node in nodes})
     rows = [
         NodeColumns(
@@ -136,8 +140,12 @@ def nodes_of(of: Sequence[Machine]) -> list[Node]:
 def gang_of(pod: Pod, number: int) -> Waiting:
     """A pod as a head knows it: a shape for each type that it wishes for."""
     asked = Resources(
-        gpu_millis=pod.millis, cpu_millis=pod.cpu_millis, memory_bytes=pod.memory_mib << 20
+        gpu_millis=pod.millis,
+        cpu_millis=pod.cpu_millis,
+        memory_bytes=pod.memory_mib << 20,
     )
     typed = [replace(asked, gpu_type=one) for one in pod.types] if pod.millis else []
     shapes = tuple(Shape(nodes=1, resources=one) for one in typed or [asked])
-    return Waiting(job=JobId(f"j{number}"), shapes=shapes, priority=0, order=(number, 0))
+    return Waiting(
+        job=JobId(f"j{number}"), shapes=shapes, priority=0, order=(number, 0)
+    )

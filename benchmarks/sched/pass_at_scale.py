@@ -43,7 +43,12 @@ class Head(Cluster):
         began = process_time()
         try:
             return reconcile(
-                self.world, self.facts, wishes, now, touched=self.touched, memo=self.memo
+                self.world,
+                self.facts,
+                wishes,
+                now,
+                touched=self.touched,
+                memo=self.memo,
             )
         finally:
             self.spent.append(process_time() - began)
@@ -58,7 +63,9 @@ def submit(cluster: Cluster, specs: list[JobSpec]) -> None:
 def shapes(chance: Random) -> list[tuple[int, int]]:
     """Nodes and GPUs a node: half of one node, half gangs of whole ones."""
     small = [(1, chance.randint(1, GPUS)) for _ in range(SHAPES // 2)]
-    return small + [(chance.randint(2, 2 + SHAPES // 2), GPUS) for _ in range(SHAPES // 2)]
+    return small + [
+        (chance.randint(2, 2 + SHAPES // 2), GPUS) for _ in range(SHAPES // 2)
+    ]
 
 
 @contextmanager

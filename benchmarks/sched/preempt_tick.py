@@ -25,7 +25,8 @@ QUEUES, GPUS, WAITING = 10, 8, 500
 def submit(cluster: Cluster, count: int, *, priority: int = 0) -> None:
     queue = QueueName("q0")
     specs = tuple(
-        gang(f"j{n}", queue=queue, priority=priority, checkpoint=SAVING) for n in range(count)
+        gang(f"j{n}", queue=queue, priority=priority, checkpoint=SAVING)
+        for n in range(count)
     )
     sequence = Order(cluster.world.granted + 1)
     asked = Submit(specs=specs, key=str(sequence))
@@ -36,7 +37,9 @@ def tell(cluster: Cluster, what: str) -> None:
     began = process_time()
     cluster.tick()
     took = process_time() - began
-    print(f"{what}: {took * 1000:.0f} ms, {len(cluster.world.reservations)} reservations")
+    print(
+        f"{what}: {took * 1000:.0f} ms, {len(cluster.world.reservations)} reservations"
+    )
 
 
 def main() -> None:

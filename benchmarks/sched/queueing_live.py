@@ -27,7 +27,9 @@ COLUMNS = ("trace", "policy", "restart s", "mean JCT s", "over the oracle", "lon
 def able(case: Case) -> Workload:
     """The jobs whose nodes can each give an equal part, as a head's gangs are."""
     work = case.workload
-    return work.only([row for row, gpus in enumerate(work.gpus) if fits(gpus, case.nodes)])
+    return work.only(
+        [row for row, gpus in enumerate(work.gpus) if fits(gpus, case.nodes)]
+    )
 
 
 def live(case: Case, work: Workload, restart_seconds: float) -> dict[str, float]:
@@ -52,7 +54,8 @@ def main() -> None:
         work = able(case)
         policies = ("fifo-skip", ORACLES[name], "default")
         found = {
-            policy: run(case, work, policy, restart_seconds=asked.restart) for policy in policies
+            policy: run(case, work, policy, restart_seconds=asked.restart)
+            for policy in policies
         } | {"live": live(case, work, asked.restart)}
         oracle, skip = found[ORACLES[name]], found["fifo-skip"]
         for policy, one in found.items():

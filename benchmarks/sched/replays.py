@@ -68,14 +68,18 @@ def keep(name: str, title: str, lines: Iterable[str]) -> None:
 
 def _model() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "?")
+    return next(
+        (line.split(": ")[1] for line in lines if line.startswith("model name")), "?"
+    )
 
 
 def row(*cells: object) -> str:
     """A row of a table in Markdown."""
     return (
         "| "
-        + " | ".join(f"{one:,.1f}" if isinstance(one, float) else str(one) for one in cells)
+        + " | ".join(
+            f"{one:,.1f}" if isinstance(one, float) else str(one) for one in cells
+        )
         + " |"
     )
 

@@ -15,12 +15,18 @@ HERE = Path(__file__).parent
 
 def main() -> int:
     """All rows that are here, or those that are named (b1, b2, ..., forecast-live)."""
-    rows = {path.name.partition("_")[0]: path for path in sorted(HERE.glob("b[0-9]*_*.py"))}
-    rows |= {path.stem.replace("_", "-"): path for path in sorted(HERE.glob("forecast_*.py"))}
+    rows = {
+        path.name.partition("_")[0]: path for path in sorted(HERE.glob("b[0-9]*_*.py"))
+    }
+    rows |= {
+        path.stem.replace("_", "-"): path for path in sorted(HERE.glob("forecast_*.py"))
+    }
     asked = sys.argv[1:] or list(rows)
     unknown = [name for name in asked if name not in rows]
     if unknown:
-        print(f"no row {', '.join(unknown)}; there are {', '.join(rows)}", file=sys.stderr)
+        print(
+            f"no row {', '.join(unknown)}; there are {', '.join(rows)}", file=sys.stderr
+        )
         return 2
     failed = [name for name in asked if _run(name, rows[name])]
     if failed:

@@ -62,7 +62,9 @@ def tell(cluster: Cluster, what: str, seconds: float = 0.5) -> None:
     began = process_time()
     cluster.tick(seconds=seconds)
     took = process_time() - began
-    print(f"{what}: {took * 1000:.0f} ms, {len(cluster.world.reservations)} reservations")
+    print(
+        f"{what}: {took * 1000:.0f} ms, {len(cluster.world.reservations)} reservations"
+    )
 
 
 def main() -> None:

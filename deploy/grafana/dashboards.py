@@ -44,7 +44,13 @@ class Dashboard:
 
 def stat(title: str, query: str, unit: str = "short", help: str = "") -> Panel:
     return Panel(
-        title=title, queries={"": query}, kind="stat", unit=unit, width=4, height=4, help=help
+        title=title,
+        queries={"": query},
+        kind="stat",
+        unit=unit,
+        width=4,
+        height=4,
+        help=help,
     )
 
 
@@ -202,7 +208,9 @@ def written(dashboard: Dashboard) -> str:
             "schemaVersion": 39,
             "refresh": "10s",
             "time": {"from": "now-6h", "to": "now"},
-            "templating": {"list": [_source(), *map(_variable, dashboard.variables.items())]},
+            "templating": {
+                "list": [_source(), *map(_variable, dashboard.variables.items())]
+            },
             "panels": _placed(dashboard.panels),
         },
         indent=1,
@@ -210,7 +218,12 @@ def written(dashboard: Dashboard) -> str:
 
 
 def _source() -> dict[str, Any]:
-    return {"name": "source", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
+    return {
+        "name": "source",
+        "type": "datasource",
+        "query": "prometheus",
+        "label": "Prometheus",
+    }
 
 
 def _variable(variable: tuple[str, str]) -> dict[str, Any]:
@@ -244,7 +257,11 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     if panel.kind == "timeseries":
         mode = "normal" if panel.stacked else "none"
         fill = 30 if panel.stacked else 5
-        defaults["custom"] = {"fillOpacity": fill, "stacking": {"mode": mode}, "lineWidth": 1}
+        defaults["custom"] = {
+            "fillOpacity": fill,
+            "stacking": {"mode": mode},
+            "lineWidth": 1,
+        }
     return {
         "title": panel.title,
         "type": panel.kind,

@@ -28,7 +28,11 @@ def main() -> None:
 
 
 def train(steps: int, *, cuda: bool) -> None:
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    device = (
+        torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        if cuda
+        else torch.device("cpu")
+    )
     torch.set_num_threads(1)
     torch.manual_seed(dist.get_rank())
 
@@ -37,7 +41,9 @@ def train(steps: int, *, cuda: bool) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(steps):
         inputs = torch.randn(32, 64, device=device)
-        wanted = inputs.sum(1) / inputs.shape[1] ** 0.5  # of variance 1, as a fresh model's loss
+        wanted = (
+            inputs.sum(1) / inputs.shape[1] ** 0.5
+        )  # of variance 1, as a fresh model's loss
         loss = (model(inputs).squeeze(1) - wanted).square().mean()
         optimizer.zero_grad()
         loss.backward()

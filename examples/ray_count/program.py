@@ -6,7 +6,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 @ray.remote(num_cpus=1)
 def primes(low: int, high: int) -> int:
-    return sum(all(n % d for d in range(2, int(n**0.5) + 1)) for n in range(max(2, low), high))
+    return sum(
+        all(n % d for d in range(2, int(n**0.5) + 1)) for n in range(max(2, low), high)
+    )
 
 
 ray.init(log_to_driver=False)  # RAY_ADDRESS says where

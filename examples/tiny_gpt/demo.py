@@ -22,7 +22,13 @@ from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 import corral
@@ -144,7 +150,9 @@ def doing_of(job: Any, steps: int) -> str:
         return f"starting on {', '.join(job.nodes)}"
     if job.state == "RECOVERING":
         return "stopping what is left of the attempt"
-    return f"waiting in the queue: {job.reason}" if job.reason else "waiting in the queue"
+    return (
+        f"waiting in the queue: {job.reason}" if job.reason else "waiting in the queue"
+    )
 
 
 class Demo:
@@ -167,7 +175,11 @@ class Demo:
             "per": "gpu",
             "workdir": str(HERE),
             "run": f"{sys.executable} train.py --steps {self.steps}",
-            "checkpoint": {"path": str(self.root / "shared" / name), "interval": "3s", "keep": 3},
+            "checkpoint": {
+                "path": str(self.root / "shared" / name),
+                "interval": "3s",
+                "keep": 3,
+            },
         }
 
     def train(self, name: str, *, lose_a_node: bool) -> Run:
@@ -184,7 +196,9 @@ class Demo:
                 if run.steps != last_step:
                     last_step, stepped_at = run.steps, time.monotonic()
                 if time.monotonic() > stepped_at + PATIENCE_SECONDS:
-                    raise SystemExit(f"{name} makes no step: {run.job.reason or run.job.state}")
+                    raise SystemExit(
+                        f"{name} makes no step: {run.job.reason or run.job.state}"
+                    )
                 time.sleep(POLL_SECONDS)
             advance(run)
         telling.join(2.0)
@@ -213,13 +227,17 @@ class Demo:
 
     def _lose_node(self, run: Run, node: str) -> None:
         run.killed_node = node
-        self.console.print(f"power loss: everything of node {node} is killed", style="bold red")
+        self.console.print(
+            f"power loss: everything of node {node} is killed", style="bold red"
+        )
         run.killed_at = time.time()
         kill_node(self.root / "nodes" / node)
 
     def _tell(self, id: str) -> None:
         for event in self.client_events(id):
-            self.console.print(f"  {event.text}", style="dim", markup=False, soft_wrap=True)
+            self.console.print(
+                f"  {event.text}", style="dim", markup=False, soft_wrap=True
+            )
 
     def client_events(self, id: str) -> Iterator[Any]:
         with corral.Client(dir=self.root) as client:
@@ -240,7 +258,9 @@ class Demo:
 
             def advance(run: Run) -> None:
                 doing = doing_of(run.job, self.steps)
-                shown = name if run.job.progress is not None or run.job.is_over else doing
+                shown = (
+                    name if run.job.progress is not None or run.job.is_over else doing
+                )
                 progress.update(task, description=shown, completed=run.steps)
                 lines.show(doing)
 
@@ -276,7 +296,9 @@ def corral_command(console: Console, *words: str) -> None:
 
 
 @contextmanager
-def cluster(root: Path, layout: Layout, console: Console, signals: Signals) -> Iterator[None]:
+def cluster(
+    root: Path, layout: Layout, console: Console, signals: Signals
+) -> Iterator[None]:
     """An embedded cluster in the directory, and nothing of it afterwards."""
     pretend = ["--pretend"] if layout.pretend else []
     try:
@@ -292,7 +314,9 @@ def cluster(root: Path, layout: Layout, console: Console, signals: Signals) -> I
         if signals.number:
             with suppress(OSError):
                 name = signal.Signals(signals.number).name
-                console.print(f"{name}: the cluster is stopped and removed", style="bold red")
+                console.print(
+                    f"{name}: the cluster is stopped and removed", style="bold red"
+                )
         try:
             corral_command(console, "down", "--dir", str(root), "--jobs", "stop", "-y")
         finally:
@@ -306,7 +330,9 @@ def report_of(demo: Demo, disturbed: Run, calm: Run, began: float) -> Report:
     calm_seconds = calm.ended_at - calm.first_step_at
     types = {kind for node in demo.client.nodes() for kind in node.gpus.types}
     return Report(
-        submit_to_first_step_seconds=round(disturbed.first_step_at - disturbed.submitted_at, 3),
+        submit_to_first_step_seconds=round(
+            disturbed.first_step_at - disturbed.submitted_at, 3
+        ),
         seen_after_seconds=round(receipt.seen_at - disturbed.killed_at, 3),
         training_again_seconds=round(disturbed.again_at - receipt.seen_at, 3),
         steps_lost=receipt.steps_lost,
@@ -348,7 +374,9 @@ def real_gpus() -> int:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="end with one line of JSON")
+    arguments.add_argument(
+        "--json", action="store_true", help="end with one line of JSON"
+    )
     arguments.add_argument("--steps", type=int, default=120)
     asked = arguments.parse_args()
     began = time.monotonic()
@@ -356,7 +384,9 @@ def main() -> int:
     layout = Layout.for_machine(real_gpus())
     kind = "pretend GPUs" if layout.pretend else "GPUs"
     taken = f"{layout.job_gpus} on {layout.job_nodes} of them"
-    console.print(f"{layout.nodes} nodes with {layout.gpus} {kind} each; the job takes {taken}")
+    console.print(
+        f"{layout.nodes} nodes with {layout.gpus} {kind} each; the job takes {taken}"
+    )
     signals = Signals()
     signals.catch()
     root = Path(tempfile.mkdtemp(prefix="corral-demo-"))
@@ -365,7 +395,9 @@ def main() -> int:
         demo = Demo(root, layout, asked.steps, console, signals)
         disturbed = demo.train("tiny-gpt", lose_a_node=True)
         if not disturbed.killed_at:
-            raise SystemExit("the job was over before a node could be lost: give it more --steps")
+            raise SystemExit(
+                "the job was over before a node could be lost: give it more --steps"
+            )
         calm = demo.train("undisturbed", lose_a_node=False)
         report = report_of(demo, disturbed, calm, began)
     show(report, console)

@@ -35,7 +35,10 @@ class Block(nn.Module):
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
         self.mlp = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.Dropout(0.05)
+            nn.Linear(WIDTH, 4 * WIDTH),
+            nn.GELU(),
+            nn.Linear(4 * WIDTH, WIDTH),
+            nn.Dropout(0.05),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -83,7 +86,9 @@ def parameters_digest(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(
+            value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        )
     return digest.hexdigest()
 
 
@@ -98,7 +103,10 @@ def write_result(path: Path, *, step: int, loss: float, model: nn.Module) -> Non
 
 def result_path() -> Path:
     saves = Path(os.environ.get("CORRAL_CHECKPOINT_PATH", "ckpt"))
-    return saves.absolute().parent / f"result-{os.environ.get('CORRAL_JOB_ID', 'alone')}.json"
+    return (
+        saves.absolute().parent
+        / f"result-{os.environ.get('CORRAL_JOB_ID', 'alone')}.json"
+    )
 
 
 def make_repeatable() -> None:
@@ -122,7 +130,9 @@ def main() -> None:
     model = TinyGPT().to(run.device)
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(ddp.parameters(), lr=2e-3)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / 20)
+    )
     sources = PythonSources()
     sampler = train.Sampler(len(sources), asked.batch_size, seed=1)
     batches = run.data(torch.utils.data.DataLoader(sources, batch_sampler=sampler))
@@ -145,10 +155,17 @@ def main() -> None:
 
     if run.rank == 0:
         path = asked.result or result_path()
-        write_result(path, step=asked.steps, loss=evaluate(model, sources, run.device), model=model)
+        write_result(
+            path,
+            step=asked.steps,
+            loss=evaluate(model, sources, run.device),
+            model=model,
+        )
 
 
-def settle(ddp: DistributedDataParallel, sources: PythonSources, device: torch.device) -> None:
+def settle(
+    ddp: DistributedDataParallel, sources: PythonSources, device: torch.device
+) -> None:
     """Let DDP choose its buckets now. It does so after the first backward pass of a process, and
     then sums gradients in another order: a restart in the middle must not bring the first back."""
     ddp(sources[0][None, :-1].to(device)).sum().backward()

@@ -1,7 +1,7 @@
 """Corral makes one GPU cluster out of the GPU machines a team has.
 
-The package itself imports nothing heavy: `corral.Client` and the errors that it raises are loaded
-when they are first asked for.
+The package itself imports nothing heavy: `corral.Client` and the errors that it raises
+are loaded when they are first asked for.
 """
 
 from typing import TYPE_CHECKING

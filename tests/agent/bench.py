@@ -1,4 +1,5 @@
-"""An agent in the test's own loop, with a supervisor that runs nothing, and a head beside it."""
+"""An agent in the test's own loop, with a supervisor that runs nothing, and a head
+beside it."""
 
 import asyncio
 import time
@@ -75,7 +76,8 @@ def stop_of(key: AttemptKey) -> Stop:
 
 @dataclass
 class FakeRanks:
-    """Remembers what it was told; an attempt is up at once and ends when the test says so."""
+    """Remembers what it was told; an attempt is up at once and ends when the test says
+    so."""
 
     attempts: dict[AttemptKey, Seen] = field(default_factory=dict)
     launched: list[AttemptKey] = field(default_factory=list)
@@ -83,7 +85,9 @@ class FakeRanks:
     works: dict[AttemptKey, Path] = field(default_factory=dict)
     stopped: list[Stop] = field(default_factory=list)
     warned: list[TimeWarning] = field(default_factory=list)
-    told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(default_factory=list)
+    told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(
+        default_factory=list
+    )
     settled: list[AttemptKey] = field(default_factory=list)
     launches: dict[AttemptKey, Launch] = field(default_factory=dict)
     accounts: dict[AttemptKey, JobAccount | None] = field(default_factory=dict)
@@ -233,8 +237,13 @@ async def running(agent: Agent) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def bench(folder: Path, tries_seconds: float = 2.0) -> AsyncIterator[Bench]:
-    """An agent and its head, talking; what the head cannot give now is tried for so long."""
-    head, ranks, attached = FakeHead(file=folder / "head.json"), FakeRanks(), list[AttachNow]()
+    """An agent and its head, talking; what the head cannot give now is tried for so
+    long."""
+    head, ranks, attached = (
+        FakeHead(file=folder / "head.json"),
+        FakeRanks(),
+        list[AttachNow](),
+    )
     sent = list[SignalNow]()
     agent = agent_in(folder, ranks, attached, tries_seconds, sent)
     await head.start()

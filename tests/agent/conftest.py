@@ -1,4 +1,5 @@
-"""Coroutine tests of the agent run in a loop of their own; a node leaves nothing behind."""
+"""Coroutine tests of the agent run in a loop of their own; a node leaves nothing
+behind."""
 
 import asyncio
 import inspect
@@ -15,7 +16,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.function(**{name: pyfuncitem.funcargs[name] for name in names}))
+    asyncio.run(
+        pyfuncitem.function(**{name: pyfuncitem.funcargs[name] for name in names})
+    )
     return True
 
 

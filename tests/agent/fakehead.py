@@ -1,4 +1,5 @@
-"""A head for tests: answers the agents' channel as the real one does, and nothing else."""
+"""A head for tests: answers the agents' channel as the real one does, and nothing
+else."""
 
 import asyncio
 import hashlib
@@ -37,7 +38,8 @@ CLUSTER = ClusterId("c1")
 
 
 class Proving(ServerConnection):
-    """Answers challenges as the real head does, before the request that follows them."""
+    """Answers challenges as the real head does, before the request that follows
+    them."""
 
     def data_received(self, data: bytes) -> None:
         while data.startswith(b"GET /v1/proof?"):
@@ -54,7 +56,8 @@ class Proving(ServerConnection):
 
 @dataclass
 class FakeHead:
-    """Serves on loopback and remembers what it was told. `heard` False: it answers no beat."""
+    """Serves on loopback and remembers what it was told. `heard` False: it answers no
+    beat."""
 
     file: Path
     node: NodeId = NodeId("n1")
@@ -80,7 +83,8 @@ class FakeHead:
     on_chunk: Callable[[LogChunk], None] = lambda chunk: None
 
     async def start(self) -> None:
-        """Serve, at the same port as before if there was one, and say so in head.json."""
+        """Serve, at the same port as before if there was one, and say so in
+        head.json."""
         self.server = await serve(
             self._talk,
             self.host,
@@ -93,7 +97,9 @@ class FakeHead:
             close_timeout=0.1,
         )
         self.port = next(iter(self.server.sockets)).getsockname()[1]
-        self.file.write_text(json.dumps({"url": f"http://{self.host}:{self.port}", "pid": 1}))
+        self.file.write_text(
+            json.dumps({"url": f"http://{self.host}:{self.port}", "pid": 1})
+        )
 
     async def die(self) -> None:
         """Be gone as by kill -9: every connection is cut."""
@@ -127,14 +133,18 @@ class FakeHead:
             checkup=checkup,
         )
         for connection in list(self.connections):
-            if connection.request is not None and connection.request.path.endswith("/beats"):
+            if connection.request is not None and connection.request.path.endswith(
+                "/beats"
+            ):
                 await self._say_wanted(connection)
 
     def refuse_logs(self) -> None:
         """Take no logs from now on."""
         self.takes_logs = False
         for connection in list(self.connections):
-            if connection.request is not None and connection.request.path.endswith("/logs"):
+            if connection.request is not None and connection.request.path.endswith(
+                "/logs"
+            ):
                 connection.transport.abort()
 
     def snapshot(self, content: bytes) -> str:
@@ -150,8 +160,11 @@ class FakeHead:
     def log(self, key: AttemptKey, rank: int = 0) -> bytes:
         return bytes(self.logs.get((key, rank), b""))
 
-    async def until(self, true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for something to become true. Raises: TimeoutError with what was last seen."""
+    async def until(
+        self, true: Callable[[], object], seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait for something to become true. Raises: TimeoutError with what was last
+        seen."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         while not true():
@@ -168,7 +181,9 @@ class FakeHead:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return None
         self.asked.append(request.path)
-        missing = json.dumps({"error": {"code": "not_found", "message": "not here", "hint": ""}})
+        missing = json.dumps(
+            {"error": {"code": "not_found", "message": "not here", "hint": ""}}
+        )
         status, body = self.answers.get(request.path, (404, missing.encode()))
         headers = Headers({"Content-Length": str(len(body)), "Connection": "close"})
         return Response(status, "Answer", headers, body)
@@ -200,7 +215,13 @@ class FakeHead:
                     self.beats.append(beat)
                     self.inventory = beat.inventory or self.inventory
                     if self.heard:
-                        heard = Heard(beat.number, self.named, self.recorded, self.wall, self.users)
+                        heard = Heard(
+                            beat.number,
+                            self.named,
+                            self.recorded,
+                            self.wall,
+                            self.users,
+                        )
                         await connection.send(encode(heard))
                     if self.wanted is not None and beat.version != self.wanted.version:
                         await self._say_wanted(connection)
@@ -222,5 +243,7 @@ class FakeHead:
                 kept.extend(b"\0" * (chunk.offset - len(kept)))
                 kept.extend(chunk.data)
                 self.on_chunk(chunk)
-            answer = LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=len(kept))
+            answer = LogAt(
+                job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=len(kept)
+            )
             await connection.send(encode(answer))

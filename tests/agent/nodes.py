@@ -1,4 +1,5 @@
-"""A node of the tests: its folder, a supervisor, and launches that end by themselves."""
+"""A node of the tests: its folder, a supervisor, and launches that end by
+themselves."""
 
 import asyncio
 import os
@@ -25,12 +26,14 @@ from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
 from tests.patience import PATIENCE_SECONDS
 
-ME = pwd.getpwuid(os.geteuid()).pw_name  # whom ranks run as where a test says nothing else
+# whom ranks run as where a test says nothing else
+ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 @contextmanager
 def node_folder() -> Iterator[Path]:
-    """A node's folder; at the end nothing of the node lives and nothing of it is left."""
+    """A node's folder; at the end nothing of the node lives and nothing of it is
+    left."""
     node_dir = Path(tempfile.mkdtemp(prefix="corral-node-"))
     (node_dir / "attempts").mkdir(mode=0o700)
     try:
@@ -57,7 +60,8 @@ def settings_of(node_dir: Path, containment: str | None = None) -> NodeSettings:
 
 
 def write_policy(node_dir: Path, policy: NodePolicy | None = None) -> None:
-    """The policy of a node, by default that of one which this account starts for itself."""
+    """The policy of a node, by default that of one which this account starts for
+    itself."""
     file = node_dir / POLICY_FILE
     file.write_bytes(encode_policy(policy or own_policy()))
     file.chmod(0o600)
@@ -78,10 +82,14 @@ class Node:
     def key(self, name: str = "j1", attempt: int = 1) -> AttemptKey:
         return (JobId(name), AttemptNumber(attempt))
 
-    async def launch(self, launch: Launch, env: dict[str, str] | None = None) -> AttemptKey:
+    async def launch(
+        self, launch: Launch, env: dict[str, str] | None = None
+    ) -> AttemptKey:
         work = self.work(launch.key)
         work.mkdir(parents=True, exist_ok=True)
-        await self.supervisor.launch(launch, work, env or {}, account=account_for(launch.owner))
+        await self.supervisor.launch(
+            launch, work, env or {}, account=account_for(launch.owner)
+        )
         return launch.key
 
     def work(self, key: AttemptKey) -> Path:
@@ -97,10 +105,13 @@ class Node:
         return found[key]
 
     async def until(self, true: Callable[[], bool], what: str = "it") -> None:
-        """Wait until it holds, looking whenever something changes and 100 times a second."""
+        """Wait until it holds, looking whenever something changes and 100 times a
+        second."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not true():
-            assert time.monotonic() < deadline, f"{what} never came: {self.supervisor.seen()}"
+            assert time.monotonic() < deadline, (
+                f"{what} never came: {self.supervisor.seen()}"
+            )
             self.changed.clear()
             try:
                 await asyncio.wait_for(self.changed.wait(), 0.01)
@@ -140,7 +151,9 @@ async def node(node_dir: Path, containment: str | None = None) -> AsyncIterator[
         await supervisor.close()
 
 
-def launch_of(run: str, name: str = "j1", attempt: int = 1, **changes: object) -> Launch:
+def launch_of(
+    run: str, name: str = "j1", attempt: int = 1, **changes: object
+) -> Launch:
     launch = Launch(
         key=(JobId(name), AttemptNumber(attempt)),
         job_name=name,
@@ -189,16 +202,28 @@ def marked_processes(mark: str) -> list[int]:
             words = Path(f"/proc/{name}/cmdline").read_bytes()
         except OSError:
             continue
-        if mark.encode() in text + words and stat.rpartition(")")[2].split()[0] not in "ZX":
+        if (
+            mark.encode() in text + words
+            and stat.rpartition(")")[2].split()[0] not in "ZX"
+        ):
             found.append(int(name))
     return found
 
 
 def left_of(node_dir: Path) -> list[int]:
-    """Living processes that the node's ranks have started: not its launcher, not its shims."""
+    """Living processes that the node's ranks have started: not its launcher, not its
+    shims."""
     launcher = (node_dir / "launcher.pid").read_text().split()[0]
-    names = {pid: name_of(pid) for pid in marked_processes(str(node_dir)) if str(pid) != launcher}
-    return [pid for pid, name in names.items() if name not in ("corral-shim", "corral-idle", "")]
+    names = {
+        pid: name_of(pid)
+        for pid in marked_processes(str(node_dir))
+        if str(pid) != launcher
+    }
+    return [
+        pid
+        for pid, name in names.items()
+        if name not in ("corral-shim", "corral-idle", "")
+    ]
 
 
 def name_of(pid: int) -> str:

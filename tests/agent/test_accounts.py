@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from corral.agent.settings import SettingsInvalid
-from corral.agent.user_accounts import AccountRefused, Accounts, early_account, load_policy
+from corral.agent.user_accounts import (
+    AccountRefused,
+    Accounts,
+    early_account,
+    load_policy,
+)
 from corral.domain.node_policy import NodePolicy
 from corral.domain.observed_state import AttemptKey, Phase
 from corral.wire.node import NodeSettings
@@ -39,7 +44,9 @@ def refusal(accounts: Accounts, owner: str) -> str:
 @pytest.mark.root
 @as_root
 @pytest.mark.parametrize("owner", ["root", ""])
-def test_root_runs_no_ranks_unless_the_nodes_own_file_says_so(tmp_path: Path, owner: str) -> None:
+def test_root_runs_no_ranks_unless_the_nodes_own_file_says_so(
+    tmp_path: Path, owner: str
+) -> None:
     """A head that names no owner must not get root by that."""
     assert "no job run as root" in refusal(accounts_in(tmp_path, NodePolicy()), owner)
     allowed = accounts_in(tmp_path, NodePolicy(root="allow"))
@@ -48,10 +55,14 @@ def test_root_runs_no_ranks_unless_the_nodes_own_file_says_so(tmp_path: Path, ow
 
 @pytest.mark.root
 @as_root
-def test_a_user_without_an_account_is_refused_and_the_inventory_says_so(tmp_path: Path) -> None:
+def test_a_user_without_an_account_is_refused_and_the_inventory_says_so(
+    tmp_path: Path,
+) -> None:
     accounts = accounts_in(tmp_path, NodePolicy(root="allow"))
     said = refusal(accounts, UNKNOWN)
-    assert said.startswith(f"machine n1: it has no account {UNKNOWN}; run there: useradd")
+    assert said.startswith(
+        f"machine n1: it has no account {UNKNOWN}; run there: useradd"
+    )
     assert [user for user, _ in accounts.refused] == [UNKNOWN]
     write_policy(tmp_path, NodePolicy(root="allow", uid_range="200000-200009"))
     asyncio.run(accounts.look())
@@ -63,7 +74,9 @@ def test_a_user_without_an_account_is_refused_and_the_inventory_says_so(tmp_path
 def test_accounts_of_named_users_are_looked_up_before_any_start(tmp_path: Path) -> None:
     accounts = accounts_in(tmp_path, NodePolicy(root="allow"))
     changes: list[tuple[str, ...]] = []
-    accounts.changed = lambda: changes.append(tuple(user for user, _ in accounts.refused))
+    accounts.changed = lambda: changes.append(
+        tuple(user for user, _ in accounts.refused)
+    )
     for users in (("root", UNKNOWN), ("root", UNKNOWN), ("root",), ("root", UNKNOWN)):
         asyncio.run(accounts.watch(users))
     assert changes == [(UNKNOWN,), (), (UNKNOWN,)]
@@ -88,14 +101,20 @@ async def test_the_inventory_names_users_without_an_account(tmp_path: Path) -> N
 @pytest.mark.parametrize("owner", ["nobody", "daemon"])
 def test_accounts_of_services_run_no_ranks(tmp_path: Path, owner: str) -> None:
     policy = NodePolicy(uid_range="200000-200009")
-    assert f"denies the account {owner}" in refusal(accounts_in(tmp_path, policy), owner)
+    assert f"denies the account {owner}" in refusal(
+        accounts_in(tmp_path, policy), owner
+    )
 
 
 @pytest.mark.root
 @as_root
-def test_an_account_below_the_lowest_uid_of_people_runs_no_ranks(tmp_path: Path) -> None:
+def test_an_account_below_the_lowest_uid_of_people_runs_no_ranks(
+    tmp_path: Path,
+) -> None:
     games = pwd.getpwnam("games")
-    assert f"has uid {games.pw_uid}, below" in refusal(accounts_in(tmp_path, NodePolicy()), "games")
+    assert f"has uid {games.pw_uid}, below" in refusal(
+        accounts_in(tmp_path, NodePolicy()), "games"
+    )
     low = accounts_in(tmp_path, NodePolicy(min_uid=1))
     account = asyncio.run(low.of(launch_of(key_of(1), owner="games"), number_of))
     assert account is not None
@@ -104,7 +123,9 @@ def test_an_account_below_the_lowest_uid_of_people_runs_no_ranks(tmp_path: Path)
 
 @pytest.mark.root
 @as_root
-def test_a_range_gives_each_user_an_account_and_a_home_of_its_own(tmp_path: Path) -> None:
+def test_a_range_gives_each_user_an_account_and_a_home_of_its_own(
+    tmp_path: Path,
+) -> None:
     accounts = accounts_in(tmp_path, NodePolicy(uid_range="200000-200007"))
     account = asyncio.run(accounts.of(launch_of(key_of(1), owner=UNKNOWN), number_of))
     assert account is not None
@@ -154,7 +175,9 @@ def test_the_policy_of_the_machine_counts_for_nodes_without_one(tmp_path: Path) 
 
 @pytest.mark.root
 @as_root
-async def test_a_refused_attempt_blames_the_policy_and_not_the_node(tmp_path: Path) -> None:
+async def test_a_refused_attempt_blames_the_policy_and_not_the_node(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as here:
         await here.head.want(1, run=(launch_of(key_of(1), owner=UNKNOWN),))
         await here.until(lambda: here.ranks.attempts)
@@ -162,6 +185,8 @@ async def test_a_refused_attempt_blames_the_policy_and_not_the_node(tmp_path: Pa
         assert (seen.phase, seen.trouble_is_infra) == (Phase.REFUSED, True)
         assert seen.trouble_of == "the node's policy"
         await here.until(
-            lambda: any(user == UNKNOWN for user, _ in here.agent.inventory_now.refused_users)
+            lambda: any(
+                user == UNKNOWN for user, _ in here.agent.inventory_now.refused_users
+            )
         )
         assert not here.ranks.launched

@@ -44,8 +44,14 @@ def killed_agent(node_dir: Path, **runs: str) -> None:
         agent.send_signal(signal.SIGKILL)
 
 
-async def test_a_new_agent_adopts_what_runs_and_knows_how_the_rest_ended(node_dir: Path) -> None:
-    killed_agent(node_dir, quick="exit 41", slow="while [ ! -e go ]; do sleep 0.05; done; exit 42")
+async def test_a_new_agent_adopts_what_runs_and_knows_how_the_rest_ended(
+    node_dir: Path,
+) -> None:
+    killed_agent(
+        node_dir,
+        quick="exit 41",
+        slow="while [ ! -e go ]; do sleep 0.05; done; exit 42",
+    )
     async with node(node_dir) as here:
         quick, slow = here.key("quick"), here.key("slow")
         assert (await here.ended(quick)).exits[0][1].code == 41
@@ -57,7 +63,9 @@ async def test_a_new_agent_adopts_what_runs_and_knows_how_the_rest_ended(node_di
 
 async def test_exits_that_happen_while_no_agent_lives_are_kept(node_dir: Path) -> None:
     async with node(node_dir) as here:
-        key = await here.launch(launch_of("while [ ! -e go ]; do sleep 0.05; done; kill -USR1 $$"))
+        key = await here.launch(
+            launch_of("while [ ! -e go ]; do sleep 0.05; done; kill -USR1 $$")
+        )
         await here.phase(key, Phase.UP)
     (here.work(key) / "go").touch()
     while (here.work(key).parent / "shim.sock").exists():
@@ -100,10 +108,16 @@ time.sleep(3600)
         assert third.seen(key).progress == before.progress
 
 
-async def test_an_agent_that_was_halted_hears_the_end_afterwards(node_dir: Path) -> None:
+async def test_an_agent_that_was_halted_hears_the_end_afterwards(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
-        keys = [await here.launch(launch_of(f"exit {code}", f"j{code}")) for code in range(10)]
-        for key in keys:  # the loop stands still while shims say all they have to say and go
+        keys = [
+            await here.launch(launch_of(f"exit {code}", f"j{code}"))
+            for code in range(10)
+        ]
+        # the loop stands still while shims say all they have to say and go
+        for key in keys:
             while (here.work(key).parent / "shim.sock").exists():
                 os.sched_yield()
         for code, key in enumerate(keys):
@@ -123,7 +137,9 @@ async def test_a_full_disk_refuses_an_attempt_and_loses_none(node_dir: Path) -> 
     small = node_dir / "attempts"
     with small_disk(small, "1m"):
         async with node(node_dir) as here:
-            key = await here.launch(launch_of("while [ ! -e go ]; do sleep 0.05; done; exit 9"))
+            key = await here.launch(
+                launch_of("while [ ! -e go ]; do sleep 0.05; done; exit 9")
+            )
             await here.phase(key, Phase.UP)
             filler = fill(small)
             (here.work(key) / "go").touch()
@@ -140,7 +156,9 @@ async def test_a_full_disk_refuses_an_attempt_and_loses_none(node_dir: Path) -> 
             assert again.seen(key).exits[0][1].code == 9
 
 
-async def test_saves_wait_on_a_full_disk_and_leave_room_for_the_exit(node_dir: Path) -> None:
+async def test_saves_wait_on_a_full_disk_and_leave_room_for_the_exit(
+    node_dir: Path,
+) -> None:
     small = node_dir / "attempts"
     talk = """
 import json, os, socket, sys, time
@@ -161,7 +179,10 @@ sys.exit(8)
         async with node(node_dir) as here:
             (node_dir / "talk.py").write_text(talk)
             run = f"exec python3 -S {node_dir}/talk.py {node_dir}"
-            keys = [await here.launch(launch_of(f"{run}/{name}", name)) for name in ("a", "b")]
+            keys = [
+                await here.launch(launch_of(f"{run}/{name}", name))
+                for name in ("a", "b")
+            ]
             await here.phase(keys[1], Phase.UP)
             filler = fill(small)
             for name in ("a.filled", "b.filled"):
@@ -179,7 +200,9 @@ sys.exit(8)
             assert saves(keys[1]) == set(range(200))
 
 
-async def test_an_agent_that_comes_at_the_very_end_hears_it_all_the_same(node_dir: Path) -> None:
+async def test_an_agent_that_comes_at_the_very_end_hears_it_all_the_same(
+    node_dir: Path,
+) -> None:
     """Also while the shim is being born, and while it is about to go."""
     for number in range(12):
         delay = number / 1000

@@ -1,4 +1,5 @@
-"""Two users on one machine, where the agent is root: neither reaches what is the other's.
+"""Two users on one machine, where the agent is root: neither reaches what is the
+other's.
 
 Their accounts are uids without an entry in /etc/passwd, as a `uid_range` gives them.
 """
@@ -38,7 +39,9 @@ def account(node_dir: Path, name: str, uid: int) -> JobAccount:
     return JobAccount(name=name, uid=uid, groups=(uid,), home=str(home))
 
 
-async def begin(here: Node, name: str, uid: int, run: str, attempt: int = 1) -> AttemptKey:
+async def begin(
+    here: Node, name: str, uid: int, run: str, attempt: int = 1
+) -> AttemptKey:
     launch = launch_of(run, name, attempt)
     here.work(launch.key).mkdir(parents=True)
     await here.supervisor.launch(
@@ -55,10 +58,13 @@ async def said(here: Node, name: str, uid: int, run: str) -> str:
 
 
 @asynccontextmanager
-async def two_users(node_dir: Path, **policy: str) -> AsyncIterator[tuple[Node, AttemptKey]]:
+async def two_users(
+    node_dir: Path, **policy: str
+) -> AsyncIterator[tuple[Node, AttemptKey]]:
     """A node on which Ann runs something and holds all kinds of things."""
     for folder in (node_dir, node_dir / "attempts"):
-        folder.chmod(0o755)  # as in a node's private root, which shows the way to attempts
+        # as in a node's private root, which shows the way to attempts
+        folder.chmod(0o755)
     (node_dir / "homes").mkdir(mode=0o711)
     write_policy(node_dir, NodePolicy(**policy))  # type: ignore[arg-type]
     async with node(node_dir) as here:
@@ -80,7 +86,9 @@ async def test_nothing_of_one_user_is_within_reach_of_another(node_dir: Path) ->
             f"cat {folder}/work/{OWN} {folder}/logs/rank-0.log {folder}/launch.json",
             f"cat {folder}/{TMP}/tmp/{OWN} {folder}/journal.jsonl",
         ]
-        output = await said(here, "bob", 200_002, "; ".join(f"({one})" for one in looks))
+        output = await said(
+            here, "bob", 200_002, "; ".join(f"({one})" for one in looks)
+        )
         assert SECRET not in output
         assert output.count("No such file") + output.count("Permission denied") >= 6
         # What a connection to the socket of a shim needs; the user's own ranks have it.
@@ -96,7 +104,9 @@ async def test_nothing_of_one_user_is_within_reach_of_another(node_dir: Path) ->
         assert here.seen(key).phase == Phase.UP
 
 
-async def test_ranks_and_shells_of_an_attempt_share_what_is_its_own(node_dir: Path) -> None:
+async def test_ranks_and_shells_of_an_attempt_share_what_is_its_own(
+    node_dir: Path,
+) -> None:
     async with two_users(node_dir) as (here, key):
         reader, writer = await here.supervisor.attach(
             key, 0, True, command=f"cat /tmp/{OWN} /dev/shm/{OWN}; echo $$ $HOME"
@@ -122,7 +132,10 @@ async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
         work.mkdir(parents=True)
         (root / "tmp").mkdir(parents=True)
         (root / "tmp").chmod(0o1777)
-        seen = (str(work.parent), *(at for at in ("/usr", "/bin", "/lib", "/lib64", "/etc")))
+        seen = (
+            str(work.parent),
+            *(at for at in ("/usr", "/bin", "/lib", "/lib64", "/etc")),
+        )
         await here.supervisor.launch(
             launch,
             work,
@@ -131,7 +144,10 @@ async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
             account(node_dir, "bob", 200_002),
         )
         ended = await here.ended(launch.key)
-        assert [end.code for _, end in ended.exits] == [0], (ended, here.log(launch.key))
+        assert [end.code for _, end in ended.exits] == [0], (
+            ended,
+            here.log(launch.key),
+        )
         assert SECRET not in here.log(launch.key)
         assert f"{OWN}\n" not in here.log(launch.key)
         assert not Path(f"/dev/shm/{OWN}").exists()
@@ -140,7 +156,9 @@ async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
 async def test_a_node_may_share_tmp_but_not_processes(node_dir: Path) -> None:
     async with two_users(node_dir, tmp="shared") as (here, key):
         try:
-            output = await said(here, "bob", 200_002, f"cat /tmp/{OWN}; cat /proc/[0-9]*/cmdline")
+            output = await said(
+                here, "bob", 200_002, f"cat /tmp/{OWN}; cat /proc/[0-9]*/cmdline"
+            )
             assert output.count(SECRET) == 1
         finally:
             for place in (f"/tmp/{OWN}", f"/var/tmp/{OWN}", f"/dev/shm/{OWN}"):

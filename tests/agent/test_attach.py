@@ -31,7 +31,9 @@ async def read_to_end(reader: asyncio.StreamReader) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(node_dir: Path, kind: str) -> None:
+async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(
+    node_dir: Path, kind: str
+) -> None:
     async with node(node_dir, kind) as here:
         launch = launch_of("echo up; sleep 3600", env=(("COLOUR", "blue"),))
         key = await here.launch(launch, {"HF_TOKEN": "canary"})
@@ -62,7 +64,9 @@ async def test_a_shell_that_is_left_ends_and_the_ranks_go_on(node_dir: Path) -> 
 
 async def test_a_rank_hears_and_says_through_attach(node_dir: Path) -> None:
     async with node(node_dir) as here:
-        key = await here.launch(launch_of('echo before; while read -r a; do echo "got $a"; done'))
+        key = await here.launch(
+            launch_of('echo before; while read -r a; do echo "got $a"; done')
+        )
         await here.says(key, "before")
         reader, writer = await here.supervisor.attach(key, 0, False)
         writer.write(b"one\ntwo\n")
@@ -90,7 +94,9 @@ async def test_what_does_not_run_refuses(node_dir: Path) -> None:
                 await here.supervisor.attach(key, 0, shell)
 
 
-@pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exit 0", 0)])
+@pytest.mark.parametrize(
+    ("end", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exit 0", 0)]
+)
 async def test_who_listens_to_a_rank_hears_how_it_has_ended(
     node_dir: Path, end: str, code: int
 ) -> None:
@@ -105,7 +111,9 @@ async def test_who_listens_to_a_rank_hears_how_it_has_ended(
         writer.close()
 
 
-async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(node_dir: Path) -> None:
+async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         key = await here.launch(launch_of("echo up; exec sleep 3600"))
         await here.says(key, "up")
@@ -145,7 +153,9 @@ async def test_an_account_that_nobody_may_log_in_to_has_a_shell_all_the_same(
         writer.close()
 
 
-async def test_a_stop_hangs_up_on_a_shell_and_does_not_wait_for_it(node_dir: Path) -> None:
+async def test_a_stop_hangs_up_on_a_shell_and_does_not_wait_for_it(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         key = await here.launch(launch_of("echo up; sleep 3600"))
         await here.says(key, "up")

@@ -58,7 +58,9 @@ def test_tasks_lie_in_blocks_on_the_nodes_that_will_do(
         SrunOptions(nodes=1, tasks=3, tasks_per_node=2),
     ],
 )
-def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(asked: SrunOptions) -> None:
+def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(
+    asked: SrunOptions,
+) -> None:
     with pytest.raises(CannotStep):
         lay_out(asked, plan(), HOSTS)
 
@@ -75,7 +77,9 @@ def own(**more: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang() -> None:
+def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang() -> (
+    None
+):
     asked = plan(cpus_per_task=3, cpus_given=True)
     told = environment.of_script(asked, own(), "/work/bin", began=1_700_000_000.7)
     assert not {"MASTER_ADDR", "RANK", "WORLD_SIZE", "SLURM_NTASKS"} & told.keys()
@@ -91,12 +95,23 @@ def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang()
 
 
 def test_a_task_has_its_own_nodes_gpus_and_commands() -> None:
-    step = {"CUDA_VISIBLE_DEVICES": "0", "PATH": "/one:/bin", environment.BIN: "/one", "A": "b"}
+    step = {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "PATH": "/one:/bin",
+        environment.BIN: "/one",
+        "A": "b",
+    }
     here = own(CUDA_VISIBLE_DEVICES="4,5,6,7", **{environment.BIN: "/two"})
-    told = environment.of_task(step, here, place=1, first_task=2, local=1, tasks=2, task_gpus=2)
+    told = environment.of_task(
+        step, here, place=1, first_task=2, local=1, tasks=2, task_gpus=2
+    )
     assert told["CUDA_VISIBLE_DEVICES"] == "6,7"
     assert told["PATH"] == "/two:/bin"
-    assert (told["SLURM_PROCID"], told["SLURM_LOCALID"], told["SLURM_NODEID"]) == ("3", "1", "1")
+    assert (told["SLURM_PROCID"], told["SLURM_LOCALID"], told["SLURM_NODEID"]) == (
+        "3",
+        "1",
+        "1",
+    )
     assert (told["SLURM_GTIDS"], told["A"]) == ("2,3", "b")
 
 
@@ -131,7 +146,9 @@ def test_only_the_nodes_of_one_attempt_know_each_other() -> None:
     assert "in" not in greeted(key_of("cj.j1.1.a"), key_of("cj.j1.2.b"))
 
 
-def test_a_node_that_joins_after_the_end_of_the_script_ends_with_0(tmp_path: Path) -> None:
+def test_a_node_that_joins_after_the_end_of_the_script_ends_with_0(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("", 0)) as free:
         port = str(free.getsockname()[1])
     here = own(
@@ -143,7 +160,9 @@ def test_a_node_that_joins_after_the_end_of_the_script_ends_with_0(tmp_path: Pat
     first.over()
     codes: list[int] = []
     late = here | {"CORRAL_NODE": "n2", "SLURM_NODEID": "1"}
-    helper = threading.Thread(target=lambda: codes.append(help_first(late)), daemon=True)
+    helper = threading.Thread(
+        target=lambda: codes.append(help_first(late)), daemon=True
+    )
     helper.start()
     first.wait_for_departures(PATIENCE_SECONDS)
     helper.join(PATIENCE_SECONDS)
@@ -160,7 +179,9 @@ def test_a_node_cannot_be_let_in_by_its_own_words_sent_back() -> None:
     echo = threading.Thread(target=repeat)
     echo.start()
     with pytest.raises(Stranger):
-        Frames(one).greet(key_of("cj.j1.1.a"), own=b"first", other=b"helper", seal=Encryption)
+        Frames(one).greet(
+            key_of("cj.j1.1.a"), own=b"first", other=b"helper", seal=Encryption
+        )
     echo.join(PATIENCE_SECONDS)
     one.close()
     other.close()
@@ -185,7 +206,10 @@ def test_tasks_are_fed_heard_and_ended_with_their_true_codes(tmp_path: Path) -> 
     tasks.feed(b"fed")
     tasks.feed(b"")
     assert over.wait(PATIENCE_SECONDS)
-    assert {one["task"]: one["code"] for one, _ in said if one["type"] == "end"} == {3: 3, 4: 4}
+    assert {one["task"]: one["code"] for one, _ in said if one["type"] == "end"} == {
+        3: 3,
+        4: 4,
+    }
     assert b"".join(data for _, data in said) == b"fed\nfed\n"
 
 
@@ -196,4 +220,7 @@ def test_a_program_that_is_not_there_ends_its_task(tmp_path: Path) -> None:
         "input": "none", "place": 0, "first_task": 0, "tasks": 1, "task_gpus": 0,
     }  # fmt: skip
     Tasks(step, {}, lambda message, data: said.append(message)).start()
-    assert [(one["type"], one.get("code")) for one in said] == [("output", None), ("end", 2)]
+    assert [(one["type"], one.get("code")) for one in said] == [
+        ("output", None),
+        ("end", 2),
+    ]

@@ -1,4 +1,5 @@
-"""Messages between the nodes of one attempt: nobody between them reads, changes or adds any."""
+"""Messages between the nodes of one attempt: nobody between them reads, changes or adds
+any."""
 
 import socket
 import threading
@@ -49,11 +50,15 @@ def connected(seal: Callable[[bytes, bytes], Seal]) -> Between:
                 end.shutdown(socket.SHUT_RDWR)
 
     for source, target, changes in ((near, far, True), (far, near, False)):
-        here.carriers.append(threading.Thread(target=carry, args=(source, target, changes)))
+        here.carriers.append(
+            threading.Thread(target=carry, args=(source, target, changes))
+        )
     for carrier in here.carriers:
         carrier.start()
     greeting = threading.Thread(
-        target=here.helper.greet, args=(KEY,), kwargs={"own": HELPER, "other": FIRST, "seal": seal}
+        target=here.helper.greet,
+        args=(KEY,),
+        kwargs={"own": HELPER, "other": FIRST, "seal": seal},
     )
     greeting.start()
     here.first.greet(KEY, own=FIRST, other=HELPER, seal=seal)
@@ -84,7 +89,10 @@ def test_messages_arrive_whole_and_in_order_both_ways(
         here.first.send({"type": "step", "step": number}, b"x" * number)
         here.helper.send({"type": "end", "step": number})
     for number in range(3):
-        assert here.helper.receive() == ({"type": "step", "step": number}, b"x" * number)
+        assert here.helper.receive() == (
+            {"type": "step", "step": number},
+            b"x" * number,
+        )
         assert here.first.receive() == ({"type": "end", "step": number}, b"")
 
 
@@ -99,7 +107,9 @@ def test_who_listens_between_nodes_reads_nothing(ends: list[Between]) -> None:
 
 CHANGES: dict[str, Change] = {
     "a changed byte": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-    "other sizes": lambda data: data[:3] + bytes([data[3] - 1]) + data[4:7] + b"\x01" + data[8:],
+    "other sizes": lambda data: (
+        data[:3] + bytes([data[3] - 1]) + data[4:7] + b"\x01" + data[8:]
+    ),
     "another's message": lambda data: b"\0\0\0\x02\0\0\0\0{}" + bytes(32),
 }
 
@@ -129,7 +139,12 @@ def test_a_message_that_comes_twice_ends_the_connection(
 
 
 def test_values_that_a_helper_has_are_not_sent() -> None:
-    own = {"HF_TOKEN": "SWORDFISH", "CORRAL_TOKEN": "cj.x", "CORRAL_NODE": "n2", "BAD": "\udc80"}
+    own = {
+        "HF_TOKEN": "SWORDFISH",
+        "CORRAL_TOKEN": "cj.x",
+        "CORRAL_NODE": "n2",
+        "BAD": "\udc80",
+    }
     asked = {"HF_TOKEN": "SWORDFISH", "CORRAL_NODE": "n1", "NEW": "1", "BAD": "\udc80"}
     known = digests_of(own, KEY)
     assert "SWORDFISH" not in str(known)

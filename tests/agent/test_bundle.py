@@ -9,7 +9,9 @@ from corral.agent import self_contained
 
 
 def test_what_the_agent_imports_is_found_with_what_that_needs() -> None:
-    found = {one.lower().replace("_", "-") for one in self_contained._needed("pydantic")}
+    found = {
+        one.lower().replace("_", "-") for one in self_contained._needed("pydantic")
+    }
     assert {"pydantic-core", "typing-extensions"} <= found
     assert self_contained._needed("no-such-distribution") == set()
 
@@ -37,4 +39,6 @@ def test_the_copy_runs_by_itself_from_any_folder(tmp_path: Path) -> None:
     )  # fmt: skip
     files = {line.split()[-1] for line in maps.stdout.splitlines() if ".so" in line}
     assert files
-    assert all(Path(" ".join(file.split())).name and "/usr/lib" not in file for file in files)
+    assert all(
+        Path(" ".join(file.split())).name and "/usr/lib" not in file for file in files
+    )

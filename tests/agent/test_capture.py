@@ -35,7 +35,8 @@ def read_all(file: Path, offset: int = 0, step: int = 700) -> tuple[int, bytes]:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    parts=st.lists(st.binary(min_size=1, max_size=900), max_size=40), offset=st.integers(0, 9000)
+    parts=st.lists(st.binary(min_size=1, max_size=900), max_size=40),
+    offset=st.integers(0, 9000),
 )
 def test_any_offset_reads_on_from_there_through_rotations(
     tmp_path_factory: object, parts: list[bytes], offset: int
@@ -55,7 +56,9 @@ def test_any_offset_reads_on_from_there_through_rotations(
         assert rest == whole[begin:] or offset >= len(whole)
         assert begin == offset or not rest or begin > offset
         assert len(whole) - begin <= 2000 or offset >= begin
-        assert sum(one.stat().st_size for one in Path(folder).glob("*.log*")) <= 2000 + 200
+        assert (
+            sum(one.stat().st_size for one in Path(folder).glob("*.log*")) <= 2000 + 200
+        )
         assert output_capture.end(file) == len(whole)
         log.close()
 
@@ -75,7 +78,9 @@ def test_a_flood_is_cut_to_the_rate_and_the_rest_is_counted(tmp_path: Path) -> N
     kept = content.count(b"x")
     assert kept <= BURST_BYTES + 3 * BYTES_PER_SECOND
     assert kept >= BURST_BYTES + 2 * BYTES_PER_SECOND
-    notes = [line for line in content.split(b"\n") if b"bytes were dropped here" in line]
+    notes = [
+        line for line in content.split(b"\n") if b"bytes were dropped here" in line
+    ]
     assert given - kept == sum(int(note.split()[1]) for note in notes)
     assert content.endswith(b"calm\n")
 
@@ -97,7 +102,9 @@ def test_what_a_full_disk_drops_is_counted(tmp_path: Path) -> None:
     assert file.read_text().endswith("after\n")
 
 
-def test_a_mark_that_names_no_file_hides_it_until_the_rotation_is_done(tmp_path: Path) -> None:
+def test_a_mark_that_names_no_file_hides_it_until_the_rotation_is_done(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "rank-0.log"
     (tmp_path / "rank-0.log.1").write_bytes(b"old")
     file.write_bytes(b"current")
@@ -115,7 +122,10 @@ async def test_a_flood_hurts_neither_shim_nor_neighbour(node_dir: Path) -> None:
             "noise": "exec cat /dev/urandom",
             "wide": "exec head -c 200000000 /dev/zero",
         }
-        keys = {name: await here.launch(launch_of(run, name)) for name, run in floods.items()}
+        keys = {
+            name: await here.launch(launch_of(run, name))
+            for name, run in floods.items()
+        }
         await here.ended(keys["wide"])
         seconds = time.monotonic() - began
         assert (await here.exit_of("echo calm", "calm")).code == 0
@@ -130,4 +140,6 @@ async def test_a_flood_hurts_neither_shim_nor_neighbour(node_dir: Path) -> None:
             here.supervisor.stop(stop_of(keys[name], 0.5))
             await here.ended(keys[name])
         wide = here.work(keys["wide"]).parent / "logs/rank-0.log"
-        assert output_capture.end(wide) <= BURST_BYTES + seconds * BYTES_PER_SECOND + MIB
+        assert (
+            output_capture.end(wide) <= BURST_BYTES + seconds * BYTES_PER_SECOND + MIB
+        )

@@ -6,7 +6,8 @@ from corral.agent.masked_errors import error_before, goes_on
 
 HEAD = "Traceback (most recent call last):\n"
 MAIN = (
-    HEAD + '  File "t.py", line 3, in <module>\n    f()\n  File "t.py", line 1, in f\n    1 / 0\n'
+    HEAD
+    + '  File "t.py", line 3, in <module>\n    f()\n  File "t.py", line 1, in f\n    1 / 0\n'
 )
 INNER = HEAD + '  File "t.py", line 3, in run\n    f()\n'
 DIVIDED = "ZeroDivisionError: division by zero"
@@ -18,7 +19,11 @@ CHAINED = "\nDuring handling of the above exception, another exception occurred:
     [
         (f"{MAIN}{DIVIDED}\n", DIVIDED, DIVIDED),
         (f"== train\n{MAIN}{DIVIDED}\n== copy\n", DIVIDED, ""),
-        (f"== train\n{MAIN}KeyError: 1\n{CHAINED}{MAIN}{DIVIDED}\n== copy\n", DIVIDED, ""),
+        (
+            f"== train\n{MAIN}KeyError: 1\n{CHAINED}{MAIN}{DIVIDED}\n== copy\n",
+            DIVIDED,
+            "",
+        ),
         (f"ERROR attempt 1 failed\n{MAIN}{DIVIDED}\ngoing on\n", "", ""),
         (f"trial 3:\n{MAIN}KeyError: 1\n{CHAINED}{MAIN}{DIVIDED}\ngoing on\n", "", ""),
         (f"step 1\n{INNER}{DIVIDED}\nstep 2\n", "", ""),
@@ -27,7 +32,9 @@ CHAINED = "\nDuring handling of the above exception, another exception occurred:
         ("", "", ""),
     ],
 )
-def test_an_error_that_ended_a_program_is_found(text: str, script: str, program: str) -> None:
+def test_an_error_that_ended_a_program_is_found(
+    text: str, script: str, program: str
+) -> None:
     assert error_before(text.encode(), goes_on=True) == script
     assert error_before(text.encode(), goes_on=False) == program
 
@@ -45,5 +52,7 @@ def test_an_error_that_ended_a_program_is_found(text: str, script: str, program:
         ("torchrun --nproc-per-node 2 a.py", False),
     ],
 )
-def test_a_shell_goes_on_after_one_of_several_commands(command: str, expected: bool) -> None:
+def test_a_shell_goes_on_after_one_of_several_commands(
+    command: str, expected: bool
+) -> None:
     assert goes_on(command) is expected

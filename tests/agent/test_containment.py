@@ -1,4 +1,5 @@
-"""Where groups are made and what is written into them, on made-up trees and on this machine's."""
+"""Where groups are made and what is written into them, on made-up trees and on this
+machine's."""
 
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from tests.agent.nodes import launch_of, node
 MIB = 1024 * 1024
 LIMITS = ContainmentLimits(pids=100, cpu_millis=1500, memory_bytes=64 * MIB)
 has_cgroups = pytest.mark.skipif(
-    containment.probe().kind != containment.CGROUP, reason="needs cgroups that may be written"
+    containment.probe().kind != containment.CGROUP,
+    reason="needs cgroups that may be written",
 )
 
 
@@ -50,7 +52,8 @@ def files_of(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def accepting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of version 2 answer with the controllers that were asked for, where they may."""
+    """Groups of version 2 answer with the controllers that were asked for, where they
+    may."""
 
     def hand_on(folder: Path) -> set[str]:
         control = folder / "cgroup.subtree_control"
@@ -82,13 +85,16 @@ def test_version_2_without_controllers_still_keeps_processes_together(
     ]
 
 
-def test_version_2_writes_its_limits_and_kills_in_one_word(tmp_path: Path, accepting: None) -> None:
+def test_version_2_writes_its_limits_and_kills_in_one_word(
+    tmp_path: Path, accepting: None
+) -> None:
     mounts = v2_tree(tmp_path, own="/a", hand_on_at="/a")
     place = cgroup.hierarchy(mounts, "0::/a\n")
     (tmp_path / "a/corral").mkdir()
     (tmp_path / "a/corral/cgroup.subtree_control").touch()
     folder = tmp_path / "a/corral/n1.j1.1"
-    group_files(folder, "pids.max", "memory.max", "cpu.max")  # and swap is not counted here
+    # and swap is not counted here
+    group_files(folder, "pids.max", "memory.max", "cpu.max")
     group = cgroup.create(place, "n1.j1.1", LIMITS)
     assert files_of(folder) == {
         "pids.max": "100",
@@ -99,7 +105,9 @@ def test_version_2_writes_its_limits_and_kills_in_one_word(tmp_path: Path, accep
     (folder / "cgroup.kill").touch()
     containment.recorded(group.record).kill()
     assert (folder / "cgroup.kill").read_text() == "1"
-    (folder / "memory.events").write_text("low 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n")
+    (folder / "memory.events").write_text(
+        "low 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"
+    )
     (folder / "memory.peak").write_text("67100000\n")
     assert group.memory() == (1, 67100000, 64 * MIB)
     assert group.pids() == []
@@ -115,7 +123,9 @@ def test_a_group_that_belongs_to_others_is_not_used(tmp_path: Path) -> None:
 def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> None:
     for name in ("freezer", "pids/mine", "memory"):
         (tmp_path / name).mkdir(parents=True)
-    mounts = mountinfo(*((tmp_path / at, "cgroup", at) for at in ("freezer", "pids", "memory")))
+    mounts = mountinfo(
+        *((tmp_path / at, "cgroup", at) for at in ("freezer", "pids", "memory"))
+    )
     place = cgroup.hierarchy(mounts, "3:pids:/mine\n2:memory:/\n1:freezer:/\n0::/\n")
     assert place.version == 1
     assert place.folders["pids"] == tmp_path / "pids/mine"
@@ -123,8 +133,12 @@ def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> 
     group_files(tmp_path / "memory/corral/n1.j1.1", "memory.limit_in_bytes")
     group = cgroup.create(place, "n1.j1.1", LIMITS)
     assert files_of(tmp_path / "pids/mine/corral/n1.j1.1") == {"pids.max": "100"}
-    assert files_of(tmp_path / "memory/corral/n1.j1.1")["memory.limit_in_bytes"] == str(64 * MIB)
-    assert [warning.split(" can")[0] for warning in group.warnings] == ["no limit on cpu"]
+    assert files_of(tmp_path / "memory/corral/n1.j1.1")["memory.limit_in_bytes"] == str(
+        64 * MIB
+    )
+    assert [warning.split(" can")[0] for warning in group.warnings] == [
+        "no limit on cpu"
+    ]
 
 
 @pytest.mark.parametrize(("version", "members"), [(1, "tasks"), (2, "cgroup.procs")])
@@ -143,7 +157,9 @@ def test_version_1_is_entered_without_the_lock_of_all_processes(
 def test_only_the_granted_gpus_may_be_opened() -> None:
     devices = cgroup._devices(ContainmentLimits(devices={195: (2, 3, 254, 255)}))
     assert devices[0] == ("devices.deny", "c 195:* rwm")
-    assert [word for _, word in devices[1:]] == [f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)]
+    assert [word for _, word in devices[1:]] == [
+        f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)
+    ]
 
 
 @has_cgroups
@@ -151,7 +167,9 @@ async def test_an_attempt_competes_for_the_cpu_as_one(node_dir: Path) -> None:
     async with node(node_dir) as here:
         await here.ended(key := await here.launch(launch_of("cat /proc/self/cgroup")))
         groups = [line.split(":") for line in here.log(key).splitlines()]
-        own = [path for _, names, path in groups if "cpu" in names.split(",") or not names]
+        own = [
+            path for _, names, path in groups if "cpu" in names.split(",") or not names
+        ]
         assert any("corral/n1-" in path for path in own)
 
 
@@ -169,8 +187,13 @@ async def test_limits_that_were_asked_for_hold(node_dir: Path) -> None:
         assert "corral/n1-" in log
         begun, over, _, children = log.splitlines()[-4:]
         seconds = sum(minutes_and_seconds(word) for word in children.split())
-        assert seconds < 0.2 * (float(over) - float(begun)) + 0.2  # it may begin with some left
-    leftovers = [path for at in Path("/sys/fs/cgroup").glob("*/corral") for path in at.glob("n1-*")]
+        # it may begin with some left
+        assert seconds < 0.2 * (float(over) - float(begun)) + 0.2
+    leftovers = [
+        path
+        for at in Path("/sys/fs/cgroup").glob("*/corral")
+        for path in at.glob("n1-*")
+    ]
     mine = cgroup_names(node_dir)
     assert not [path for path in leftovers if path.name.startswith(mine)]
 
@@ -189,7 +212,9 @@ def cgroup_names(node_dir: Path) -> str:
 
 def test_inside_an_engine_nothing_is_made_and_nothing_is_warned_of() -> None:
     assert containment.probe(containment.ENGINE).kind == containment.ENGINE
-    inside = containment.create(containment.ENGINE, name="any", mark="A=b", limits=LIMITS)
+    inside = containment.create(
+        containment.ENGINE, name="any", mark="A=b", limits=LIMITS
+    )
     assert (inside.kind, list(inside.warnings)) == (containment.ENGINE, [])
     assert containment.recorded(inside.record).record == inside.record
 
@@ -212,7 +237,9 @@ def test_version_1_tells_of_a_group_around_and_of_no_limit(
     tmp_path: Path, tightest: int, limit: int | None
 ) -> None:
     (tmp_path / "memory.limit_in_bytes").write_text(f"{2**63 - 4096}\n")
-    (tmp_path / "memory.stat").write_text(f"cache 1\nhierarchical_memory_limit {tightest}\n")
+    (tmp_path / "memory.stat").write_text(
+        f"cache 1\nhierarchical_memory_limit {tightest}\n"
+    )
     (tmp_path / "memory.max_usage_in_bytes").write_text("90\n")
     (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
     assert cgroup.Cgroup(version=1, folders=[tmp_path]).memory() == MemoryEvents(

@@ -1,4 +1,5 @@
-"""When a silent head ends an attempt, and what a restarted agent still knows of that."""
+"""When a silent head ends an attempt, and what a restarted agent still knows of
+that."""
 
 from pathlib import Path
 
@@ -19,7 +20,9 @@ ONE = key_of(1)
 def test_the_stop_with_its_grace_is_over_when_the_head_may_replace(
     limit_seconds: float, grace_seconds: float, begins_at: float
 ) -> None:
-    launch = launch_of(ONE, self_stop_seconds=limit_seconds, grace_seconds=grace_seconds)
+    launch = launch_of(
+        ONE, self_stop_seconds=limit_seconds, grace_seconds=grace_seconds
+    )
     begins_at -= MARGIN_SECONDS
     assert overdue([launch], begins_at - 0.01) == []
     (stop,) = overdue([launch], begins_at)
@@ -31,9 +34,12 @@ def test_what_did_not_ask_for_it_is_never_stopped() -> None:
     assert overdue([launch_of(ONE)], 1e9) == []
 
 
-def test_the_next_agent_counts_the_silence_from_where_the_last_one_was(tmp_path: Path) -> None:
+def test_the_next_agent_counts_the_silence_from_where_the_last_one_was(
+    tmp_path: Path,
+) -> None:
     first = LastDesired(tmp_path, 1000.0)
-    assert first.heard_at() == pytest.approx(1000.0)  # not yet heard: counted from its start
+    # not yet heard: counted from its start
+    assert first.heard_at() == pytest.approx(1000.0)
     first.hear(1234.5)
     first.close()
     again = LastDesired(tmp_path, 5000.0)

@@ -1,4 +1,5 @@
-"""The agent makes the wanted attempts run and no other, whatever happens to the head."""
+"""The agent makes the wanted attempts run and no other, whatever happens to the
+head."""
 
 import asyncio
 import gzip
@@ -15,7 +16,15 @@ from corral.domain.desired_state import Version
 from corral.domain.ids import ClusterId
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.wire.agent_messages import AttachNow, encode
-from tests.agent.bench import FakeRanks, agent_in, bench, key_of, launch_of, running, stop_of
+from tests.agent.bench import (
+    FakeRanks,
+    agent_in,
+    bench,
+    key_of,
+    launch_of,
+    running,
+    stop_of,
+)
 from tests.agent.fakehead import FakeHead
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 
@@ -46,7 +55,9 @@ def test_what_is_wanted_runs_once_however_often_it_is_said(tmp_path: Path) -> No
             for counter in (4, 5):
                 await here.head.want(counter, run=(launch_of(ONE),))
                 newest = Version(term=1, counter=counter)
-                await here.until(lambda newest=newest: here.head.beats[-1].version == newest)
+                await here.until(
+                    lambda newest=newest: here.head.beats[-1].version == newest
+                )
             assert here.ranks.launched == [ONE]
 
     asyncio.run(story())
@@ -56,10 +67,14 @@ def test_an_older_word_and_one_of_another_cluster_are_refused(tmp_path: Path) ->
     async def story() -> None:
         async with bench(tmp_path) as here:
             await here.head.want(5, term=2)
-            await here.until(lambda: here.head.beats[-1].version == Version(term=2, counter=5))
+            await here.until(
+                lambda: here.head.beats[-1].version == Version(term=2, counter=5)
+            )
             await here.head.want(9, term=1, run=(launch_of(ONE),))
             await here.head.want(4, term=2, run=(launch_of(ONE),))
-            await here.head.want(1, term=3, run=(launch_of(ONE),), cluster=ClusterId("other"))
+            await here.head.want(
+                1, term=3, run=(launch_of(ONE),), cluster=ClusterId("other")
+            )
             beats = len(here.head.beats)
             await here.until(lambda: len(here.head.beats) > beats + 1)
             assert here.ranks.launched == []
@@ -73,7 +88,9 @@ def test_an_agent_that_starts_anew_still_refuses_an_older_word(tmp_path: Path) -
     async def story() -> None:
         async with bench(tmp_path) as here:
             await here.head.want(7, term=2)
-            await here.until(lambda: here.head.beats[-1].version == Version(term=2, counter=7))
+            await here.until(
+                lambda: here.head.beats[-1].version == Version(term=2, counter=7)
+            )
         head, ranks = FakeHead(file=tmp_path / "head.json"), FakeRanks()
         await head.start()
         await head.want(6, term=2, run=(launch_of(ONE),))
@@ -81,7 +98,8 @@ def test_an_agent_that_starts_anew_still_refuses_an_older_word(tmp_path: Path) -
             await head.until(lambda: len(head.beats) >= 2)
             assert head.beats[-1].version is None
             assert ranks.launched == []
-            await head.want(7, term=2, run=(launch_of(ONE),))  # the same word may be said again
+            # the same word may be said again
+            await head.want(7, term=2, run=(launch_of(ONE),))
             await head.until(lambda: ranks.launched == [ONE])
         await head.die()
 
@@ -131,7 +149,8 @@ def test_an_ended_attempt_is_reported_until_it_is_settled_and_its_log_is_kept(
 def test_a_settled_attempt_waits_for_its_logs_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head that takes no logs keeps the attempt on the node for a while, and no longer."""
+    """The head that takes no logs keeps the attempt on the node for a while, and no
+    longer."""
     monkeypatch.setattr("corral.agent.converge.LOG_SECONDS", NEVER_SECONDS)
 
     async def story() -> None:
@@ -153,13 +172,18 @@ def test_a_settled_attempt_waits_for_its_logs_but_not_for_ever(
     asyncio.run(story())
 
 
-def test_stops_and_commits_reach_the_ranks_and_unknown_ones_are_answered(tmp_path: Path) -> None:
+def test_stops_and_commits_reach_the_ranks_and_unknown_ones_are_answered(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
             await here.head.want(1, run=(launch_of(ONE),))
             await here.until(lambda: phase_of(here.head, ONE) == Phase.UP)
-            await here.head.want(2, stop=(stop_of(ONE), stop_of(TWO)), committed=((ONE, (5, 9)),))
-            # Under load the same orders arrive twice: the refused attempt is then stopped as well.
+            await here.head.want(
+                2, stop=(stop_of(ONE), stop_of(TWO)), committed=((ONE, (5, 9)),)
+            )
+            # Under load the same orders arrive twice: the refused attempt is then
+            # stopped as well.
             await here.until(lambda: stop_of(ONE) in here.ranks.stopped)
             assert (ONE, (5, 9)) in here.ranks.told_committed
             await here.until(lambda: phase_of(here.head, TWO) == Phase.REFUSED)
@@ -168,7 +192,8 @@ def test_stops_and_commits_reach_the_ranks_and_unknown_ones_are_answered(tmp_pat
 
 
 def test_a_head_that_dies_and_comes_back_elsewhere_learns_all(tmp_path: Path) -> None:
-    """Whole facts: what ended meanwhile, saves not yet recorded, and nothing started twice."""
+    """Whole facts: what ended meanwhile, saves not yet recorded, and nothing started
+    twice."""
 
     async def story() -> None:
         async with bench(tmp_path) as here:
@@ -221,19 +246,25 @@ def test_changes_travel_at_once_and_those_that_come_together_travel_together(
                 here.agent.changed()
                 await asyncio.sleep(0.0005)
             await here.until(lambda: len(here.head.beats[-1].seen) == 200)
-            assert len(here.head.beats) - beats <= (clock() - began) / GATHER_SECONDS + 2
+            assert (
+                len(here.head.beats) - beats <= (clock() - began) / GATHER_SECONDS + 2
+            )
 
     asyncio.run(story())
 
 
-def test_the_workdir_is_as_submitted_and_secrets_come_by_the_nodes_token(tmp_path: Path) -> None:
+def test_the_workdir_is_as_submitted_and_secrets_come_by_the_nodes_token(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
             digest = here.head.snapshot(snapshot(**{"train.py": "print(1)"}))
             for key in (ONE, TWO):
                 path = f"/v1/agents/secrets/{key[0]}/{key[1]}"
                 here.head.answers[path] = (200, b'{"secrets": {"HF_TOKEN": "hush"}}')
-            launches = [launch_of(k, workdir=digest, secrets=("HF_TOKEN",)) for k in (ONE, TWO)]
+            launches = [
+                launch_of(k, workdir=digest, secrets=("HF_TOKEN",)) for k in (ONE, TWO)
+            ]
             await here.head.want(1, run=tuple(launches))
             await here.until(lambda: len(here.ranks.works) == 2)
             for key in (ONE, TWO):
@@ -248,12 +279,16 @@ def test_the_workdir_is_as_submitted_and_secrets_come_by_the_nodes_token(tmp_pat
 
 
 def test_whose_fault_a_failed_start_is(tmp_path: Path) -> None:
-    """A snapshot that the head has not is the cluster's; what the user sent is the user's."""
+    """A snapshot that the head has not is the cluster's; what the user sent is the
+    user's."""
 
     async def story() -> None:
         async with bench(tmp_path) as here:
             missing, broken, evil = key_of(3), key_of(4), key_of(5)
-            here.head.answers[f"/v1/agents/secrets/{ONE[0]}/1"] = (200, b'{"secrets": {}}')
+            here.head.answers[f"/v1/agents/secrets/{ONE[0]}/1"] = (
+                200,
+                b'{"secrets": {}}',
+            )
             torn = here.head.snapshot(gzip.compress(b"no archive at all" * 99))
             out = here.head.snapshot(snapshot(**{"../../evil": "x"}))
             await here.head.want(
@@ -267,7 +302,9 @@ def test_whose_fault_a_failed_start_is(tmp_path: Path) -> None:
             )
             keys = (ONE, missing, broken, evil)
             await here.until(lambda: all(phase_of(here.head, key) for key in keys))
-            await here.until(lambda: all(phase_of(here.head, key) == Phase.REFUSED for key in keys))
+            await here.until(
+                lambda: all(phase_of(here.head, key) == Phase.REFUSED for key in keys)
+            )
             seen = {key: here.head.seen(key) for key in keys}
             assert [one.trouble_is_infra for one in seen.values() if one] == [
                 False, True, False, False,
@@ -329,14 +366,18 @@ def test_a_stop_that_meets_a_launch_halfway_follows_it(tmp_path: Path) -> None:
 def test_a_terminal_is_dialled_and_carries_bytes(tmp_path: Path) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
-            wish = AttachNow(session="s1", job=ONE[0], attempt=ONE[1], rank=0, shell=True)
+            wish = AttachNow(
+                session="s1", job=ONE[0], attempt=ONE[1], rank=0, shell=True
+            )
             for connection in list(here.head.connections):
                 if connection.request and connection.request.path.endswith("beats"):
                     await connection.send(encode(wish))
             await here.until(lambda: here.head.terminals)
             terminal = here.head.terminals["s1"]
             await terminal.send(b"ls")
-            assert await asyncio.wait_for(terminal.recv(), PATIENCE_SECONDS) == b"echo ls"
+            assert (
+                await asyncio.wait_for(terminal.recv(), PATIENCE_SECONDS) == b"echo ls"
+            )
             assert here.attached == [wish]
             await terminal.close()
 
@@ -346,7 +387,9 @@ def test_a_terminal_is_dialled_and_carries_bytes(tmp_path: Path) -> None:
 def test_a_silent_head_ends_what_asked_for_it_and_nothing_else(tmp_path: Path) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
-            await here.head.want(1, run=(launch_of(ONE, self_stop_seconds=3.0), launch_of(TWO)))
+            await here.head.want(
+                1, run=(launch_of(ONE, self_stop_seconds=3.0), launch_of(TWO))
+            )
             await here.until(lambda: phase_of(here.head, TWO) == Phase.UP)
             await here.head.die()
             await here.until(lambda: here.ranks.stopped)
@@ -360,7 +403,10 @@ def test_nothing_of_a_nodes_secrets_is_said_in_errors(tmp_path: Path) -> None:
     async def story() -> str:
         async with bench(tmp_path) as here:
             path = f"/v1/agents/secrets/{ONE[0]}/{ONE[1]}"
-            here.head.answers[path] = (200, json.dumps({"secrets": {"OTHER": "canary"}}).encode())
+            here.head.answers[path] = (
+                200,
+                json.dumps({"secrets": {"OTHER": "canary"}}).encode(),
+            )
             await here.head.want(1, run=(launch_of(ONE, secrets=("WANTED",)),))
             await here.until(lambda: phase_of(here.head, ONE) == Phase.REFUSED)
             return repr(here.head.beats)

@@ -1,4 +1,5 @@
-"""Real agents, shims and ranks with a head in the test: what survives, and who sees what."""
+"""Real agents, shims and ranks with a head in the test: what survives, and who sees
+what."""
 
 import asyncio
 import os
@@ -56,7 +57,9 @@ class RealNode:
     def start(self) -> None:
         words = [sys.executable, "-m", "corral.agent", str(self.dir)]
         with (self.dir / "agent.log").open("ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                words, stdout=log, stderr=log, start_new_session=True
+            )
 
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None
@@ -92,7 +95,9 @@ class RealNode:
 
 @asynccontextmanager
 async def nodes(*names: str) -> AsyncIterator[list[RealNode]]:
-    with tempfile.TemporaryDirectory(prefix="corral-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="corral-", ignore_cleanup_errors=True
+    ) as folder:
         here = [RealNode(Path(folder), name) for name in names]
         try:
             for node in here:
@@ -114,13 +119,17 @@ def exit_code(node: RealNode, key: AttemptKey) -> int | None:
 def test_an_exit_during_the_agents_absence_is_reported_true_by_the_next_agent() -> None:
     async def story() -> None:
         async with nodes("n1") as (node,):
-            script = "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 7"
+            script = (
+                "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 7"
+            )
             await node.head.want(1, run=(launch_of(ONE, script),))
             await node.until_phase(ONE, Phase.UP)
             boot = node.head.hellos[-1].boot
             node.end(signal.SIGKILL)
             (node.dir / "attempts/j1.1/work/go").touch()
-            await node.head.until(lambda: not (node.dir / "attempts/j1.1/shim.sock").exists())
+            await node.head.until(
+                lambda: not (node.dir / "attempts/j1.1/shim.sock").exists()
+            )
             await node.up()
             await node.until_phase(ONE, Phase.ENDED)
             assert exit_code(node, ONE) == 7
@@ -135,7 +144,9 @@ def test_an_exit_during_the_agents_absence_is_reported_true_by_the_next_agent() 
 def test_sigterm_ends_the_agent_alone_and_the_next_one_adopts() -> None:
     async def story() -> None:
         async with nodes("n1") as (node,):
-            script = "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 3"
+            script = (
+                "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 3"
+            )
             await node.head.want(1, run=(launch_of(ONE, script),))
             await node.until_phase(ONE, Phase.UP)
             assert node.end(signal.SIGTERM) == 0
@@ -155,7 +166,9 @@ def test_a_second_agent_of_a_node_is_refused_loudly() -> None:
     async def story() -> None:
         async with nodes("n1") as (node,):
             words = [sys.executable, "-m", "corral.agent", str(node.dir)]
-            twin = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            twin = subprocess.run(
+                words, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            )
             assert twin.returncode == 3
             assert "another agent runs" in twin.stderr
             assert node.process is not None
@@ -168,7 +181,9 @@ def test_settings_that_others_may_read_are_refused(tmp_path: Path) -> None:
     node = RealNode(tmp_path, "n1")
     (node.dir / "token").chmod(0o644)
     words = [sys.executable, "-m", "corral.agent", str(node.dir)]
-    refused = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    refused = subprocess.run(
+        words, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert refused.returncode == 3
     assert "chmod 600" in refused.stderr
 
@@ -177,7 +192,9 @@ def test_what_an_agent_cannot_read_it_names(tmp_path: Path) -> None:
     node = RealNode(tmp_path, "n1")
     node.write("node.json", b'{"node": "n1", "head_file": "x", "pretend_gpu": 2}')
     words = [sys.executable, "-m", "corral.agent", str(node.dir)]
-    refused = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    refused = subprocess.run(
+        words, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert refused.returncode == 3
     assert "pretend_gpu" in refused.stderr
 
@@ -194,14 +211,17 @@ def test_a_rank_sees_its_nodes_disk_and_no_other_and_no_secret() -> None:
                 f"cat {one.dir}/token {one.cluster}/nodes/n2/token {one.cluster}/head-n1.json; true"
             )
             look = (
-                f"for p in ~ /tmp /var/tmp . {shared}; do [ -e $p/{mark} ] && echo $p; done; true"
+                f"for p in ~ /tmp /var/tmp . {shared}; do [ -e $p/{mark} ] && echo $p; "
+                "done; true"
             )
             written = await one.run(1, launch_of(ONE, write))
             assert TOKEN.encode() not in written
             assert b"http" not in written
             assert written.count(b"No such file") == 3
             assert await one.run(3, launch_of(TWO, look)) == (
-                b"".join(b"%s\n" % p.encode() for p in [str(Path.home()), "/tmp", "/var/tmp"])
+                b"".join(
+                    b"%s\n" % p.encode() for p in [str(Path.home()), "/tmp", "/var/tmp"]
+                )
                 + f"{shared}\n".encode()
             )
             assert await two.run(1, launch_of(ONE, look)) == f"{shared}\n".encode()
@@ -248,11 +268,15 @@ def test_a_stop_ends_a_job_and_its_log_is_whole() -> None:
             )
             await node.head.want(1, run=(launch,))
             await node.until_phase(ONE, Phase.UP)
-            await node.head.until(lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == b"up\n")
+            await node.head.until(
+                lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == b"up\n"
+            )
             await node.head.want(2, stop=(stop_of(ONE),))
             await node.until_phase(ONE, Phase.ENDED)
             whole = b"up\nbye\n"
-            await node.head.until(lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == whole)
+            await node.head.until(
+                lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == whole
+            )
 
     asyncio.run(story())
 
@@ -280,7 +304,9 @@ def test_a_shell_beside_the_ranks_is_in_their_place() -> None:
         async with nodes("n1") as (node,):
             await node.head.want(1, run=(launch_of(ONE, "sleep 60"),))
             await node.until_phase(ONE, Phase.UP)
-            wish = AttachNow(session="s7", job=ONE[0], attempt=ONE[1], rank=0, shell=True)
+            wish = AttachNow(
+                session="s7", job=ONE[0], attempt=ONE[1], rank=0, shell=True
+            )
             for connection in list(node.head.connections):
                 if connection.request and connection.request.path.endswith("beats"):
                     await connection.send(encode(wish))

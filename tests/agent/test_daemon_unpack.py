@@ -30,7 +30,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **rest: object) -> tarfile.
     return info
 
 
-def test_files_folders_modes_and_inner_links_come_out_as_they_went_in(tmp_path: Path) -> None:
+def test_files_folders_modes_and_inner_links_come_out_as_they_went_in(
+    tmp_path: Path,
+) -> None:
     packed = archive(
         tmp_path / "a.tar.gz",
         (member("src", tarfile.DIRTYPE, mode=0o755), b""),
@@ -77,13 +79,19 @@ UNSAFE: dict[str, Callable[[Path], list[tuple[tarfile.TarInfo, bytes]]]] = {
         (member("l", tarfile.SYMTYPE, linkname="x"), b""),
         (member("l"), b"x"),
     ],
-    "hard link out": lambda out: [(member("h", tarfile.LNKTYPE, linkname="../evil"), b"")],
-    "hard link to nothing": lambda out: [(member("h", tarfile.LNKTYPE, linkname="gone"), b"")],
+    "hard link out": lambda out: [
+        (member("h", tarfile.LNKTYPE, linkname="../evil"), b"")
+    ],
+    "hard link to nothing": lambda out: [
+        (member("h", tarfile.LNKTYPE, linkname="gone"), b"")
+    ],
     "hard link to a link": lambda out: [
         (member("l", tarfile.SYMTYPE, linkname="x"), b""),
         (member("h", tarfile.LNKTYPE, linkname="l"), b""),
     ],
-    "device": lambda out: [(member("null", tarfile.CHRTYPE, devmajor=1, devminor=3), b"")],
+    "device": lambda out: [
+        (member("null", tarfile.CHRTYPE, devmajor=1, devminor=3), b"")
+    ],
     "block device": lambda out: [(member("disk", tarfile.BLKTYPE, devmajor=8), b"")],
     "pipe": lambda out: [(member("pipe", tarfile.FIFOTYPE), b"")],
 }
@@ -103,6 +111,8 @@ def test_nothing_leaves_the_folder(kind: str, tmp_path: Path) -> None:
 
 def test_an_archive_made_to_burst_is_refused(tmp_path: Path) -> None:
     bounds = UnpackLimits(members=100, bytes=1000, seconds=10)
-    packed = archive(tmp_path / "a.tar.gz", (member("a"), b"x" * 600), (member("b"), b"x" * 600))
+    packed = archive(
+        tmp_path / "a.tar.gz", (member("a"), b"x" * 600), (member("b"), b"x" * 600)
+    )
     with pytest.raises(SnapshotUnsafe, match="more than a workdir may hold"):
         unpack(packed, tmp_path / "work", bounds)

@@ -1,4 +1,5 @@
-"""The device filter of cgroups of version 2: its program, run by an interpreter of its own."""
+"""The device filter of cgroups of version 2: its program, run by an interpreter of its
+own."""
 
 import os
 import struct
@@ -22,7 +23,8 @@ NVIDIA, CAPS, DRI = 195, 510, 226
 
 
 def allows(program: bytes, kind: int, major: int, minor: int) -> bool:
-    """Run the program as the kernel would: registers, a context of three words, no memory else."""
+    """Run the program as the kernel would: registers, a context of three words, no
+    memory else."""
     context = struct.pack("=III", READ_WRITE << 16 | kind, major, minor)
     registers = [0] * 11
     at = 0
@@ -70,7 +72,9 @@ def test_only_the_jobs_own_gpus_are_allowed(
 
 def test_every_jump_stays_inside_and_forward() -> None:
     """Else the kernel's verifier refuses the program."""
-    program = device_program({NVIDIA: tuple(range(64)), CAPS: tuple(range(64)), DRI: ()})
+    program = device_program(
+        {NVIDIA: tuple(range(64)), CAPS: tuple(range(64)), DRI: ()}
+    )
     count = len(program) // 8
     assert count < 4096
     for at in range(count):
@@ -115,8 +119,11 @@ def test_the_kernel_holds_a_process_to_its_devices(group: Path) -> None:
     except OSError as trouble:
         pytest.skip(f"this kernel has no device filter: {trouble}")
     script = (
-        f"echo 0 > {group}/cgroup.procs; true < /dev/null && echo own; cat /dev/zero | head -c 1"
+        f"echo 0 > {group}/cgroup.procs; true < /dev/null && echo own; cat /dev/zero | head "
+        "-c 1"
     )
-    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "own\n"
     assert "Operation not permitted" in done.stderr

@@ -44,18 +44,26 @@ def devices_of(
 
 def test_of_nvidias_gpus_only_its_own_and_no_part_of_a_cut_one(tmp_path: Path) -> None:
     seat = Seat(node=NodeId("n1"), gpus=(0, 1), gpu_millis=2000)
-    assert devices_of(tmp_path, seat, real_gpus=(4, 5)) == [(195, [4, 5, 254, 255]), (510, [])]
+    assert devices_of(tmp_path, seat, real_gpus=(4, 5)) == [
+        (195, [4, 5, 254, 255]),
+        (510, []),
+    ]
     part = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=143, slices=("MIG-a",))
     assert devices_of(tmp_path, part) == [(195, [0, 254, 255])]
 
 
 def capabilities(root: Path) -> Path:
-    """Capabilities of GPU 4: two GPU instances, the second with two compute instances."""
+    """Capabilities of GPU 4: two GPU instances, the second with two compute
+    instances."""
     minors = {"gi7": 66, "gi7/ci0": 67, "gi9": 84, "gi9/ci0": 85, "gi9/ci1": 86}
     for name, minor in minors.items():
         folder = root / "gpu4" / "mig" / name
         folder.mkdir(parents=True)
-        lines = [f"DeviceFileMinor: {minor}", "DeviceFileMode: 292", "DeviceFileModify: 1"]
+        lines = [
+            f"DeviceFileMinor: {minor}",
+            "DeviceFileMode: 292",
+            "DeviceFileModify: 1",
+        ]
         (folder / "access").write_text("\n".join(lines) + "\n")
     return root
 
@@ -93,7 +101,9 @@ def test_a_part_of_a_cut_gpu_opens_its_own_capabilities_alone(
 
 def test_what_the_driver_writes_otherwise_is_not_known(tmp_path: Path) -> None:
     root = capabilities(tmp_path / "capabilities")
-    (root / "gpu4" / "mig" / "gi7" / "ci0" / "access").write_text("DeviceFileMode: 292\n")
+    (root / "gpu4" / "mig" / "gi7" / "ci0" / "access").write_text(
+        "DeviceFileMode: 292\n"
+    )
     assert capability_minors(("MIG-a",), PARTS, root) is None
 
 

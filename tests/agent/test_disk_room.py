@@ -1,4 +1,5 @@
-"""A node whose disk is full takes no new work, until there is room for some attempts again."""
+"""A node whose disk is full takes no new work, until there is room for some attempts
+again."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +35,9 @@ MUCH = DiskRoom(bytes=2**40, files=2**20)
 def test_it_closes_with_little_room_and_opens_with_more(
     free_bytes: int, files: int | None, is_closed: bool, why: str
 ) -> None:
-    assert closed_by(DiskRoom(bytes=free_bytes, files=files), is_closed=is_closed) == why
+    assert (
+        closed_by(DiskRoom(bytes=free_bytes, files=files), is_closed=is_closed) == why
+    )
 
 
 def test_the_room_of_a_disk_is_read(tmp_path: Path) -> None:
@@ -60,6 +63,8 @@ def test_the_head_learns_at_once_that_the_disk_is_full_and_that_it_has_room(
                     )
                 )
                 await here.agent.look_now()
-                assert here.agent.inventory().closed == why, "a new look changes nothing of it"
+                assert here.agent.inventory().closed == why, (
+                    "a new look changes nothing of it"
+                )
 
     asyncio.run(story())

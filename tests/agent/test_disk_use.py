@@ -16,7 +16,9 @@ from tests.agent.nodes import launch_of, node
 from tests.patience import PATIENCE_SECONDS
 
 MIB = 1024**2
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to accounts")
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root gives folders to accounts"
+)
 
 
 def write(file: Path, mib: int) -> Path:
@@ -67,7 +69,10 @@ def test_an_attempt_of_a_user_above_the_limit_is_found_and_roots_own_is_not(
         os.chown(attempts / name / "work", 200_001, 200_001)
     (attempts / ".j4.1.gone").mkdir()
     first = (JobId("j1"), AttemptNumber(1))
-    assert set(folders_of_users(attempts).values()) == {first, (JobId("j2"), AttemptNumber(2))}
+    assert set(folders_of_users(attempts).values()) == {
+        first,
+        (JobId("j2"), AttemptNumber(2)),
+    }
     found = asyncio.run(overruns(tmp_path, NodePolicy(disk="2MiB")))
     assert list(found) == [first]
     assert found[first].startswith("disk: ")
@@ -77,7 +82,9 @@ def test_an_attempt_of_a_user_above_the_limit_is_found_and_roots_own_is_not(
 
 
 @as_root
-async def test_looks_go_on_after_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_looks_go_on_after_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = write(tmp_path / "attempts" / "j1.1" / "work" / "file", 3).parent
     os.chown(work, 200_001, 200_001)
     policies = iter([NodePolicy(disk="900TB")])

@@ -43,7 +43,8 @@ def test_a_shell_that_misses_its_hang_up_is_hung_up_on_again(
 ) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(
-        "corral.agent.shim.termination.send", lambda pid, number: sent.append((pid, number))
+        "corral.agent.shim.termination.send",
+        lambda pid, number: sent.append((pid, number)),
     )
     clock = Clock()
     grace = Grace(clock, Group(), lambda: None)  # type: ignore[arg-type]
@@ -56,7 +57,9 @@ def test_a_shell_that_misses_its_hang_up_is_hung_up_on_again(
 
 
 @pytest.mark.parametrize("shell", sorted({SHELL, "/bin/sh"}))
-def test_a_commands_shell_ends_with_what_it_waits_for_on_a_node_and_in_an_image(shell: str) -> None:
+def test_a_commands_shell_ends_with_what_it_waits_for_on_a_node_and_in_an_image(
+    shell: str,
+) -> None:
     command = subprocess.Popen([shell, "-c", "sleep 600; exit 7"])
     try:
         began = time.monotonic()

@@ -1,4 +1,5 @@
-"""An agent finds the head that leads, whichever of several it is, and whatever head.json says."""
+"""An agent finds the head that leads, whichever of several it is, and whatever
+head.json says."""
 
 import json
 from pathlib import Path
@@ -29,7 +30,9 @@ def heads(tmp_path: Path, *named: str) -> HeadAddresses:
     return found
 
 
-def test_a_lone_head_is_dialled_where_its_file_says_at_each_dial(tmp_path: Path) -> None:
+def test_a_lone_head_is_dialled_where_its_file_says_at_each_dial(
+    tmp_path: Path,
+) -> None:
     lone = heads(tmp_path)
     lone.failed(lone.url(), AWAY)
     assert lone.url() == A
@@ -48,7 +51,9 @@ def test_a_head_that_is_away_gives_its_turn_to_the_next(tmp_path: Path) -> None:
     assert several.url() == B
 
 
-def test_a_head_that_stands_by_is_asked_for_a_while_before_the_next(tmp_path: Path) -> None:
+def test_a_head_that_stands_by_is_asked_for_a_while_before_the_next(
+    tmp_path: Path,
+) -> None:
     several = heads(tmp_path, A, B)
     assert several.url() == A
     for _ in range(ANSWERS - 1):
@@ -58,7 +63,9 @@ def test_a_head_that_stands_by_is_asked_for_a_while_before_the_next(tmp_path: Pa
     assert several.url() == B
 
 
-def test_a_restarted_agent_knows_the_heads_though_its_own_file_is_gone(tmp_path: Path) -> None:
+def test_a_restarted_agent_knows_the_heads_though_its_own_file_is_gone(
+    tmp_path: Path,
+) -> None:
     heads(tmp_path, B, A)
     (tmp_path / "head.json").unlink()
     assert HeadAddresses(tmp_path / "head.json", tmp_path).url() == B
@@ -86,7 +93,9 @@ async def test_beats_and_logs_go_on_with_the_next_head(tmp_path: Path) -> None:
             await other.die()
 
 
-async def test_a_head_that_answers_no_beat_any_more_is_left_with_its_logs(tmp_path: Path) -> None:
+async def test_a_head_that_answers_no_beat_any_more_is_left_with_its_logs(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as here:
         other = FakeHead(file=tmp_path / "other.json")
         await other.start()

@@ -49,7 +49,11 @@ def test_a_heartbeat_that_is_right_is_sent_as_it_is() -> None:
 
 
 def test_a_journal_with_a_bad_save_of_an_older_shim_is_read_without_it() -> None:
-    record = {name: value for name, value in msgspec.to_builtins(SAVE).items() if name != "job"}
+    record = {
+        name: value
+        for name, value in msgspec.to_builtins(SAVE).items()
+        if name != "job"
+    }
     good = {"type": "save", **record}
     state = of_journal([{**good, "step": 2**63}, {**good, "path": "\ud800"}, good])
     assert [save["step"] for save in state.saves] == [4]

@@ -1,4 +1,5 @@
-"""A shim takes another attempt when its own has ended, and has nothing of the one before."""
+"""A shim takes another attempt when its own has ended, and has nothing of the one
+before."""
 
 import os
 import select
@@ -18,14 +19,17 @@ from tests.agent.nodes import Node, launch_of, node, stop_of
 from tests.patience import PATIENCE_SECONDS
 
 has_cgroups = pytest.mark.skipif(
-    containment.probe().kind != containment.CGROUP, reason="shims without cgroups serve once"
+    containment.probe().kind != containment.CGROUP,
+    reason="shims without cgroups serve once",
 )
 OPEN = "set -- /proc/$PPID/fd/*; echo $#"
 
 
 def shim_of(here: Node, key: AttemptKey) -> LocalProcess:
     records = journal.read(here.work(key).parent / journal.FILE) or []
-    return LocalProcess(*next(one["shim"] for one in records if one["type"] == "launch"))
+    return LocalProcess(
+        *next(one["shim"] for one in records if one["type"] == "launch")
+    )
 
 
 async def ended(here: Node, run: str, name: str) -> AttemptKey:
@@ -41,21 +45,26 @@ async def idle(here: Node, shim: LocalProcess) -> None:
 
 
 @has_cgroups
-async def test_attempts_in_turn_have_one_shim_and_nothing_of_each_other(node_dir: Path) -> None:
+async def test_attempts_in_turn_have_one_shim_and_nothing_of_each_other(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         keys = []
         for number in range(6):
             keys.append(await ended(here, f"{OPEN}; exit {number}", f"j{number}"))
             await idle(here, shim_of(here, keys[-1]))
         assert len({shim_of(here, key).pid for key in keys}) == 1
-        counts = [int(here.log(key)) for key in keys[1:]]  # the first has more of the launcher's
+        # the first has more of the launcher's
+        counts = [int(here.log(key)) for key in keys[1:]]
         assert max(counts) - min(counts) <= 2, f"descriptors are left open: {counts}"
         codes = [here.seen(key).exits[0][1].code for key in keys]
         assert codes == [0, 1, 2, 3, 4, 5]
 
 
 @has_cgroups
-async def test_a_shim_that_was_killed_while_it_waited_costs_nothing(node_dir: Path) -> None:
+async def test_a_shim_that_was_killed_while_it_waited_costs_nothing(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         first = shim_of(here, await ended(here, "true", "j1"))
         await idle(here, first)
@@ -68,7 +77,10 @@ async def test_a_shim_that_was_killed_while_it_waited_costs_nothing(node_dir: Pa
 async def test_attempts_at_once_have_a_shim_each(node_dir: Path) -> None:
     async with node(node_dir) as here:
         await ended(here, "true", "j1")
-        keys = [await here.launch(launch_of("echo up; sleep 3600", f"j{n}")) for n in (2, 3, 4)]
+        keys = [
+            await here.launch(launch_of("echo up; sleep 3600", f"j{n}"))
+            for n in (2, 3, 4)
+        ]
         for key in keys:
             await here.says(key, "up")
         assert len({shim_of(here, key).pid for key in keys}) == 3
@@ -90,7 +102,9 @@ async def test_shims_that_wait_end_with_their_launcher(node_dir: Path) -> None:
         assert launcher is not None
         launcher.signal(9)
         waiting = {shim.pid, other.pid} - {shim_of(here, busy).pid}
-        await here.until(lambda: not any(map(lives, waiting)), "the end of shims that wait")
+        await here.until(
+            lambda: not any(map(lives, waiting)), "the end of shims that wait"
+        )
         assert shim_of(here, busy).lives
 
 
@@ -158,7 +172,9 @@ def test_a_shim_that_waits_too_long_or_served_enough_ends(
     other.close()
 
 
-def test_more_than_enough_do_not_wait(poll: select.epoll, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_enough_do_not_wait(
+    poll: select.epoll, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shim_pool, "MOST_IDLE", 2)
     before = mine()
     agent, other = socket.socketpair()

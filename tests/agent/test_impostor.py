@@ -1,4 +1,5 @@
-"""What takes the port of a head that has died is sent no token, however long the agent tries."""
+"""What takes the port of a head that has died is sent no token, however long the agent
+tries."""
 
 from pathlib import Path
 

@@ -12,7 +12,9 @@ from corral.agent import journal
 from corral.agent.journal import Journal
 
 RECORDS = st.lists(
-    st.fixed_dictionaries({"type": st.sampled_from(["exit", "save"]), "text": st.text()}),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["exit", "save"]), "text": st.text()}
+    ),
     max_size=6,
 )
 
@@ -35,7 +37,9 @@ def test_torn_at_every_byte_it_keeps_every_whole_record(
 
 
 @given(records=RECORDS.filter(bool), data=st.data())
-def test_a_changed_bit_ends_it_there(records: list[journal.Record], data: st.DataObject) -> None:
+def test_a_changed_bit_ends_it_there(
+    records: list[journal.Record], data: st.DataObject
+) -> None:
     content = bytearray(b"".join(map(journal.encode, records)))
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -44,7 +48,9 @@ def test_a_changed_bit_ends_it_there(records: list[journal.Record], data: st.Dat
     assert len(read) < len(records)
 
 
-def test_what_was_appended_is_read_also_after_a_tear_and_a_new_writer(tmp_path: Path) -> None:
+def test_what_was_appended_is_read_also_after_a_tear_and_a_new_writer(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "journal"
     first = Journal.create(file)
     first.append({"number": 1})

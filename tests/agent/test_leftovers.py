@@ -1,4 +1,5 @@
-"""Work folders that stay because saves lie in them go when the head has forgotten their jobs."""
+"""Work folders that stay because saves lie in them go when the head has forgotten their
+jobs."""
 
 import json
 from collections.abc import Sequence
@@ -68,7 +69,10 @@ async def test_many_are_asked_for_in_parts(tmp_path: Path) -> None:
 async def test_the_head_is_asked_with_the_nodes_token(tmp_path: Path) -> None:
     head = FakeHead(tmp_path / "head.json")
     await head.start()
-    head.answers[f"{FORGOTTEN}j1,j2"] = (200, json.dumps({"forgotten": ["j2"]}).encode())
+    head.answers[f"{FORGOTTEN}j1,j2"] = (
+        200,
+        json.dumps({"forgotten": ["j2"]}).encode(),
+    )
     prepare = Prepare(
         node_dir=tmp_path,
         heads=HeadAddresses(head.file),

@@ -69,18 +69,23 @@ def as_nobody(words: list[str], **how: Any) -> "subprocess.CompletedProcess[str]
 
 
 def interpreter() -> str:
-    """One of this version that others may run too; the tests' own may lie in root's home."""
+    """One of this version that others may run too; the tests' own may lie in root's
+    home."""
     version = f"python3.{sys.version_info.minor}"
     for path in (sys.executable, f"/usr/local/bin/{version}", f"/usr/bin/{version}"):
         with suppress(OSError):
-            tried = as_nobody([path, "-c", "import os, sys; os.stat(sys.executable)"], cwd="/")
+            tried = as_nobody(
+                [path, "-c", "import os, sys; os.stat(sys.executable)"], cwd="/"
+            )
             if tried.returncode == 0:
                 return path
     pytest.skip(f"no {version} that another user may run")
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user runs all the other tests so")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="an ordinary user runs all the other tests so"
+)
 def test_a_node_without_root_launches_adopts_and_leaves_nothing(home: Path) -> None:
     done = as_nobody(
         [interpreter(), "-B", "-c", AS_USER],

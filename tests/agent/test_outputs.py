@@ -41,7 +41,9 @@ def written(folder: Path) -> list[str]:
     return [file.path for file in listing.files]
 
 
-def test_what_came_with_the_workdir_is_not_written_and_what_was_changed_is(folder: Path) -> None:
+def test_what_came_with_the_workdir_is_not_written_and_what_was_changed_is(
+    folder: Path,
+) -> None:
     assert written(folder) == []
     work = folder / "work"
     (work / "out").mkdir()
@@ -105,7 +107,14 @@ def test_a_record_that_does_not_read_takes_nothing_for_kept(folder: Path) -> Non
 
 def sent(work: Path, path: str) -> tuple[int, dict[str, bytes], str]:
     """The exit code of the helper, what its stream holds, and what it says."""
-    words = [sys.executable, "-P", "-m", "corral.agent.outputs.send_helper", str(work), path]
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "corral.agent.outputs.send_helper",
+        str(work),
+        path,
+    ]
     done = subprocess.run(words, capture_output=True)
     found = {}
     if done.returncode == 0:
@@ -133,7 +142,9 @@ def test_files_folders_and_links_within_are_sent(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "out/secret", "up/secret", "loop"])
+@pytest.mark.parametrize(
+    "path", ["../secret", "/etc/passwd", "out/secret", "up/secret", "loop"]
+)
 def test_nothing_outside_of_the_work_folder_is_sent(folder: Path, path: str) -> None:
     work = folder / "work"
     (folder / "secret").write_text("secret")
@@ -194,7 +205,8 @@ class LeavingReader:
 
 
 async def test_a_reader_who_leaves_gives_its_place_back(tmp_path: Path) -> None:
-    """With more bytes between the helper and the reader than a paused stream reads to the end."""
+    """With more bytes between the helper and the reader than a paused stream reads to
+    the end."""
     work = tmp_path / "j1.1" / "work"
     work.mkdir(parents=True)
     with (work / "big").open("wb") as big:

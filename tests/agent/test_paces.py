@@ -12,11 +12,15 @@ def beat(rank: int, step: int, **more: float) -> dict[str, object]:
 def test_each_rank_keeps_its_own_pace_and_the_newest_beat_is_the_nodes() -> None:
     state = ShimState()
     state.take_progress(
-        beat(5, 3, data_seconds=1.0, compute_seconds=2.0, wait_seconds=0.5), 1.0, range(8)
+        beat(5, 3, data_seconds=1.0, compute_seconds=2.0, wait_seconds=0.5),
+        1.0,
+        range(8),
     )
     state.take_progress(beat(4, 2, compute_seconds=2.0), 2.0, range(8))
     state.take_progress(
-        beat(5, 4, data_seconds=1.5, compute_seconds=3.0, wait_seconds=0.6), 3.0, range(8)
+        beat(5, 4, data_seconds=1.5, compute_seconds=3.0, wait_seconds=0.6),
+        3.0,
+        range(8),
     )
     assert state.progress is not None
     assert state.progress["step"] == 4

@@ -1,4 +1,5 @@
-"""The agent of one attempt: what it was granted, by its settings and its step's environment."""
+"""The agent of one attempt: what it was granted, by its settings and its step's
+environment."""
 
 import asyncio
 import os
@@ -25,7 +26,12 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def settings_of(**more: object) -> NodeSettings:
-    values = {"node": NodeId("n1~j1.1"), "head_file": "/head.json", "gpu_type": "h100", **more}
+    values = {
+        "node": NodeId("n1~j1.1"),
+        "head_file": "/head.json",
+        "gpu_type": "h100",
+        **more,
+    }
     return NodeSettings(**values)  # type: ignore[arg-type]
 
 
@@ -61,7 +67,9 @@ def test_a_step_says_which_gpus_it_was_granted(
 def test_what_killed_parts_have_left_goes_and_what_lives_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left, young, alive = (tmp_path / f"corral-part-{name}" for name in ("left", "young", "alive"))
+    left, young, alive = (
+        tmp_path / f"corral-part-{name}" for name in ("left", "young", "alive")
+    )
     for folder in (left, young, alive):
         folder.mkdir()
         (folder / "agent.pid").write_text("1 1\n")
@@ -72,7 +80,12 @@ def test_what_killed_parts_have_left_goes_and_what_lives_stays(
         long_ago = own.stat().st_mtime - LOST_SECONDS - 1.0
         for folder in (left, alive):
             os.utime(folder, (long_ago, long_ago))
-    assert [path.exists() for path in (own, left, young, alive)] == [False, False, True, True]
+    assert [path.exists() for path in (own, left, young, alive)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 KEY = (JobId("j1"), AttemptNumber(1))
@@ -87,12 +100,19 @@ KEY = (JobId("j1"), AttemptNumber(1))
     ],
 )
 def test_an_exit_0_after_the_part_was_asked_to_leave_is_a_stop_unless_all_steps_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, progress: Progress | None, trouble: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    progress: Progress | None,
+    trouble: str,
 ) -> None:
-    clean = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),), progress=progress)
+    clean = Seen(
+        key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),), progress=progress
+    )
     told = [Seen(key=KEY, phase=Phase.UP)]
     monkeypatch.setattr(Supervisor, "seen", lambda self: tuple(told))
-    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor = PartSupervisor(
+        tmp_path, settings=settings_of(), on_change=lambda: None
+    )
     supervisor.leave()
     told[0] = clean
     (seen,) = supervisor.seen()
@@ -104,13 +124,17 @@ def test_an_end_from_before_the_part_was_asked_to_leave_is_the_jobs_own(
 ) -> None:
     clean = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
     monkeypatch.setattr(Supervisor, "seen", lambda self: (clean,))
-    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor = PartSupervisor(
+        tmp_path, settings=settings_of(), on_change=lambda: None
+    )
     supervisor.leave()
     supervisor.leave()  # the batch system may ask twice
     assert supervisor.seen() == (clean,)
 
 
-def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_looks() -> None:
+def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_looks() -> (
+    None
+):
     agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
     supervisor: Any = SimpleNamespace(had=True, settled=asyncio.Event())
     asyncio.run(asyncio.wait_for(_until_settled(agent, supervisor), PATIENCE_SECONDS))
@@ -120,7 +144,9 @@ def test_a_part_looks_seldom_and_goes_at_once_when_its_attempt_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("corral.agent.pilot.pilot.LOOK_SECONDS", PATIENCE_SECONDS * 10)
-    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor = PartSupervisor(
+        tmp_path, settings=settings_of(), on_change=lambda: None
+    )
     supervisor.had = True
     agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
 
@@ -133,12 +159,16 @@ def test_a_part_looks_seldom_and_goes_at_once_when_its_attempt_is_settled(
     asyncio.run(story())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts ranks as other accounts")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root starts ranks as other accounts"
+)
 def test_an_account_reaches_its_own_files_in_a_part_by_their_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A rank that opens its program by an absolute path, as Python does, passes the folders."""
-    monkeypatch.chdir("/")  # where a part leaves its process; put back for the tests after it
+    """A rank that opens its program by an absolute path, as Python does, passes the
+    folders."""
+    # where a part leaves its process; put back for the tests after it
+    monkeypatch.chdir("/")
     with private_folder() as folder:
         modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "attempts")]
         assert modes == [0o711, 0o711]
@@ -148,5 +178,7 @@ def test_an_account_reaches_its_own_files_in_a_part_by_their_path(
 def test_an_agent_begins_without_what_only_heads_need() -> None:
     """Each attempt on Slurm and Kubernetes waits for this."""
     code = "import sys, corral.agent.pilot.start, corral.agent.pilot.pilot; print(*sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert not {"pydantic", "fastapi", "httpx2", "yaml"} & set(said.stdout.split())

@@ -1,4 +1,5 @@
-"""A part with its shim's spec in its folder: its ranks wait for no head; its agent finds them."""
+"""A part with its shim's spec in its folder: its ranks wait for no head; its agent
+finds them."""
 
 import asyncio
 import os
@@ -31,7 +32,9 @@ KEY = key_of(7)
 PART = part_of(NodeId("gpu01"), KEY)
 
 
-def folder_in(place: Path, launch: Launch, *, early: bool = True, **more: object) -> Path:
+def folder_in(
+    place: Path, launch: Launch, *, early: bool = True, **more: object
+) -> Path:
     """A part's folder, as an engine makes it."""
     source = place / "cluster" / "part"
     source.mkdir(mode=0o700, parents=True)
@@ -84,7 +87,9 @@ class Part:
 
 @asynccontextmanager
 async def part(place: Path, run: str, *, early: bool = True) -> AsyncIterator[Part]:
-    launch = launch_of(KEY, run, seat=Seat(node=NodeId("gpu01"), gpus=(0,)), grace_seconds=60.0)
+    launch = launch_of(
+        KEY, run, seat=Seat(node=NodeId("gpu01"), gpus=(0,)), grace_seconds=60.0
+    )
     made = Part(place, folder_in(place, launch, early=early))
     try:
         yield made
@@ -189,13 +194,17 @@ def test_a_workdir_beside_the_spec_is_where_the_ranks_begin_and_a_damaged_one_is
         laid = laid_out(early, source, tmp_path / name)
         if name == "whole":
             assert laid is not None
-            assert [file.name for file in Path(laid.spec.work).iterdir()] == ["train.py"]
+            assert [file.name for file in Path(laid.spec.work).iterdir()] == [
+                "train.py"
+            ]
         else:
             assert laid is None
             assert list((tmp_path / name / "attempts").iterdir()) == []
 
 
-@pytest.mark.parametrize(("granted", "seen"), [("4,6", "6"), ("GPU-8f1c", None), (None, None)])
+@pytest.mark.parametrize(
+    ("granted", "seen"), [("4,6", "6"), ("GPU-8f1c", None), (None, None)]
+)
 def test_gpus_are_counted_among_those_of_the_step_and_where_it_names_none_the_head_is_asked(
     tmp_path: Path, granted: str | None, seen: str | None
 ) -> None:
@@ -209,7 +218,9 @@ def test_of_the_steps_environment_only_what_is_passed_on_is_seen_and_the_jobs_ow
     tmp_path: Path,
 ) -> None:
     source = folder_in(tmp_path, launch_of(KEY, env=(("LANG", "C"),)))
-    early = early_in(source, {"LANG": "de_DE", "HOME": "/home/ann", "SLURM_JOB_ID": "91"})
+    early = early_in(
+        source, {"LANG": "de_DE", "HOME": "/home/ann", "SLURM_JOB_ID": "91"}
+    )
     assert early is not None
     env = early.spec.env
     assert (env["LANG"], env["HOME"], env["SLURM_JOB_ID"]) == ("C", "/home/ann", "7")

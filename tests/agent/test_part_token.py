@@ -1,4 +1,5 @@
-"""The token that came with a pod is replaced before a rank begins, by one in the agent's memory."""
+"""The token that came with a pod is replaced before a rank begins, by one in the
+agent's memory."""
 
 import hashlib
 import json
@@ -43,7 +44,9 @@ async def test_a_fresh_token_is_used_once_the_head_has_its_hash() -> None:
 
 
 @pytest.mark.parametrize("code", ["token_revoked", "unauthorised"])
-async def test_a_token_that_counts_no_more_after_a_lost_answer_was_exchanged(code: str) -> None:
+async def test_a_token_that_counts_no_more_after_a_lost_answer_was_exchanged(
+    code: str,
+) -> None:
     head = Head(HeadAway("the answer was lost"), refusal(code))
     await head.exchange()
     first, second = head.digests
@@ -56,7 +59,9 @@ async def test_a_head_that_is_away_is_waited_for() -> None:
     assert (len(head.digests), len(set(head.digests)), len(head.used)) == (4, 1, 1)
 
 
-async def test_a_head_of_an_older_version_takes_the_token_that_came_with_the_pod() -> None:
+async def test_a_head_of_an_older_version_takes_the_token_that_came_with_the_pod() -> (
+    None
+):
     head = Head(refusal("unsupported"))
     await head.exchange()
     assert head.used == []
@@ -72,5 +77,7 @@ print(ctypes.CDLL(None).prctl({PR_GET_DUMPABLE}, 0, 0, 0, 0))
 
 
 def test_a_closed_process_may_not_be_read_by_others_of_its_account() -> None:
-    said = subprocess.run([sys.executable, "-c", CLOSES], capture_output=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", CLOSES], capture_output=True, check=True
+    )
     assert said.stdout == b"0\n"

@@ -1,4 +1,5 @@
-"""Shares of the threads that prepare starts: nobody's large workdir holds up another's start."""
+"""Shares of the threads that prepare starts: nobody's large workdir holds up another's
+start."""
 
 import asyncio
 import hashlib
@@ -74,7 +75,9 @@ async def test_one_users_large_workdirs_hold_up_nobody_else(
     assert len(waiting) == THREADS * 2
 
 
-async def test_a_large_workdir_comes_out_of_the_helper_as_it_went_in(tmp_path: Path) -> None:
+async def test_a_large_workdir_comes_out_of_the_helper_as_it_went_in(
+    tmp_path: Path,
+) -> None:
     digest = cached(tmp_path, SMALL.members + 1)
     prepare = prepared(tmp_path)
     try:

@@ -25,7 +25,8 @@ PR_SET_DUMPABLE = 4
 
 @dataclass
 class Cluster:
-    """A cluster's folder with two nodes, and a home, outside of which nothing is written."""
+    """A cluster's folder with two nodes, and a home, outside of which nothing is
+    written."""
 
     root: Path
     home: Path
@@ -39,7 +40,8 @@ class Cluster:
             node=NodeId(node),
             head_file=str(self.root / "head.json"),
             shared=(str(self.root / "shared"), str(self.home / "data")),
-            hidden=(str(self.root / "nodes"), str(self.root)),  # also one within another
+            # also one within another
+            hidden=(str(self.root / "nodes"), str(self.root)),
             isolation=self.isolation,
             neighbours=self.neighbours,
         )
@@ -57,9 +59,11 @@ class Cluster:
         return printed.strip()
 
     def lends_namespaces(self) -> bool:
-        """Whether the kernel lets this user have mounts of its own; by a process that ends of it.
+        """Whether the kernel lets this user have mounts of its own; by a process that
+        ends of it.
 
-        Not what the product says: a private root that fails for another reason is a fault.
+        Not what the product says: a private root that fails for another reason is a
+        fault.
         """
         child = os.fork()
         if child == 0:
@@ -76,15 +80,19 @@ class Cluster:
             self._arrange_machine()
         self._become_user()
         os.environ["HOME"] = str(self.home)
-        return enter_private_root(self.root / "nodes" / node, self.settings(node), beside=beside)
+        return enter_private_root(
+            self.root / "nodes" / node, self.settings(node), beside=beside
+        )
 
     def _arrange_machine(self) -> None:
-        """For this process only: nothing of another test is mounted where people write, which the
-        kernel would let nobody but root lay an overlay over."""
+        """For this process only: nothing of another test is mounted where people write,
+        which the kernel would let nobody but root lay an overlay over."""
         kernel_mounts.own_mounts()
         for mount in reversed(kernel_mounts.mounts()):
             if mount.point.startswith(("/tmp/", "/var/tmp/")):
-                ctypes.CDLL(None).umount2(mount.point.encode(), kernel_mounts.MNT_DETACH)
+                ctypes.CDLL(None).umount2(
+                    mount.point.encode(), kernel_mounts.MNT_DETACH
+                )
         if self.closed:
             kernel_mounts.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=700")
             Path("/mnt/inner").mkdir()
@@ -94,7 +102,8 @@ class Cluster:
         if self.user:
             os.setgid(self.user)
             os.setuid(self.user)
-            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)  # what a process gets back by exec
+            # what a process gets back by exec
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)
 
     def _become(self, node: str, script: str, output: int, beside: int | None) -> None:
         try:
@@ -112,11 +121,14 @@ class Cluster:
 
 @pytest.fixture(params=["root", "user"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """As root, and as somebody with a user namespace; both where the tests run as root."""
+    """As root, and as somebody with a user namespace; both where the tests run as
+    root."""
     if os.geteuid() != 0 and request.param == "root":
         pytest.skip("needs root")
     # not pytest's own folder: other sessions of pytest close that to other users again
-    with tempfile.TemporaryDirectory(prefix="corral-view-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="corral-view-", ignore_cleanup_errors=True
+    ) as folder:
         place = Path(folder)
         made = Cluster(root=place / "cluster", home=place / "home")
         _furnish(made)
@@ -147,7 +159,9 @@ def lent(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("lent")
-def test_what_a_node_writes_no_other_node_and_not_the_machine_sees(cluster: Cluster) -> None:
+def test_what_a_node_writes_no_other_node_and_not_the_machine_sees(
+    cluster: Cluster,
+) -> None:
     name = f"corral-test-{os.getpid()}"
     places = f"{cluster.home} /tmp /var/tmp /dev/shm {cluster.home}/.cache"
     write = f"mkdir -p {cluster.home}/.cache; for p in {places}; do echo n1 > $p/{name}; done"
@@ -155,12 +169,18 @@ def test_what_a_node_writes_no_other_node_and_not_the_machine_sees(cluster: Clus
     count = f"cat $(for p in {places}; do echo $p/{name}; done)"
     assert cluster.run("n1", f"{write}; {count}").split() == ["n1"] * 5
     assert cluster.run("n2", look) == "end"
-    assert subprocess.run(["sh", "-c", look], capture_output=True, text=True).stdout == "end\n"
+    assert (
+        subprocess.run(["sh", "-c", look], capture_output=True, text=True).stdout
+        == "end\n"
+    )
 
 
 @pytest.mark.usefixtures("lent")
 def test_a_node_finds_its_own_disk_again(cluster: Cluster) -> None:
-    cluster.run("n1", f"echo kept > {cluster.home}/file; echo gone > /dev/shm/corral-{os.getpid()}")
+    cluster.run(
+        "n1",
+        f"echo kept > {cluster.home}/file; echo gone > /dev/shm/corral-{os.getpid()}",
+    )
     look = f"cat {cluster.home}/file; ls /dev/shm"
     assert cluster.run("n1", look) == "kept"
 
@@ -168,7 +188,8 @@ def test_a_node_finds_its_own_disk_again(cluster: Cluster) -> None:
 def test_a_mount_in_a_folder_closed_to_the_user_keeps_nobody_from_a_private_root(
     cluster: Cluster,
 ) -> None:
-    """As root's podman leaves one behind; without the way there, nothing is written there."""
+    """As root's podman leaves one behind; without the way there, nothing is written
+    there."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     cluster.closed = True
@@ -181,7 +202,10 @@ def test_the_machines_files_are_there_and_changing_them_changes_only_the_nodes_v
     cluster: Cluster,
 ) -> None:
     file = cluster.home / "of-the-host"
-    assert cluster.run("n1", f"cat {file}; rm {file}; cat {file} 2>/dev/null") == "from the host"
+    assert (
+        cluster.run("n1", f"cat {file}; rm {file}; cat {file} 2>/dev/null")
+        == "from the host"
+    )
     assert file.read_text() == "from the host"
 
 
@@ -195,7 +219,9 @@ def test_what_is_written_under_a_shared_path_is_seen_by_all(cluster: Cluster) ->
 
 def test_the_nodes_own_attempts_are_the_real_files(cluster: Cluster) -> None:
     attempts = cluster.root / "nodes/n1/attempts"
-    cluster.run("n1", f"mkdir -p {attempts}/j1.1/work; echo here > {attempts}/j1.1/work/file")
+    cluster.run(
+        "n1", f"mkdir -p {attempts}/j1.1/work; echo here > {attempts}/j1.1/work/file"
+    )
     assert (attempts / "j1.1/work/file").read_text() == "here\n"
 
 
@@ -205,7 +231,9 @@ def test_no_secret_and_no_other_node_can_be_read_from_inside(
     cluster: Cluster, isolation: Isolation
 ) -> None:
     cluster.isolation = isolation
-    seen = cluster.run("n1", f"cd {cluster.root}; find . -not -path './nodes/n1/attempts/*' | sort")
+    seen = cluster.run(
+        "n1", f"cd {cluster.root}; find . -not -path './nodes/n1/attempts/*' | sort"
+    )
     own = ["./nodes/n1/attempts", "./nodes/n1/homes", "./nodes/n1/images"]
     assert seen.split() == [".", "./nodes", "./nodes/n1", *own, "./shared"]
     mounted = cluster.run("n1", "grep nodes/n1/images /proc/self/mountinfo").split(" ")
@@ -213,7 +241,9 @@ def test_no_secret_and_no_other_node_can_be_read_from_inside(
     assert stat.S_IMODE((cluster.root / "nodes/n1/images").stat().st_mode) == 0o700
     grep = f"grep -rs secret {cluster.root} {cluster.home}; echo end"
     assert cluster.run("n1", grep) == "end"
-    assert "Read-only" in cluster.run("n1", f"touch {cluster.root}/x {cluster.root}/nodes/x")
+    assert "Read-only" in cluster.run(
+        "n1", f"touch {cluster.root}/x {cluster.root}/nodes/x"
+    )
     assert (cluster.root / "token").read_text() == "secret"
 
 
@@ -250,7 +280,8 @@ def test_without_isolation_nothing_changes(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("lent")
 def test_one_who_comes_later_joins_the_view_of_those_inside(cluster: Cluster) -> None:
-    """A launcher that died leaves shims behind; the next one must not mount the disk again."""
+    """A launcher that died leaves shims behind; the next one must not mount the disk
+    again."""
     ready, say_ready = os.pipe()
     wait, say_end = os.pipe()
     child = os.fork()
@@ -297,7 +328,8 @@ def test_who_would_join_a_shim_that_has_just_ended_gets_the_nodes_own_disk(
 def test_a_mark_in_a_shared_path_is_proof_only_when_it_is_the_machines_folder(
     cluster: Cluster,
 ) -> None:
-    """A folder that is declared but was not there when the node started is the node's own."""
+    """A folder that is declared but was not there when the node started is the node's
+    own."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -316,7 +348,9 @@ def test_a_mark_in_a_shared_path_is_proof_only_when_it_is_the_machines_folder(
 
         assert len(mark(cluster.home / "data").stdout.strip()) == 32
         refused = mark(late)
-        assert "not the same folder" in refused.stderr or "No such file" in refused.stderr
+        assert (
+            "not the same folder" in refused.stderr or "No such file" in refused.stderr
+        )
     finally:
         os.close(read)
         os.kill(child, 9)

@@ -1,4 +1,5 @@
-"""GPUs are found through the driver's library, and one that hangs costs no more than its answer."""
+"""GPUs are found through the driver's library, and one that hangs costs no more than
+its answer."""
 
 import asyncio
 import os
@@ -11,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from corral.agent.discovery.client import Probe
-from corral.agent.discovery.helper import amd_gpus, mark_of, numa_of, pretend_gpus, survey
+from corral.agent.discovery.helper import (
+    amd_gpus,
+    mark_of,
+    numa_of,
+    pretend_gpus,
+    survey,
+)
 from corral.agent.mig import read_parts
 from corral.agent.port_range import PORTS, PortBlock
 from corral.domain.gpu_types import short_type
@@ -83,12 +90,17 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nvml")
     (folder / "nvml.c").write_text(FAKE_NVML)
     output = ["-Wl,-soname,libnvidia-ml.so.1", "-o", "libnvidia-ml.so.1"]
-    subprocess.run(["gcc", "-shared", "-fPIC", *output, "nvml.c"], cwd=folder, check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", *output, "nvml.c"], cwd=folder, check=True
+    )
     return folder
 
 
 def look(
-    node_dir: Path, settings: NodeSettings, seconds: float = PATIENCE_SECONDS, **env: str
+    node_dir: Path,
+    settings: NodeSettings,
+    seconds: float = PATIENCE_SECONDS,
+    **env: str,
 ) -> Inventory:
     """What the probe finds, asked with these variables in the helper's environment."""
     node_dir.mkdir(exist_ok=True)
@@ -120,7 +132,9 @@ def settings_of(tmp_path: Path, **more: object) -> NodeSettings:
     return NodeSettings(**values)  # type: ignore[arg-type]
 
 
-def test_eight_h100_are_found_with_their_uuid_and_memory(tmp_path: Path, nvml: Path) -> None:
+def test_eight_h100_are_found_with_their_uuid_and_memory(
+    tmp_path: Path, nvml: Path
+) -> None:
     found = look(tmp_path / "n1", settings_of(tmp_path), LD_LIBRARY_PATH=str(nvml))
     assert [gpu.type for gpu in found.gpus] == ["h100"] * 8
     assert [gpu.index for gpu in found.gpus] == list(range(8))
@@ -129,12 +143,21 @@ def test_eight_h100_are_found_with_their_uuid_and_memory(tmp_path: Path, nvml: P
     assert not any(gpu.pretend for gpu in found.gpus)
 
 
-def test_a_gpu_that_is_cut_is_found_with_the_names_of_its_parts(tmp_path: Path, nvml: Path) -> None:
+def test_a_gpu_that_is_cut_is_found_with_the_names_of_its_parts(
+    tmp_path: Path, nvml: Path
+) -> None:
     library = str(nvml)
-    found = look(tmp_path / "n1", settings_of(tmp_path), LD_LIBRARY_PATH=library, FAKE_NVML_MIG="1")
+    found = look(
+        tmp_path / "n1",
+        settings_of(tmp_path),
+        LD_LIBRARY_PATH=library,
+        FAKE_NVML_MIG="1",
+    )
     cut = [gpu for gpu in found.gpus if gpu.slices]
     assert [gpu.index for gpu in cut] == [1]
-    assert [name[:12] for name in cut[0].slices] == [f"GPU-0000010{at}" for at in (0, 2, 4, 6)]
+    assert [name[:12] for name in cut[0].slices] == [
+        f"GPU-0000010{at}" for at in (0, 2, 4, 6)
+    ]
     assert found.gpu_slices == 4
     parts = read_parts(tmp_path / "n1")
     assert set(parts) == set(cut[0].slices)
@@ -145,7 +168,9 @@ def test_a_gpu_that_is_cut_is_found_with_the_names_of_its_parts(tmp_path: Path, 
     assert read_parts(tmp_path / "n1") == {}, "it is cut no more"
 
 
-def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Path) -> None:
+def test_a_node_takes_only_its_own_gpus_of_the_machine(
+    tmp_path: Path, nvml: Path
+) -> None:
     settings = settings_of(tmp_path, real_gpus=(4, 5, 9))
     found = look(tmp_path / "n1", settings, LD_LIBRARY_PATH=str(nvml))
     assert [(gpu.index, gpu.uuid[:12]) for gpu in found.gpus] == [
@@ -154,7 +179,9 @@ def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Pat
     ]
 
 
-def test_amds_gpus_are_those_that_the_lender_has_detected(tmp_path: Path, nvml: Path) -> None:
+def test_amds_gpus_are_those_that_the_lender_has_detected(
+    tmp_path: Path, nvml: Path
+) -> None:
     settings = settings_of(tmp_path, amd_gpus=2, gpu_type="mi300x")
     found = look(tmp_path / "n1", settings, LD_LIBRARY_PATH=str(nvml))
     assert [(gpu.index, gpu.type, gpu.pretend) for gpu in found.gpus] == [
@@ -167,7 +194,11 @@ def test_amds_gpus_are_those_that_the_lender_has_detected(tmp_path: Path, nvml: 
 def test_the_memory_of_amds_gpus_is_what_the_kernel_says_in_the_order_of_their_indices(
     tmp_path: Path,
 ) -> None:
-    for number, simds, sizes in ((0, 0, [2**38]), (2, 1216, [2**37]), (10, 1216, [2**36, 2**35])):
+    for number, simds, sizes in (
+        (0, 0, [2**38]),
+        (2, 1216, [2**37]),
+        (10, 1216, [2**36, 2**35]),
+    ):
         node = tmp_path / str(number)
         for bank, size in enumerate(sizes):
             (node / "mem_banks" / str(bank)).mkdir(parents=True)
@@ -177,10 +208,14 @@ def test_the_memory_of_amds_gpus_is_what_the_kernel_says_in_the_order_of_their_i
     settings = settings_of(tmp_path, amd_gpus=3, gpu_type="mi300x")
     found = amd_gpus(settings, topology=tmp_path)
     assert [gpu.memory_bytes for gpu in found] == [2**37, 2**36 + 2**35, 0]
-    assert [gpu.memory_bytes for gpu in amd_gpus(settings, topology=tmp_path / "none")] == [0] * 3
+    assert [
+        gpu.memory_bytes for gpu in amd_gpus(settings, topology=tmp_path / "none")
+    ] == [0] * 3
 
 
-def test_without_a_driver_there_are_no_gpus_and_all_else_is_there(tmp_path: Path) -> None:
+def test_without_a_driver_there_are_no_gpus_and_all_else_is_there(
+    tmp_path: Path,
+) -> None:
     found = look(tmp_path / "n1", settings_of(tmp_path))
     if not found.gpus:  # a machine with GPUs runs this test too
         assert found.cpu_millis >= 1000
@@ -277,13 +312,17 @@ def test_pretend_gpus_are_told_apart_by_node_and_index(tmp_path: Path) -> None:
     assert all(gpu.pretend for gpu in gpus)
 
 
-def test_pretend_gpus_are_cut_into_as_many_parts_as_was_asked_for(tmp_path: Path) -> None:
+def test_pretend_gpus_are_cut_into_as_many_parts_as_was_asked_for(
+    tmp_path: Path,
+) -> None:
     gpus = pretend_gpus(settings_of(tmp_path, pretend_gpus=2, gpu_slices=7))
     names = [name for gpu in gpus for name in gpu.slices]
     assert (len(names), len(set(names)), names[0]) == (14, 14, "MIG-pretend-n1-0-0")
 
 
-def test_two_nodes_read_the_same_mark_in_a_folder_that_they_share(tmp_path: Path) -> None:
+def test_two_nodes_read_the_same_mark_in_a_folder_that_they_share(
+    tmp_path: Path,
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     first, second = mark_of(str(tmp_path), None), mark_of(str(tmp_path), None)
@@ -301,7 +340,11 @@ def test_nodes_of_one_machine_read_one_mark_of_a_path_and_leave_nothing_in_it(
 
     def mark(of: Path, isolation: Isolation = "hide") -> dict[str, str]:
         own = settings_of(
-            tmp_path, pretend_gpus=0, shared=(str(of),), common=(str(home),), isolation=isolation
+            tmp_path,
+            pretend_gpus=0,
+            shared=(str(of),),
+            common=(str(home),),
+            isolation=isolation,
         )
         return dict(survey(own, PATIENCE_SECONDS, None).shared)
 
@@ -354,7 +397,9 @@ def test_a_port_that_a_stranger_took_is_replaced_and_one_of_our_own_is_kept(
 
 
 def test_ports_lie_outside_those_of_outgoing_connections(tmp_path: Path) -> None:
-    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    low, high = map(
+        int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    )
     block = PortBlock(tmp_path / "ports")
     assert not any(low <= port <= high for port in block.ports)
     block.close()
@@ -380,7 +425,11 @@ def test_eight_pretend_gpus_are_on_two_sockets(tmp_path: Path) -> None:
 def test_the_numa_node_of_a_gpu_is_that_of_its_place_on_the_bus(
     tmp_path: Path, bus_id: str, numa: int
 ) -> None:
-    for name, told in (("0000:17:00.0", "1"), ("10000:01:00.0", "2"), ("0000:ab:00.0", "-1")):
+    for name, told in (
+        ("0000:17:00.0", "1"),
+        ("10000:01:00.0", "2"),
+        ("0000:ab:00.0", "-1"),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "numa_node").write_text(f"{told}\n")
     assert numa_of(bus_id, tmp_path) == numa

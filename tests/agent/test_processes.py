@@ -38,7 +38,8 @@ while True:
 
 @pytest.fixture
 def changing(tmp_path: Path) -> Iterator[int]:
-    """A process that gives itself the same program again and again, as long as the test lives."""
+    """A process that gives itself the same program again and again, as long as the test
+    lives."""
     program = tmp_path / "again"
     program.write_text('#!/bin/sh\nexec "$0"\n')
     program.chmod(0o755)
@@ -55,7 +56,8 @@ def test_a_process_that_changes_its_program_keeps_its_mark(changing: int) -> Non
 
 @pytest.fixture
 def hopping(tmp_path: Path) -> Iterator[int]:
-    """The ancestor of a process that starts another and ends, again and again: one lives always."""
+    """The ancestor of a process that starts another and ends, again and again: one
+    lives always."""
     going = tmp_path / "going"
     going.touch()
     words = [sys.executable, "-S", "-c", ADOPTS, HOPS, str(going), MARK.decode()]
@@ -67,7 +69,9 @@ def hopping(tmp_path: Path) -> Iterator[int]:
         going.unlink()
 
 
-def test_a_process_that_hands_its_work_on_and_ends_is_not_taken_for_gone(hopping: int) -> None:
+def test_a_process_that_hands_its_work_on_and_ends_is_not_taken_for_gone(
+    hopping: int,
+) -> None:
     assert all(descendants(hopping) for _ in range(LOOKS))
     assert all(marked(MARK) for _ in range(LOOKS))
 

@@ -1,5 +1,6 @@
-"""A program of Ray on its nodes, with a Ray of the tests' own that only says what it was told: when
-it runs, how it ends, and why it does not run. With real Ray: tests/scenarios/test_ray_programs."""
+"""A program of Ray on its nodes, with a Ray of the tests' own that only says what it
+was told: when it runs, how it ends, and why it does not run. With real Ray:
+tests/scenarios/test_ray_programs."""
 
 import json
 import os
@@ -183,7 +184,9 @@ def test_both_nodes_show_one_token_that_only_their_user_can_read(
         assert (end_of(first), end_of(other)) == (0, 0)
         files = [tmp_path / node / "ray/token" for node in ("n1", "n2")]
         tokens = {file.read_text() for file in files}
-        assert {made.told(node)["env"]["RAY_AUTH_MODE"] for node in ("n1", "n2")} == {"token"}
+        assert {made.told(node)["env"]["RAY_AUTH_MODE"] for node in ("n1", "n2")} == {
+            "token"
+        }
     assert [len(token) for token in tokens] == [64]
     assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
     assert {oct(file.parent.stat().st_mode & 0o777) for file in files} == {"0o700"}
@@ -210,7 +213,9 @@ def test_nodes_that_do_not_come_are_named(tmp_path: Path, bin_folder: Path) -> N
         assert stranger.poll() is None
 
 
-def test_a_node_whose_ray_ends_says_what_ray_said_last(tmp_path: Path, bin_folder: Path) -> None:
+def test_a_node_whose_ray_ends_says_what_ray_said_last(
+    tmp_path: Path, bin_folder: Path
+) -> None:
     with gang(tmp_path, bin_folder, "true", nodes=2) as made:
         made.begin(0, BROKEN="n2")
         other = made.begin(1, BROKEN="n2")
@@ -262,7 +267,9 @@ def test_an_environment_without_a_ray_that_will_do_is_refused(
         assert why in words_of(process)
 
 
-def test_the_workdirs_own_environment_goes_first(tmp_path: Path, bin_folder: Path) -> None:
+def test_the_workdirs_own_environment_goes_first(
+    tmp_path: Path, bin_folder: Path
+) -> None:
     with gang(tmp_path, bin_folder, "true") as made:
         own = tmp_path / "n1/work/.venv"
         own.mkdir(parents=True)
@@ -286,16 +293,28 @@ async def test_why_it_does_not_run_is_the_attempts_trouble_and_its_users(
     [
         ({"BROKEN": "n1"}, 0, True),
         ({"KILLED": "n1"}, 0, True),
-        ({"KILLED": "n1"}, 10**9, False),  # by the bound that the job itself has asked for
+        # by the bound that the job itself has asked for
+        ({"KILLED": "n1"}, 10**9, False),
     ],
 )
 async def test_a_ray_that_does_not_start_is_the_clusters_trouble_with_what_it_said(
-    node_dir: Path, tmp_path: Path, bin_folder: Path, more: dict[str, str], bound: int, infra: bool
+    node_dir: Path,
+    tmp_path: Path,
+    bin_folder: Path,
+    more: dict[str, str],
+    bound: int,
+    infra: bool,
 ) -> None:
     seat = Seat(node=NodeId("n1"), memory_bytes=bound)
-    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    env = {
+        "CORRAL_TOKEN": TOKEN,
+        "PATH": f"{bin_folder}:/usr/bin:/bin",
+        "TOLD": str(tmp_path),
+    }
     async with node(node_dir) as here:
-        seen = await here.ended(await here.launch(launch("true", seat=seat), env | more))
+        seen = await here.ended(
+            await here.launch(launch("true", seat=seat), env | more)
+        )
     assert seen.trouble.startswith("Ray on node n1 has ended (")
     assert seen.trouble.endswith("the store is too small")
     assert seen.trouble_is_infra is infra
@@ -304,7 +323,11 @@ async def test_a_ray_that_does_not_start_is_the_clusters_trouble_with_what_it_sa
 async def test_a_port_that_another_has_is_the_clusters_trouble(
     node_dir: Path, tmp_path: Path, bin_folder: Path
 ) -> None:
-    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    env = {
+        "CORRAL_TOKEN": TOKEN,
+        "PATH": f"{bin_folder}:/usr/bin:/bin",
+        "TOLD": str(tmp_path),
+    }
     with socket.create_server(("", 0)) as other:
         port = int(other.getsockname()[1])
         async with node(node_dir) as here:
@@ -317,7 +340,11 @@ async def test_a_port_that_another_has_is_the_clusters_trouble(
 async def test_a_ray_that_ends_under_the_program_is_its_users_trouble(
     node_dir: Path, tmp_path: Path, bin_folder: Path
 ) -> None:
-    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    env = {
+        "CORRAL_TOKEN": TOKEN,
+        "PATH": f"{bin_folder}:/usr/bin:/bin",
+        "TOLD": str(tmp_path),
+    }
     run = f"kill $(cat {tmp_path}/n1.pid); sleep 1000"
     async with node(node_dir) as here:
         seen = await here.ended(await here.launch(launch(run), env))
@@ -327,12 +354,18 @@ async def test_a_ray_that_ends_under_the_program_is_its_users_trouble(
 
 @pytest.mark.parametrize(
     ("run", "more", "infra"),
-    [("true", {"BROKEN": "n2"}, True), ("kill $(cat $TOLD/n2.pid); sleep 1000", {}, False)],
+    [
+        ("true", {"BROKEN": "n2"}, True),
+        ("kill $(cat $TOLD/n2.pid); sleep 1000", {}, False),
+    ],
 )
 def test_another_nodes_ray_is_the_clusters_until_the_program_runs(
     tmp_path: Path, bin_folder: Path, run: str, more: dict[str, str], infra: bool
 ) -> None:
-    with gang(tmp_path, bin_folder, run, nodes=2) as made, socket.socket(socket.AF_UNIX) as shim:
+    with (
+        gang(tmp_path, bin_folder, run, nodes=2) as made,
+        socket.socket(socket.AF_UNIX) as shim,
+    ):
         (tmp_path / "n2").mkdir()
         shim.bind(str(tmp_path / "n2/nobody.sock"))
         shim.listen()
@@ -350,7 +383,9 @@ def test_another_nodes_ray_is_the_clusters_until_the_program_runs(
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
-async def test_folders_that_are_closed_to_its_user_are_no_hindrance(node_dir: Path) -> None:
+async def test_folders_that_are_closed_to_its_user_are_no_hindrance(
+    node_dir: Path,
+) -> None:
     assert node_dir.stat().st_mode & 0o777 == 0o700
     async with node(node_dir) as here:
         env = {"CORRAL_TOKEN": TOKEN, "PATH": "/usr/bin:/bin"}

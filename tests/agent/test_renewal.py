@@ -1,4 +1,5 @@
-"""The agent renews its token: when it is old, when it is refused, and at no moment without one."""
+"""The agent renews its token: when it is old, when it is refused, and at no moment
+without one."""
 
 import asyncio
 import hashlib
@@ -17,7 +18,8 @@ HOUR = 3600.0
 
 
 class Told:
-    """A head that remembers which tokens it was asked for; `no` is raised after it recorded one."""
+    """A head that remembers which tokens it was asked for; `no` is raised after it
+    recorded one."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -52,7 +54,9 @@ def renewal(folder: Path, told: Told, *, age_hours: float = 0.0) -> Renewal:
     )
 
 
-async def test_an_old_token_is_replaced_and_a_young_one_is_kept(tmp_path: Path, told: Told) -> None:
+async def test_an_old_token_is_replaced_and_a_young_one_is_kept(
+    tmp_path: Path, told: Told
+) -> None:
     young = renewal(tmp_path, told, age_hours=11)
     assert await young.look(RENEW_SECONDS) == LOOK_SECONDS
     assert told.asked == []
@@ -67,7 +71,9 @@ async def test_an_old_token_is_replaced_and_a_young_one_is_kept(tmp_path: Path, 
     assert len(told.asked) == 1
 
 
-async def test_a_token_that_is_refused_is_renewed_at_once(tmp_path: Path, told: Told) -> None:
+async def test_a_token_that_is_refused_is_renewed_at_once(
+    tmp_path: Path, told: Told
+) -> None:
     one = renewal(tmp_path, told)
     one.refused.set()
     await one.look(RENEW_SECONDS)
@@ -88,7 +94,11 @@ async def test_what_was_written_into_the_folder_is_used_and_not_renewed(
 
 @pytest.mark.parametrize(
     "no",
-    [HeadAway("the answer was lost"), HeadRefuses("no", its_code="token_revoked"), OSError("full")],
+    [
+        HeadAway("the answer was lost"),
+        HeadRefuses("no", its_code="token_revoked"),
+        OSError("full"),
+    ],
     ids=lambda no: type(no).__name__,
 )
 async def test_until_the_fresh_one_is_kept_the_earlier_one_goes_on(

@@ -1,4 +1,5 @@
-"""Scalars that ranks log: by name, bounded, with the spikes between two looks of the head."""
+"""Scalars that ranks log: by name, bounded, with the spikes between two looks of the
+head."""
 
 from math import inf, nan
 from typing import Any
@@ -29,11 +30,16 @@ def test_a_value_that_is_not_finite_is_a_gap() -> None:
     scalars = Scalars()
     scalars.take({"a": 1, "b": inf, "c": None}, 1.0)
     scalars.take({"a": nan}, 2.0)
-    assert bounds(scalars) == {"a": [None, 1, 1], "b": [None, None, None], "c": [None] * 3}
+    assert bounds(scalars) == {
+        "a": [None, 1, 1],
+        "b": [None, None, None],
+        "c": [None] * 3,
+    }
 
 
 @pytest.mark.parametrize(
-    "values", [["a"], {"": 1}, {"a,b": 1}, {"a" * 65: 1}, {"a": "1"}, {"a": True}, {1: 1}, None]
+    "values",
+    [["a"], {"": 1}, {"a,b": 1}, {"a" * 65: 1}, {"a": "1"}, {"a": True}, {1: 1}, None],
 )
 def test_what_is_no_scalar_is_left_out(values: object) -> None:
     scalars = Scalars()
@@ -50,7 +56,9 @@ def test_names_are_bounded_in_number() -> None:
 
 def test_progress_of_ranks_that_log_nothing_keeps_the_scalars() -> None:
     state = ShimState()
-    state.take_progress({"rank": 0, "step": 1, "loss": 2.0, "scalars": {"lr": 0.1}}, 1.0, [0, 1])
+    state.take_progress(
+        {"rank": 0, "step": 1, "loss": 2.0, "scalars": {"lr": 0.1}}, 1.0, [0, 1]
+    )
     state.take_progress({"rank": 1, "step": 1}, 2.0, [0, 1])
     assert state.progress is not None
     assert [one[0] for one in state.progress["scalars"]] == ["loss", "lr"]

@@ -23,7 +23,8 @@ from tests.agent.nodes import launch_of, left_of, node, stop_of
 
 MIB = 1024 * 1024
 needs_memory_cgroup = pytest.mark.skipif(
-    containment.probe().kind != containment.CGROUP, reason="needs cgroups that may be written"
+    containment.probe().kind != containment.CGROUP,
+    reason="needs cgroups that may be written",
 )
 
 
@@ -79,16 +80,31 @@ async def test_a_rank_gets_its_environment_and_nothing_else(node_dir: Path) -> N
     run = "env -0 > env; ls /proc/self/fd > fds; umask > umask; grep NoNewPrivs /proc/self/status"
     async with node(node_dir) as here:
         launch = launch_of(run, env=(("A", "b c"),), master_port=1234)
-        key = await here.launch(launch, {"HF_TOKEN": "canary", "CORRAL_SHARED": "/data"})
+        key = await here.launch(
+            launch, {"HF_TOKEN": "canary", "CORRAL_SHARED": "/data"}
+        )
         seen = await here.ended(key)
         assert [end.code for _, end in seen.exits] == [0], here.log(key)
         work = here.work(key)
-        env = dict(item.split("=", 1) for item in (work / "env").read_text().split("\0") if item)
-        assert (env["A"], env["HF_TOKEN"], env["MASTER_PORT"]) == ("b c", "canary", "1234")
-        assert (env["RANK"], env["WORLD_SIZE"], env["CORRAL_ATTEMPT"]) == ("0", "1", "1")
+        env = dict(
+            item.split("=", 1)
+            for item in (work / "env").read_text().split("\0")
+            if item
+        )
+        assert (env["A"], env["HF_TOKEN"], env["MASTER_PORT"]) == (
+            "b c",
+            "canary",
+            "1234",
+        )
+        assert (env["RANK"], env["WORLD_SIZE"], env["CORRAL_ATTEMPT"]) == (
+            "0",
+            "1",
+            "1",
+        )
         assert env["CORRAL_SOCKET"] == str(work.parent / "shim.sock")
         assert env["PWD"] == str(work)
-        assert (work / "fds").read_text().split() == ["0", "1", "2", "3"]  # 3 is of ls itself
+        # 3 is of ls itself
+        assert (work / "fds").read_text().split() == ["0", "1", "2", "3"]
         assert (work / "umask").read_text().strip() == "0022"
         assert here.log(key).split() == ["NoNewPrivs:", "1"]
         everything = b"".join(
@@ -125,7 +141,9 @@ async def test_a_node_job_has_one_rank_a_node(node_dir: Path) -> None:
 async def test_a_failed_rank_ends_the_others_of_its_node(node_dir: Path) -> None:
     run = 'trap "" TERM; if [ $RANK = 1 ]; then sleep 0.2; exit 3; fi; while :; do sleep 60; done'
     async with node(node_dir) as here:
-        key = await here.launch(launch_of(run, ranks=2, world_size=2, grace_seconds=60.0))
+        key = await here.launch(
+            launch_of(run, ranks=2, world_size=2, grace_seconds=60.0)
+        )
         seen = await here.ended(key)
         exits = dict(seen.exits)
         assert exits[1].code == 3
@@ -142,7 +160,10 @@ async def test_setup_runs_first_and_its_failure_is_the_users(node_dir: Path) -> 
         bad = launch_of("echo ran > ran", "bad", setup="echo no such package; exit 4")
         seen = await here.ended(await here.launch(bad))
         assert seen.exits[0][1].code == 4
-        assert (seen.trouble, seen.trouble_is_infra) == ("setup has failed with exit code 4", False)
+        assert (seen.trouble, seen.trouble_is_infra) == (
+            "setup has failed with exit code 4",
+            False,
+        )
         assert "no such package" in here.log(bad.key)
         assert "setup has failed" in here.log(bad.key)
         assert not (here.work(bad.key) / "ran").exists()
@@ -196,27 +217,35 @@ async def test_out_of_memory_is_told_with_peak_and_limit(node_dir: Path) -> None
 
 
 @needs_memory_cgroup
-async def test_a_kill_that_is_not_the_kernels_is_not_out_of_memory(node_dir: Path) -> None:
+async def test_a_kill_that_is_not_the_kernels_is_not_out_of_memory(
+    node_dir: Path,
+) -> None:
     seat = Seat(node=NodeId("n1"), memory_bytes=64 * MIB)
     async with node(node_dir) as here:
         seen = await here.ended(await here.launch(launch_of("kill -9 $$", seat=seat)))
         assert not seen.exits[0][1].out_of_memory
 
 
-async def test_a_stopped_script_ends_with_the_code_of_what_it_waited_for(node_dir: Path) -> None:
+async def test_a_stopped_script_ends_with_the_code_of_what_it_waited_for(
+    node_dir: Path,
+) -> None:
     program = (
         "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(75));"
         "print('up', flush=True); time.sleep(60)"
     )
     async with node(node_dir) as here:
-        key = await here.launch(launch_of(f'python3 -c "{program}"; code=$?; exit $code'))
+        key = await here.launch(
+            launch_of(f'python3 -c "{program}"; code=$?; exit $code')
+        )
         await here.says(key, "up")
         here.supervisor.stop(stop_of(key, 10.0))
         seen = await here.ended(key)
         assert seen.exits[0][1].code == 75
 
 
-async def test_what_is_started_in_answer_to_a_stop_is_left_to_end(node_dir: Path) -> None:
+async def test_what_is_started_in_answer_to_a_stop_is_left_to_end(
+    node_dir: Path,
+) -> None:
     """A clean-up copies files, by a shell of its own even."""
     program = (
         "import signal,subprocess,sys,time\n"
@@ -238,7 +267,9 @@ async def test_what_is_started_in_answer_to_a_stop_is_left_to_end(node_dir: Path
         assert seen.exits[0][1].code == 9
 
 
-async def test_a_script_that_traps_a_stop_cleans_up_and_ends_as_it_says(node_dir: Path) -> None:
+async def test_a_script_that_traps_a_stop_cleans_up_and_ends_as_it_says(
+    node_dir: Path,
+) -> None:
     run = (
         "trap 'sleep 0.6; echo cleaned $?; exit 9' TERM; echo up;"
         "while true; do sleep 0.5; echo again; done"
@@ -252,11 +283,17 @@ async def test_a_script_that_traps_a_stop_cleans_up_and_ends_as_it_says(node_dir
         assert seen.exits[0][1].code == 9
 
 
-async def test_a_script_that_traps_nothing_ends_with_its_command(node_dir: Path) -> None:
-    """It is told once what it waited for has ended; the line after that is not waited for."""
+async def test_a_script_that_traps_nothing_ends_with_its_command(
+    node_dir: Path,
+) -> None:
+    """It is told once what it waited for has ended; the line after that is not waited
+    for."""
     async with node(node_dir) as here:
         for index, run in enumerate(
-            ("while true; do sleep 60; done", "sleep 60; sleep 61; echo went on; sleep 62")
+            (
+                "while true; do sleep 60; done",
+                "sleep 60; sleep 61; echo went on; sleep 62",
+            )
         ):
             key = await here.launch(launch_of(f"echo up; {run}", f"j{index}"))
             await here.says(key, "up")
@@ -268,7 +305,9 @@ async def test_a_script_that_traps_nothing_ends_with_its_command(node_dir: Path)
 
 async def test_a_smaller_grace_cuts_a_running_one_short(node_dir: Path) -> None:
     async with node(node_dir) as here:
-        key = await here.launch(launch_of('trap "" TERM; echo up; while :; do sleep 60; done'))
+        key = await here.launch(
+            launch_of('trap "" TERM; echo up; while :; do sleep 60; done')
+        )
         await here.says(key, "up")
         here.supervisor.stop(stop_of(key, 3600.0))
         await here.phase(key, Phase.STOPPING)
@@ -303,7 +342,12 @@ for text in line.makefile():
         assert progress is not None
         assert (progress.step, progress.loss, progress.until) == (7, 0.5, 10)
         save = here.seen(key).saves[0]
-        assert (save.step, save.attempt, save.manifest_sha256, save.size_bytes) == (6, 1, "ab", 5)
+        assert (save.step, save.attempt, save.manifest_sha256, save.size_bytes) == (
+            6,
+            1,
+            "ab",
+            5,
+        )
         here.supervisor.committed(key, (6,))
         assert [save.step for save in here.seen(key).saves] == [4]
         assert '{"type":"committed","steps":[6]}' in await here.says(key, "committed")
@@ -312,7 +356,12 @@ for text in line.makefile():
         lines = here.log(key).splitlines()
         said = [json.loads(line) for line in lines if not line.startswith("[corral]")]
         assert "CORRAL_SOCKET dropped" in here.log(key)
-        assert said[-1] == {"type": "stop", "save": True, "grace_seconds": 5.0, "why": "a test"}
+        assert said[-1] == {
+            "type": "stop",
+            "save": True,
+            "grace_seconds": 5.0,
+            "why": "a test",
+        }
         assert seen.exits[0][1].code == 75
 
 
@@ -333,7 +382,9 @@ for text in line.makefile():
     async with node(node_dir) as here:
         (work := here.work(here.key())).mkdir(parents=True)
         (work / "talk.py").write_text(talk)
-        key = await here.launch(launch_of("sleep 3600 & python3 -S talk.py; kill $! && echo fine"))
+        key = await here.launch(
+            launch_of("sleep 3600 & python3 -S talk.py; kill $! && echo fine")
+        )
         await here.says(key, "up")
         for _ in range(3):
             here.supervisor.warn(TimeWarning(key=key, signal=signal.SIGUSR1, save=True))
@@ -342,10 +393,16 @@ for text in line.makefile():
         here.supervisor.committed(key, (1,))
         assert (await here.ended(key)).exits[0][1].code == 0
         said = here.log(key)
-        assert (said.count("signalled"), said.count("save"), said.count("fine")) == (1, 1, 1)
+        assert (said.count("signalled"), said.count("save"), said.count("fine")) == (
+            1,
+            1,
+            1,
+        )
 
 
-async def test_who_has_not_said_that_it_is_a_rank_is_told_nothing(node_dir: Path) -> None:
+async def test_who_has_not_said_that_it_is_a_rank_is_told_nothing(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         key = await here.launch(launch_of("echo up; sleep 3600"))
         await here.says(key, "up")
@@ -360,9 +417,12 @@ async def test_who_has_not_said_that_it_is_a_rank_is_told_nothing(node_dir: Path
             writer.close()
 
 
-async def test_a_second_launch_of_the_same_attempt_starts_nothing(node_dir: Path) -> None:
+async def test_a_second_launch_of_the_same_attempt_starts_nothing(
+    node_dir: Path,
+) -> None:
     launch = launch_of("echo once >> ../once; echo up; sleep 3600")
-    async with node(node_dir) as here, node(node_dir) as there:  # which do not know of each other
+    # which do not know of each other
+    async with node(node_dir) as here, node(node_dir) as there:
         await here.launch(launch)
         await here.launch(launch)
         await there.launch(launch)
@@ -391,7 +451,9 @@ async def test_root_runs_ranks_as_their_owner(node_dir: Path) -> None:
     node_dir.chmod(0o755)
     (node_dir / "attempts").chmod(0o755)
     async with node(node_dir) as here:
-        key = await here.launch(launch_of("id -un; id -G; touch mine; echo $HOME", owner="nobody"))
+        key = await here.launch(
+            launch_of("id -un; id -G; touch mine; echo $HOME", owner="nobody")
+        )
         seen = await here.ended(key)
         assert [end.code for _, end in seen.exits] == [0], here.log(key)
         assert here.log(key).split()[0] == "nobody"

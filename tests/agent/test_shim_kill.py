@@ -10,7 +10,14 @@ from corral.agent import containment
 from corral.agent.processes import LocalProcess, lives
 from corral.agent.supervisor.supervisor import kill_node
 from corral.domain.observed_state import Phase
-from tests.agent.nodes import launch_of, left_of, marked_processes, node, stop_of, unaged
+from tests.agent.nodes import (
+    launch_of,
+    left_of,
+    marked_processes,
+    node,
+    stop_of,
+    unaged,
+)
 from tests.patience import PATIENCE_SECONDS
 
 STUBBORN = """
@@ -34,7 +41,8 @@ if os.fork() == 0:
 print("up", flush=True)
 time.sleep(3600)
 """
-# A process without Corral's environment is what only a shim that lives, or the kernel, can find.
+# A process without Corral's environment is what only a shim that lives, or the kernel,
+# can find.
 HIDDEN = STUBBORN.replace("ENV)", "{})")
 PLAIN = STUBBORN.replace("ENV)", "os.environ)")
 BOMB = "bomb() { bomb | bomb & }; echo up; bomb; sleep 3600"
@@ -42,14 +50,17 @@ KINDS = [kind for kind in containment.KINDS if containment.probe(kind).kind == k
 
 
 def program(node_dir: Path, text: str) -> str:
-    """A command that runs the text, marked by the node's folder in each process's words."""
+    """A command that runs the text, marked by the node's folder in each process's
+    words."""
     mark = str(node_dir / "mark")
     (node_dir / "stubborn.py").write_text(text.replace("MARK", repr(mark)))
     return f"exec python3 -S {node_dir}/stubborn.py"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_is_left_when_a_stop_is_reported_as_done(node_dir: Path, kind: str) -> None:
+async def test_nothing_is_left_when_a_stop_is_reported_as_done(
+    node_dir: Path, kind: str
+) -> None:
     async with node(node_dir, kind) as here:
         key = await here.launch(launch_of(program(node_dir, HIDDEN)))
         await here.says(key, "up")
@@ -61,7 +72,9 @@ async def test_nothing_is_left_when_a_stop_is_reported_as_done(node_dir: Path, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_ranks_leave_behind_goes_with_them(node_dir: Path, kind: str) -> None:
+async def test_what_ranks_leave_behind_goes_with_them(
+    node_dir: Path, kind: str
+) -> None:
     run = program(node_dir, HIDDEN).replace("exec ", "") + " & sleep 0.5; exit 0"
     async with node(node_dir, kind) as here:
         seen = await here.ended(await here.launch(launch_of(run)))
@@ -86,7 +99,9 @@ async def test_a_killed_shim_takes_its_ranks_with_it(node_dir: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_shim_killed_while_no_agent_lives_is_found_dead(node_dir: Path, kind: str) -> None:
+async def test_a_shim_killed_while_no_agent_lives_is_found_dead(
+    node_dir: Path, kind: str
+) -> None:
     async with node(node_dir, kind) as here:
         key = await here.launch(launch_of(program(node_dir, PLAIN)))
         await here.says(key, "up")
@@ -113,9 +128,14 @@ async def test_a_fork_bomb_is_contained_and_killed(node_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_power_loss_leaves_nothing_and_notes_nothing(node_dir: Path, kind: str) -> None:
+async def test_a_power_loss_leaves_nothing_and_notes_nothing(
+    node_dir: Path, kind: str
+) -> None:
     async with node(node_dir, kind) as here:
-        keys = [await here.launch(launch_of("echo up; sleep 3600 & wait", name)) for name in "abc"]
+        keys = [
+            await here.launch(launch_of("echo up; sleep 3600 & wait", name))
+            for name in "abc"
+        ]
         for key in keys:
             await here.says(key, "up")
     kill_node(node_dir)
@@ -123,7 +143,11 @@ async def test_a_power_loss_leaves_nothing_and_notes_nothing(node_dir: Path, kin
     async with node(node_dir, kind) as again:
         for key in keys:
             seen = again.seen(key)
-            assert (seen.phase, seen.exits, seen.trouble_is_infra) == (Phase.ENDED, (), True)
+            assert (seen.phase, seen.exits, seen.trouble_is_infra) == (
+                Phase.ENDED,
+                (),
+                True,
+            )
 
 
 async def test_a_killed_launcher_takes_nothing_with_it(node_dir: Path) -> None:
@@ -143,9 +167,12 @@ async def test_a_launcher_of_another_version_is_replaced_once_its_last_shim_has_
 ) -> None:
     async with node(node_dir) as here:
         old = here.supervisor.launcher_pid
-        key = await here.launch(launch_of("echo up; while [ ! -e go ]; do sleep 0.02; done"))
+        key = await here.launch(
+            launch_of("echo up; while [ ! -e go ]; do sleep 0.02; done")
+        )
         await here.says(key, "up")
-    (node_dir / "launcher.version").write_text("0.0.1")  # as an upgrade of Corral leaves it
+    # as an upgrade of Corral leaves it
+    (node_dir / "launcher.version").write_text("0.0.1")
     async with node(node_dir) as here:
         assert (await here.exit_of("exit 6", "next")).code == 6
         assert here.supervisor.launcher_pid == old, "a shim of it lives"
@@ -157,7 +184,9 @@ async def test_a_launcher_of_another_version_is_replaced_once_its_last_shim_has_
         assert not lives(old or 0)
 
 
-def test_a_journal_that_was_never_begun_does_not_stop_a_power_loss(node_dir: Path) -> None:
+def test_a_journal_that_was_never_begun_does_not_stop_a_power_loss(
+    node_dir: Path,
+) -> None:
     (node_dir / "attempts/j1.1").mkdir()
     (node_dir / "attempts/j1.1/journal.jsonl").write_bytes(b"\0" * 512)
     kill_node(node_dir)

@@ -1,4 +1,5 @@
-"""The shim's loop calls what is watched, and nothing that a call of the same round let go of."""
+"""The shim's loop calls what is watched, and nothing that a call of the same round let
+go of."""
 
 import os
 from collections.abc import Iterator
@@ -35,12 +36,15 @@ def test_what_was_let_go_of_is_not_called(pipes: list[tuple[int, int]]) -> None:
     assert len(called) == 1
 
 
-def test_what_is_watched_anew_in_a_round_waits_for_the_next(pipes: list[tuple[int, int]]) -> None:
+def test_what_is_watched_anew_in_a_round_waits_for_the_next(
+    pipes: list[tuple[int, int]],
+) -> None:
     loop, called = Loop(), []
     first, second = (read for read, _ in pipes)
 
     def anew(other: int) -> None:
-        """Watch the other descriptor as that of something else, which has nothing to read."""
+        """Watch the other descriptor as that of something else, which has nothing to
+        read."""
         called.append("first")
         os.read(other, 1)
         loop.watch(other, None)

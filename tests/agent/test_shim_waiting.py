@@ -1,4 +1,5 @@
-"""A program that waits for input is found, and one that works or reads something else is not."""
+"""A program that waits for input is found, and one that works or reads something else
+is not."""
 
 import os
 import subprocess
@@ -17,7 +18,8 @@ from corral.agent.shim.stdin_wait import waits_for_input
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/syscall").exists(), reason="this kernel does not show system calls"
+    not Path("/proc/self/syscall").exists(),
+    reason="this kernel does not show system calls",
 )
 
 
@@ -77,6 +79,8 @@ def test_a_rank_that_waits_for_input_is_noted_once_in_its_log(
         monkeypatch.setattr(ranks, "waits_for_input", lambda pid, stdin: False)
         rank._look_for_input(20.0)
         rank._look_for_input(640.0)
-        assert (changes, later) == ([True, False], [20.0, 20.0, 40.0]), "then not any more"
+        assert (changes, later) == ([True, False], [20.0, 20.0, 40.0]), (
+            "then not any more"
+        )
     log.close()
     assert (tmp_path / "rank-0.log").read_text().count("waits for standard input") == 1

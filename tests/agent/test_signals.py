@@ -52,7 +52,8 @@ async def test_it_goes_to_every_rank_and_not_to_the_shell_that_waits_for_it(
         await here.phase(key, Phase.UP)
         here.supervisor.signal(key, int(signal.SIGKILL), "ranks")
         for rank in (0, 1):
-            await here.says(key, "after", rank)  # without a handler the sleeper has ended, too
+            # without a handler the sleeper has ended, too
+            await here.says(key, "after", rank)
         assert [end.code for _, end in (await here.ended(key)).exits] == [0, 0]
 
 
@@ -92,7 +93,9 @@ async def test_a_shell_that_has_started_nothing_and_what_took_its_place_get_it(
         assert (end.code, end.signal) == (None, USR1)
 
 
-async def test_of_a_batch_job_it_goes_to_the_steps_the_script_or_both(node_dir: Path) -> None:
+async def test_of_a_batch_job_it_goes_to_the_steps_the_script_or_both(
+    node_dir: Path,
+) -> None:
     async with node(node_dir) as here:
         work = here.work(here.key())
         (package := work / "corral" / "agent" / "batch").mkdir(parents=True)
@@ -115,7 +118,9 @@ async def test_of_a_batch_job_it_goes_to_the_steps_the_script_or_both(node_dir: 
 
             def are_told() -> bool:
                 said = here.log(key)
-                return all(said.count(f"{who} signalled") == n for who, n in told.items())
+                return all(
+                    said.count(f"{who} signalled") == n for who, n in told.items()
+                )
 
             await here.until(are_told, f"{told} after {to}")
         await here.phase(key, Phase.UP)
@@ -125,7 +130,9 @@ async def test_the_shell_of_a_person_is_left_alone(node_dir: Path) -> None:
     async with node(node_dir) as here:
         (work := here.work(here.key())).mkdir(parents=True)
         (work / "tells.py").write_text(TELLS)
-        key = await here.launch(launch_of("trap : USR1; python3 -S tells.py rank; true"))
+        key = await here.launch(
+            launch_of("trap : USR1; python3 -S tells.py rank; true")
+        )
         await here.says(key, "rank up")
         reader, writer = await here.supervisor.attach(key, 0, True)
         writer.write(b"echo he''re\n")

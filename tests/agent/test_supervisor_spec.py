@@ -54,7 +54,9 @@ def test_a_job_that_asks_for_no_memory_has_its_share_of_it(
     assert spec_of(seat).memory_bytes == gib * GIB
 
 
-def test_where_one_account_has_the_node_or_its_policy_says_so_memory_is_not_shared_out() -> None:
+def test_where_one_account_has_the_node_or_its_policy_says_so_memory_is_not_shared_out() -> (
+    None
+):
     seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
     assert spec_of(seat, None).memory_bytes == 0
     assert spec_of(seat, memory="all").memory_bytes == 0
@@ -78,7 +80,12 @@ def test_ranks_in_a_pod_have_what_its_image_and_device_plugins_have_set(
     monkeypatch.setenv("CORRAL_WORK", "/elsewhere")
     monkeypatch.setenv("RANK", "5")
     seat = Seat(node=NodeId("n1"))
-    assert "NCCL_DEBUG" not in spec_of(seat).env  # a machine's own, which is no container's
+    # a machine's own, which is no container's
+    assert "NCCL_DEBUG" not in spec_of(seat).env
     monkeypatch.setenv("CORRAL_NODE_NAME", "n1")
     env = spec_of(seat).env
-    assert (env["NCCL_DEBUG"], env.get("CORRAL_WORK"), env.get("RANK")) == ("WARN", None, "5")
+    assert (env["NCCL_DEBUG"], env.get("CORRAL_WORK"), env.get("RANK")) == (
+        "WARN",
+        None,
+        "5",
+    )

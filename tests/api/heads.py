@@ -1,5 +1,6 @@
-"""A whole head on a free port, for tests: the real Control over a memory store, the real API under
-uvicorn in a thread of its own, and agents that say what the test tells them."""
+"""A whole head on a free port, for tests: the real Control over a memory store, the
+real API under uvicorn in a thread of its own, and agents that say what the test tells
+them."""
 
 import asyncio
 import hashlib
@@ -73,7 +74,9 @@ class PushingEngine:
 
     channels: Channels
     name: str = "test"
-    cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
+    cannot: Mapping[str, str] = field(
+        default_factory=lambda: {"image": "no images here"}
+    )
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
@@ -136,8 +139,11 @@ class Head:
         self.engine = PushingEngine(self.channels)
         self.stopped = threading.Event()
         self.ready = threading.Event()
-        # With the protocol said, asyncio switches Nagle off: else an answer waits 40 ms.
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        # With the protocol said, asyncio switches Nagle off: else an answer waits 40
+        # ms.
+        self.socket = socket.socket(
+            socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind((host, port))
         self.port = int(self.socket.getsockname()[1])
@@ -146,7 +152,9 @@ class Head:
         self.control: Control
         self.loop: asyncio.AbstractEventLoop
         self._server: uvicorn.Server
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve()), daemon=True
+        )
 
     def start(self) -> "Head":
         self._thread.start()
@@ -176,7 +184,10 @@ class Head:
             rotate=rotated,
             snapshot_bytes=100_000,
             log_bytes=LOG_BYTES,
-            **({"limits": ClusterLimits(user_requests=self.user_requests)} | dict(self.more)),
+            **(
+                {"limits": ClusterLimits(user_requests=self.user_requests)}
+                | dict(self.more)
+            ),
         )
         self.app = self._app(settings)
         running = asyncio.create_task(self.control.run())
@@ -236,12 +247,17 @@ class Head:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Something on the head's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(
+            PATIENCE_SECONDS
+        )
 
     def http(self, who: str | None = "admin") -> httpx2.Client:
         headers = {"Authorization": f"Bearer {TOKENS[who]}"} if who else {}
         return httpx2.Client(
-            base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False
+            base_url=self.url,
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
+            trust_env=False,
         )
 
     @contextmanager
@@ -268,8 +284,9 @@ def serving(root: Path, **how: Any) -> Iterator[Head]:
 
 @contextmanager
 def no_haste() -> Iterator[None]:
-    """The agents of these tests say only what the test tells them, however long that takes: a
-    silence means nothing here. What silence means is told in tests of health and reconcile."""
+    """The agents of these tests say only what the test tells them, however long that
+    takes: a silence means nothing here. What silence means is told in tests of health
+    and reconcile."""
     with ExitStack() as patches:
         for name in (
             "corral.health.liveness.SILENT_AFTER_SECONDS",
@@ -284,7 +301,9 @@ def no_haste() -> Iterator[None]:
 class Agent:
     """One node's agent, by hand."""
 
-    def __init__(self, head: Head, node: str, *, boot: str = "boot-1", gpus: int = 2) -> None:
+    def __init__(
+        self, head: Head, node: str, *, boot: str = "boot-1", gpus: int = 2
+    ) -> None:
         self.head = head
         self.node = NodeId(node)
         self.boot = BootId(boot)
@@ -319,7 +338,11 @@ class Agent:
         """Say it, and take in what comes until it was heard."""
         self.number += 1
         beat = Beat(
-            number=self.number, version=self.version, seen=seen, sample=sample, signals=signals
+            number=self.number,
+            version=self.version,
+            seen=seen,
+            sample=sample,
+            signals=signals,
         )
         self.connection.send(encode(beat))
         while True:

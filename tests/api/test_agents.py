@@ -52,7 +52,9 @@ def close_code(agent: Agent) -> int:
     return agent.connection.close_code or 0
 
 
-def test_a_job_reaches_its_agent_at_once_and_is_acknowledged_by_version(fresh: Head) -> None:
+def test_a_job_reaches_its_agent_at_once_and_is_acknowledged_by_version(
+    fresh: Head,
+) -> None:
     (agent,) = joined(fresh, "n1")
     job = submit(fresh, resources={"gpu": 1})
     agent.until(lambda: any(one.run for one in agent.wanted))
@@ -64,14 +66,22 @@ def test_a_job_reaches_its_agent_at_once_and_is_acknowledged_by_version(fresh: H
     agent.close()
 
 
-def test_nothing_of_the_app_stands_between_the_gate_and_what_agents_hold_open(fresh: Head) -> None:
+def test_nothing_of_the_app_stands_between_the_gate_and_what_agents_hold_open(
+    fresh: Head,
+) -> None:
     """A layer in every connection's way costs a head with 1,000 agents megabytes."""
-    with mock.patch.object(WebSocketRoute, "handle", side_effect=AssertionError("by the app")):
+    with mock.patch.object(
+        WebSocketRoute, "handle", side_effect=AssertionError("by the app")
+    ):
         (agent,) = joined(fresh, "n1")
-        chunk = LogChunk(job=JobId("j1"), attempt=AttemptNumber(1), rank=0, offset=0, data=b"x")
+        chunk = LogChunk(
+            job=JobId("j1"), attempt=AttemptNumber(1), rank=0, offset=0, data=b"x"
+        )
         with fresh.dial("n1", "/v1/agents/logs") as logs:
             logs.send(encode(chunk))
-            assert isinstance(from_head(logs.recv(timeout=PATIENCE_SECONDS, decode=False)), LogAt)
+            assert isinstance(
+                from_head(logs.recv(timeout=PATIENCE_SECONDS, decode=False)), LogAt
+            )
         agent.close()
 
 
@@ -115,8 +125,12 @@ def test_a_wrong_hello_is_refused_with_its_code(
     assert close_code(Agent(head, "n1").hello(**what)) == code
 
 
-@pytest.mark.parametrize("frame", [b"", b"\xc1", b"\x81\xa4type\xa1x", b"\x90" * 100_000, "text"])
-def test_a_malformed_frame_ends_the_talk_and_is_counted(head: Head, frame: bytes | str) -> None:
+@pytest.mark.parametrize(
+    "frame", [b"", b"\xc1", b"\x81\xa4type\xa1x", b"\x90" * 100_000, "text"]
+)
+def test_a_malformed_frame_ends_the_talk_and_is_counted(
+    head: Head, frame: bytes | str
+) -> None:
     before = head.channels.refused["malformed"]
     first = Agent(head, "n1")
     first.connection.send(frame)
@@ -137,7 +151,9 @@ def test_a_newer_connection_of_the_same_boot_takes_over(fresh: Head) -> None:
     new.close()
 
 
-def test_a_twin_with_another_boot_is_refused_while_the_first_is_alive(fresh: Head) -> None:
+def test_a_twin_with_another_boot_is_refused_while_the_first_is_alive(
+    fresh: Head,
+) -> None:
     (first,) = joined(fresh, "n1")
     assert close_code(Agent(fresh, "n1", boot="boot-2").hello()) == 4409
     first.beat()
@@ -176,19 +192,37 @@ def test_a_node_cannot_end_or_save_another_nodes_job(fresh: Head) -> None:
     assert fresh.channels.refused["not_yours"] == before + 3
     with fresh.http() as http:
         shown = http.get(f"/v1/jobs/{job}").json()
-    assert (shown["state"], shown["checkpoints"], shown["attempt"]) == ("RUNNING", [], 1)
-    assert [seen.key for seen in fresh.control.facts.nodes[liar.node].seen] == [("j999", 1)]
+    assert (shown["state"], shown["checkpoints"], shown["attempt"]) == (
+        "RUNNING",
+        [],
+        1,
+    )
+    assert [seen.key for seen in fresh.control.facts.nodes[liar.node].seen] == [
+        ("j999", 1)
+    ]
     honest.close()
     liar.close()
 
 
-def test_secrets_and_workdirs_are_given_only_to_the_node_that_has_the_attempt(fresh: Head) -> None:
+def test_secrets_and_workdirs_are_given_only_to_the_node_that_has_the_attempt(
+    fresh: Head,
+) -> None:
     (first,) = joined(fresh, "n1")
     with fresh.http() as http:
-        assert http.put("/v1/secrets/HF_TOKEN", json={"value": "canary-9"}).status_code == 204
-        assert http.put("/v1/secrets/NOT_SET", json={"value": "canary-8"}).status_code == 204
+        assert (
+            http.put("/v1/secrets/HF_TOKEN", json={"value": "canary-9"}).status_code
+            == 204
+        )
+        assert (
+            http.put("/v1/secrets/NOT_SET", json={"value": "canary-8"}).status_code
+            == 204
+        )
         digest = _workdir(http)
-    spec = {"secrets": ["HF_TOKEN", "NOT_SET"], "workdir": digest, "resources": {"gpu": 1}}
+    spec = {
+        "secrets": ["HF_TOKEN", "NOT_SET"],
+        "workdir": digest,
+        "resources": {"gpu": 1},
+    }
     job = submit(fresh, **spec)
     first.until(lambda: any(one.run for one in first.wanted))
     with fresh.http() as http:
@@ -205,7 +239,8 @@ def test_secrets_and_workdirs_are_given_only_to_the_node_that_has_the_attempt(fr
         for path in (f"/v1/agents/secrets/{job}/2", "/v1/agents/secrets/j999/1"):
             assert mine.get(path).status_code == 403
         first.beat(ended((job, 1)))
-        eventually(lambda: mine.get(secrets).status_code == 403)  # over: nothing more to be had
+        # over: nothing more to be had
+        eventually(lambda: mine.get(secrets).status_code == 403)
     first.close()
 
 
@@ -225,7 +260,11 @@ def test_logs_are_kept_by_offset_and_only_of_the_nodes_own_ranks(fresh: Head) ->
     def ship(who: str, offset: int, data: bytes, rank: int = 0, name: str = job) -> int:
         with fresh.dial(who, "/v1/agents/logs") as channel:
             chunk = LogChunk(
-                job=JobId(name), attempt=AttemptNumber(1), rank=rank, offset=offset, data=data
+                job=JobId(name),
+                attempt=AttemptNumber(1),
+                rank=rank,
+                offset=offset,
+                data=data,
             )
             channel.send(encode(chunk))
             answer = from_head(channel.recv(PATIENCE_SECONDS, decode=False))
@@ -253,27 +292,40 @@ def test_a_frame_longer_than_the_protocols_limit_is_refused(head: Head) -> None:
 def test_hello_carries_a_valid_inventory_or_none_is_taken(head: Head) -> None:
     agent = Agent(head, "n1")
     hello = Hello(
-        protocol=1, node=NodeId("n1"), boot=agent.boot, address="::1", inventory=inventory(2)
+        protocol=1,
+        node=NodeId("n1"),
+        boot=agent.boot,
+        address="::1",
+        inventory=inventory(2),
     )
     gpus_swapped = encode(hello).replace(b"\xa5index\x00", b"\xa5index\x07")
     agent.connection.send(gpus_swapped)
     assert close_code(agent) == 4422
 
 
-def test_logs_are_held_back_while_the_disk_is_nearly_full_and_come_afterwards(fresh: Head) -> None:
-    """The agent keeps what is not acknowledged, and sends it again once there is room."""
+def test_logs_are_held_back_while_the_disk_is_nearly_full_and_come_afterwards(
+    fresh: Head,
+) -> None:
+    """The agent keeps what is not acknowledged, and sends it again once there is
+    room."""
     (agent,) = joined(fresh, "n1")
     job = submit(fresh, resources={"gpu": 1})
     agent.until(lambda: any(one.run for one in agent.wanted))
-    chunk = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b"printed\n")
-    nothing = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b"")
+    chunk = LogChunk(
+        job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b"printed\n"
+    )
+    nothing = LogChunk(
+        job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b""
+    )
     kept = fresh.root / "logs" / job / "1" / "rank-0.log"
     guard = fresh.app.state.house.disk
     before, guard.room = guard.room, lambda folder: Room(10**8, 10**11)
     guard.forget()
     with fresh.dial("n1", "/v1/agents/logs") as channel:
         channel.send(encode(nothing))  # how far it is kept can still be asked
-        assert isinstance(from_head(channel.recv(PATIENCE_SECONDS, decode=False)), LogAt)
+        assert isinstance(
+            from_head(channel.recv(PATIENCE_SECONDS, decode=False)), LogAt
+        )
         channel.send(encode(chunk))
         with pytest.raises(ConnectionClosed):
             channel.recv(PATIENCE_SECONDS, decode=False)

@@ -31,7 +31,10 @@ def test_a_terminal_of_an_unknown_job_is_refused_and_no_bug_is_met(
 
     monkeypatch.setattr(auth_middleware.Gate, "_write_down", last)
     monkeypatch.setattr(auth_middleware, "bug", bug)
-    with pytest.raises(InvalidStatus) as refused, head.dial("admin", "/v1/jobs/nope/attach"):
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        head.dial("admin", "/v1/jobs/nope/attach"),
+    ):
         pass
     assert refused.value.response.status_code == 404
     assert json.loads(refused.value.response.body)["error"]["code"] == "not_found"

@@ -1,4 +1,5 @@
-"""What the audit log has of log-ins that fail, of reads of secrets and logs, and of terminals."""
+"""What the audit log has of log-ins that fail, of reads of secrets and logs, and of
+terminals."""
 
 import asyncio
 from collections.abc import Iterator
@@ -36,7 +37,10 @@ def running(fresh: Head) -> Iterator[tuple[Head, str]]:
     agent = Agent(fresh, "n1").hello()
     agent.beat()
     with fresh.http() as http:
-        assert http.put("/v1/secrets/HF_TOKEN", json={"value": "canary-9"}).status_code == 204
+        assert (
+            http.put("/v1/secrets/HF_TOKEN", json={"value": "canary-9"}).status_code
+            == 204
+        )
     job = submit(fresh, secrets=["HF_TOKEN"], resources={"gpu": 1})
     agent.until(lambda: any(one.run for one in agent.wanted))
     agent.beat(up((job, 1)))
@@ -60,7 +64,11 @@ def test_a_node_that_reads_secrets_is_told_apart_from_a_user_of_its_name(
     assert (read["by"], read["kind"], read["on"]) == ("n1", "node", f"{job}.1")
     assert (read["accepted"], read["source"]) == (True, "127.0.0.1")
     assert read["detail"] == "HF_TOKEN of admin"
-    assert (refused["by"], refused["kind"], refused["code"]) == ("n2", "node", "forbidden")
+    assert (refused["by"], refused["kind"], refused["code"]) == (
+        "n2",
+        "node",
+        "forbidden",
+    )
     assert (asked["by"], asked["kind"], asked["code"]) == ("n1", "user", "forbidden")
 
 
@@ -83,14 +91,22 @@ def test_reads_of_anothers_log_are_noted_once_in_a_while_and_refusals_each_time(
     running: tuple[Head, str],
 ) -> None:
     head, job = running
-    with head.http("admin") as owner, head.http("olga") as olga, head.http("bob") as bob:
+    with (
+        head.http("admin") as owner,
+        head.http("olga") as olga,
+        head.http("bob") as bob,
+    ):
         for _ in range(3):
             assert owner.get(f"/v1/jobs/{job}/logs").status_code == 200
             assert olga.get(f"/v1/jobs/{job}/logs").status_code == 200
         assert bob.get(f"/v1/jobs/{job}/logs").status_code == 403
     read, refused = entries(head, "log.read")
     assert (read["by"], read["on"], read["detail"]) == ("olga", job, "of admin")
-    assert (refused["by"], refused["accepted"], refused["code"]) == ("bob", False, "forbidden")
+    assert (refused["by"], refused["accepted"], refused["code"]) == (
+        "bob",
+        False,
+        "forbidden",
+    )
 
 
 def test_the_command_of_a_terminal_is_in_the_log(
@@ -99,10 +115,17 @@ def test_the_command_of_a_terminal_is_in_the_log(
     head, job = running
     monkeypatch.setattr("corral.api.agent_sessions.AGENT_SECONDS", 0.01)
     for query in ("?command=cat+/etc/passwd", "?shell=false", ""):
-        with pytest.raises(InvalidStatus), head.dial("admin", f"/v1/jobs/{job}/attach{query}"):
+        with (
+            pytest.raises(InvalidStatus),
+            head.dial("admin", f"/v1/jobs/{job}/attach{query}"),
+        ):
             pass
     opened = [one["detail"] for one in entries(head, "job.attach") if one["accepted"]]
-    assert opened == ["rank 0: cat /etc/passwd", "rank 0: the output", "rank 0: a shell"]
+    assert opened == [
+        "rank 0: cat /etc/passwd",
+        "rank 0: the output",
+        "rank 0: a shell",
+    ]
 
 
 def test_failed_log_ins_are_summed_with_their_address_and_what_is_known(
@@ -110,15 +133,24 @@ def test_failed_log_ins_are_summed_with_their_address_and_what_is_known(
 ) -> None:
     monkeypatch.setattr("corral.api.failed_log_ins.FIRST_SECONDS", 0.05)
     with httpx2.Client(base_url=fresh.url, trust_env=False) as nobody:
-        for token in ("no-such-token-0123456789", TOKENS["gone"], "no-such-token-0123456789"):
-            answer = nobody.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"})
+        for token in (
+            "no-such-token-0123456789",
+            TOKENS["gone"],
+            "no-such-token-0123456789",
+        ):
+            answer = nobody.get(
+                "/v1/jobs", headers={"Authorization": f"Bearer {token}"}
+            )
             assert answer.status_code == 401
     eventually(lambda: sum(one["count"] for one in entries(fresh, "login.fail")) == 3)
     found = {one["code"]: one for one in entries(fresh, "login.fail")}
     assert found["unauthorised"]["count"] == 2
     revoked = found["token_revoked"]
     assert (revoked["by"], revoked["kind"]) == ("(nobody)", "nobody")
-    assert (revoked["source"], revoked["on"].endswith(" of gone")) == ("127.0.0.1", True)
+    assert (revoked["source"], revoked["on"].endswith(" of gone")) == (
+        "127.0.0.1",
+        True,
+    )
     assert "no-such-token" not in str(found)
 
 

@@ -40,9 +40,14 @@ WRONG = {
 }
 
 
-def raw(head: Head, headers: str, *, target: str = "/v1/status", host: str = "127.0.0.1") -> int:
-    """The status of a request that is sent as it is written; 0 when the connection is dropped."""
-    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
+def raw(
+    head: Head, headers: str, *, target: str = "/v1/status", host: str = "127.0.0.1"
+) -> int:
+    """The status of a request that is sent as it is written; 0 when the connection is
+    dropped."""
+    with socket.create_connection(
+        ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         text = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n\r\n"
         try:
             connection.sendall(text.replace("\r\n\r\n\r\n", "\r\n\r\n").encode())
@@ -62,23 +67,38 @@ def test_a_header_that_is_not_just_bearer_and_a_known_token_is_refused(
 
 def test_a_token_in_the_query_counts_for_nothing(head: Head) -> None:
     assert raw(head, "", target=f"/v1/status?token={TOKENS['admin']}") in (401, 429)
-    assert raw(head, "", target=f"/v1/status?access_token={TOKENS['admin']}") in (401, 429)
+    assert raw(head, "", target=f"/v1/status?access_token={TOKENS['admin']}") in (
+        401,
+        429,
+    )
 
 
 def test_healthz_alone_asks_for_no_token_and_says_nothing(head: Head) -> None:
     with head.http(None) as http:
         assert http.get("/healthz").json() == {"status": "ok"}
-        for path in ("/", "/docs", "/openapi.json", "/redoc", "/v1", "/v1/nothing", "/healthz/x"):
+        for path in (
+            "/",
+            "/docs",
+            "/openapi.json",
+            "/redoc",
+            "/v1",
+            "/v1/nothing",
+            "/healthz/x",
+        ):
             assert http.get(path).status_code in (401, 429), path
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1:80"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1:80"]
+)
 def test_another_host_name_is_refused_whatever_the_token(head: Head, host: str) -> None:
     assert raw(head, GOOD, host=host) in (400, 421)
     assert raw(head, "", target="/healthz", host=host) in (400, 421)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8470", "[::1]:1", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:8470", "[::1]:1", "LOCALHOST"]
+)
 def test_the_loopback_names_are_known(head: Head, host: str) -> None:
     assert raw(head, GOOD, host=host) == 200
 
@@ -109,7 +129,9 @@ def test_failures_of_one_address_are_counted_and_forgotten_with_time() -> None:
     assert failures.note("192.0.2.1", error) is error
 
 
-def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_ones_in() -> None:
+def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_ones_in() -> (
+    None
+):
     now, reads = [0.0], [0]
 
     async def digests() -> list[str]:
@@ -127,7 +149,8 @@ def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_on
                 await failures.check("192.0.2.1", f"wrong-{at}")
             refused += error.value.retry_seconds <= 1.0
         await failures.check("192.0.2.1", "right")
-        await failures.check("192.0.2.2", "wrong-0")  # who has failed nothing is looked up
+        # who has failed nothing is looked up
+        await failures.check("192.0.2.2", "wrong-0")
         return refused
 
     assert asyncio.run(flood()) == 1000
@@ -148,16 +171,25 @@ def test_failures_of_a_network_of_ipv6_count_together() -> None:
 
 
 def test_the_scheme_may_be_written_small_and_the_header_name_as_one_likes() -> None:
-    assert bearer([(b"Authorization", b"bearer 0123456789abcdef")]) == "0123456789abcdef"
+    assert (
+        bearer([(b"Authorization", b"bearer 0123456789abcdef")]) == "0123456789abcdef"
+    )
     with pytest.raises(Unauthorised):
         bearer([(b"authorization", b"Bearer 0123456789abcdef\n")])
 
 
-def test_all_tokens_of_a_user_and_of_the_users_jobs_prove_connections_together() -> None:
-    """Else 200 tokens of one user prove more connections than the head may open files."""
-    own = Caller(name=UserName("ann"), role=Role.USER, token=TokenId("t1"), sha256="one")
+def test_all_tokens_of_a_user_and_of_the_users_jobs_prove_connections_together() -> (
+    None
+):
+    """Else 200 tokens of one user prove more connections than the head may open
+    files."""
+    own = Caller(
+        name=UserName("ann"), role=Role.USER, token=TokenId("t1"), sha256="one"
+    )
     other = replace(own, token=TokenId("t2"), sha256="two")
-    of_job = replace(own, job=OwnJob(attempt=(JobId("j1"), AttemptNumber(1)), scope=TokenScope.OWN))
+    of_job = replace(
+        own, job=OwnJob(attempt=(JobId("j1"), AttemptNumber(1)), scope=TokenScope.OWN)
+    )
     node = replace(own, role=Role.NODE, node=NodeId("ann"))
     assert own.holder == other.holder == of_job.holder
     assert node.holder != own.holder

@@ -15,7 +15,9 @@ def test_failed_jobs_are_counted_by_class_and_old_ones_are_left_out(head: Head) 
         eventually(lambda: all(world.state_of(id) == "STARTING" for id in ids))
         agent.beat(*[up((id, 1)) for id in ids])
         eventually(lambda: all(world.state_of(id) == "RUNNING" for id in ids))
-        agent.beat(ended((ids[0], 1), code=1), ended((ids[1], 1), code=127), ended((ids[2], 1)))
+        agent.beat(
+            ended((ids[0], 1), code=1), ended((ids[1], 1), code=127), ended((ids[2], 1))
+        )
         eventually(lambda: set(ids) <= set(world.ended))
         found = http.get("/v1/failures").json()
         assert {job["id"] for job in found["jobs"]} == set(ids[:2])
@@ -26,6 +28,8 @@ def test_failed_jobs_are_counted_by_class_and_old_ones_are_left_out(head: Head) 
         }
         assert found["more"] is False
         assert len(http.get("/v1/failures?limit=1").json()["jobs"]) == 1
-        later = http.get(f"/v1/failures?since={found['jobs'][0]['ended_at'] + 60}").json()
+        later = http.get(
+            f"/v1/failures?since={found['jobs'][0]['ended_at'] + 60}"
+        ).json()
         assert (later["jobs"], later["classes"]) == ([], [])
     agent.close()

@@ -14,8 +14,13 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
     with serving(tmp_path) as head:
         head.control.keeping.retention = Retention(jobs=2)
         world = head.control.world
-        ids = [submit(head, {"name": name, "run": "x"}).json()["jobs"][0]["id"] for name in "ab"]
-        array = submit(head, {"name": "s", "run": "x", "array": "0-1"}).json()["jobs"][0]["array"]
+        ids = [
+            submit(head, {"name": name, "run": "x"}).json()["jobs"][0]["id"]
+            for name in "ab"
+        ]
+        array = submit(head, {"name": "s", "run": "x", "array": "0-1"}).json()["jobs"][
+            0
+        ]["array"]
         with head.http() as http:
             for id in [*ids, f"{array}_0"]:
                 http.post(f"/v1/jobs/{id}/cancel")
@@ -24,13 +29,20 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
                 answer = http.get(f"/v1/jobs/{ids[0]}{path}")
                 assert error(answer) == (410, "forgotten"), path
             said = answer.json()["error"]["message"]
-            assert said.startswith(f"there is no job {ids[0]}: it is not kept any more (a job is ")
-            assert said.endswith("or its number was that of another request and never a job's")
+            assert said.startswith(
+                f"there is no job {ids[0]}: it is not kept any more (a job is "
+            )
+            assert said.endswith(
+                "or its number was that of another request and never a job's"
+            )
             assert "30 d after its end, or when 2 others have ended after it" in said
             assert error(http.post(f"/v1/jobs/{ids[0]}/cancel")) == (410, "forgotten")
             assert error(http.get("/v1/jobs/j999")) == (404, "not_found")
-            for number in range(int(array.removeprefix("j")) + 1, world.granted + 1):  # cancels
-                assert error(http.get(f"/v1/jobs/j{number}")) == (404, "not_found"), number
+            # cancels
+            for number in range(int(array.removeprefix("j")) + 1, world.granted + 1):
+                assert error(http.get(f"/v1/jobs/j{number}")) == (404, "not_found"), (
+                    number
+                )
             assert error(http.get("/v1/jobs/a")) == (404, "not_found")
             assert error(http.get(f"/v1/jobs/{array}")) == (404, "not_found")
             assert len(http.get(f"/v1/jobs?all=1&array={array}").json()["jobs"]) == 2
@@ -67,7 +79,9 @@ def test_an_index_that_never_was_is_answered_with_those_there_are(
             answer = http.get(f"/v1/jobs/{name}{path}")
             assert error(answer) == (404, "no_such_index")
             said = answer.json()["error"]["message"]
-            assert said == f"there is no job {name}: array {array} has the indices 0-2,7"
+            assert (
+                said == f"there is no job {name}: array {array} has the indices 0-2,7"
+            )
         assert error(http.get(f"/v1/jobs/t_1{path}")) == (404, "not_found")
         head.control.keeping.retention = Retention(jobs=1)
         http.post(f"/v1/jobs/{array}_7/cancel")

@@ -49,7 +49,9 @@ def test_no_generated_request_meets_a_server_error(fuzzed: Head) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    path=st.sampled_from(["/v1/jobs/x/logs", "/v1/events", "/v1/jobs/x/events", "/v1/jobs"]),
+    path=st.sampled_from(
+        ["/v1/jobs/x/logs", "/v1/events", "/v1/jobs/x/events", "/v1/jobs"]
+    ),
     query=st.dictionaries(
         st.sampled_from(["after", "rank", "attempt", "tail", "limit", "all"]),
         st.text(max_size=12) | st.integers().map(str),
@@ -62,7 +64,9 @@ def test_no_query_meets_a_server_error(
 ) -> None:
     with fuzzed.http() as http:
         try:
-            answer = http.get(path, params=query, headers={"Last-Event-ID": last.strip()})
+            answer = http.get(
+                path, params=query, headers={"Last-Event-ID": last.strip()}
+            )
         except httpx2.InvalidURL:
             return
         assert answer.status_code < 500, answer.text

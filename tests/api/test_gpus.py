@@ -29,7 +29,9 @@ def agent(head: Head) -> Iterator[Agent]:
     agent.close()
 
 
-def test_each_gpu_is_told_with_who_holds_it_and_unknown_is_null(head: Head, agent: Agent) -> None:
+def test_each_gpu_is_told_with_who_holds_it_and_unknown_is_null(
+    head: Head, agent: Agent
+) -> None:
     with head.http("vera") as http:
         before = http.get("/v1/gpus").json()
         (job,) = head.run(head.control.submit([gang("one")], key="k", by="alice"))  # type: ignore[arg-type]

@@ -31,11 +31,19 @@ def test_two_arrays_and_a_job_are_cancelled_by_one_wish(head: Head) -> None:
         assert {job["state"] for job in found["jobs"]} == {"CANCELLED"}
         assert found["refused"] == []
         row = found["jobs"][0]
-        assert (row["name"], row["array"], row["array_index"]) == ("first_0", first[0][:-2], 0)
+        assert (row["name"], row["array"], row["array_index"]) == (
+            "first_0",
+            first[0][:-2],
+            0,
+        )
     with head.http("admin") as http:
         entry = http.get("/v1/audit").json()["entries"][0]
     spans = f"{first[0]}-2999, {second[0]}-2999, {alone[0]}"
-    assert (entry["what"], entry["on"], entry["detail"]) == ("job.cancel", spans, "6,001 jobs")
+    assert (entry["what"], entry["on"], entry["detail"]) == (
+        "job.cancel",
+        spans,
+        "6,001 jobs",
+    )
 
 
 def test_a_refused_job_keeps_no_other_from_its_change(head: Head) -> None:
@@ -44,9 +52,14 @@ def test_a_refused_job_keeps_no_other_from_its_change(head: Head) -> None:
     with head.http("alice") as http:
         (mine,) = submitted(http, name="mine")
         found = change(http, "suspend", *others, "nobody", mine)
-        assert [(job["id"], job["state"]) for job in found["jobs"]] == [(mine, "SUSPENDED")]
+        assert [(job["id"], job["state"]) for job in found["jobs"]] == [
+            (mine, "SUSPENDED")
+        ]
         refused = {one["asked"]: one for one in found["refused"]}
-        assert (refused[others[0]]["code"], refused[others[0]]["partly"]) == ("forbidden", False)
+        assert (refused[others[0]]["code"], refused[others[0]]["partly"]) == (
+            "forbidden",
+            False,
+        )
         assert refused["nobody"]["code"] == "not_found"
         assert refused["nobody"]["jobs"] == []
         assert change(http, "resume", mine)["jobs"][0]["state"] == "QUEUED"
@@ -55,7 +68,11 @@ def test_a_refused_job_keeps_no_other_from_its_change(head: Head) -> None:
     with head.http("admin") as http:
         entries = http.get("/v1/audit").json()["entries"]
     denied = next(one for one in entries if one["code"] == "forbidden")
-    assert (denied["what"], denied["on"], denied["by"]) == ("job.change", others[0], "alice")
+    assert (denied["what"], denied["on"], denied["by"]) == (
+        "job.change",
+        others[0],
+        "alice",
+    )
 
 
 def test_of_an_array_the_rest_is_changed_and_all_over_is_a_conflict(head: Head) -> None:
@@ -65,8 +82,13 @@ def test_of_an_array_the_rest_is_changed_and_all_over_is_a_conflict(head: Head) 
         assert change(http, "suspend", ids[0])["jobs"][0]["state"] == "SUSPENDED"
         found = change(http, "resume", "part")
         assert [job["id"] for job in found["jobs"]] == [ids[0]]
-        assert [(one["jobs"], one["partly"]) for one in found["refused"]] == [([ids[2]], True)]
-        assert [job["id"] for job in change(http, "cancel", "part")["jobs"]] == [ids[0], ids[2]]
+        assert [(one["jobs"], one["partly"]) for one in found["refused"]] == [
+            ([ids[2]], True)
+        ]
+        assert [job["id"] for job in change(http, "cancel", "part")["jobs"]] == [
+            ids[0],
+            ids[2],
+        ]
         over = change(http, "cancel", "part")["refused"]
         assert [one["message"] for one in over] == ["all jobs of part are over already"]
 

@@ -1,4 +1,5 @@
-"""Routes of a job's kept logs: by range, by text, and as a file, for those who may read them."""
+"""Routes of a job's kept logs: by range, by text, and as a file, for those who may read
+them."""
 
 import json
 import time
@@ -7,7 +8,10 @@ from tests.api.heads import Agent, Head
 from tests.api.test_streams import running, ship
 
 __all__ = ["running"]
-TEXT = b"".join(b"line %d\n" % number for number in range(10_000)) + b"Error: out of luck\n"
+TEXT = (
+    b"".join(b"line %d\n" % number for number in range(10_000))
+    + b"Error: out of luck\n"
+)
 
 
 def test_a_log_is_read_backwards_by_ranges(running: tuple[Head, Agent, str]) -> None:
@@ -26,7 +30,9 @@ def test_a_log_is_read_backwards_by_ranges(running: tuple[Head, Agent, str]) -> 
         assert found["data"].startswith("line 7777\n")
         none = http.get(f"/v1/jobs/{job}/logs/range?rank=5").json()
         assert (none["data"], none["newest"]) == ("", 0)
-        assert http.get(f"/v1/jobs/{job}/logs/range?before=1&after=1").status_code == 422
+        assert (
+            http.get(f"/v1/jobs/{job}/logs/range?before=1&after=1").status_code == 422
+        )
         assert http.get(f"/v1/jobs/{job}/logs/range?attempt=2").status_code == 404
 
 
@@ -75,7 +81,9 @@ def test_a_log_is_downloaded_whole(running: tuple[Head, Agent, str]) -> None:
         assert http.get(f"/v1/jobs/{job}/logs/file").content == TEXT
 
 
-def test_only_those_who_may_read_the_log_search_it(running: tuple[Head, Agent, str]) -> None:
+def test_only_those_who_may_read_the_log_search_it(
+    running: tuple[Head, Agent, str],
+) -> None:
     head, _, job = running
     ship(head, job, 0, TEXT)
     with head.http("bob") as bob:

@@ -1,4 +1,5 @@
-"""A job's own token: it lets in the job's owner while its attempt lives, and nobody after that."""
+"""A job's own token: it lets in the job's owner while its attempt lives, and nobody
+after that."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,10 @@ def test_with_the_word_submit_it_is_the_owner_and_no_more_than_a_user_while_the_
     agent = joined(head)
     key = running(head, agent, token="submit")
     with bearing(head, token_of(head, key)) as http:
-        assert api.JobsView.model_validate(http.get("/v1/jobs").json()).jobs[0].owner == "alice"
+        assert (
+            api.JobsView.model_validate(http.get("/v1/jobs").json()).jobs[0].owner
+            == "alice"
+        )
         more = {"specs": [{"name": "next", "run": "true"}], "key": "n"}
         next_one = http.post("/v1/jobs", json=more).json()["jobs"][0]
         assert next_one["owner"] == "alice"
@@ -82,7 +86,9 @@ def test_it_cannot_hand_its_right_to_submit_on(head: Head) -> None:
         assert answer.status_code == 403
         assert "a job's own token cannot grant" in answer.json()["error"]["message"]
         plain = {"name": "next", "run": "true", "secrets": ["CORRAL_TOKEN"]}
-        made = http.post("/v1/jobs", json={"specs": [plain], "key": "m"}).json()["jobs"][0]
+        made = http.post("/v1/jobs", json={"specs": [plain], "key": "m"}).json()[
+            "jobs"
+        ][0]
     assert head.control.world.jobs[made["id"]].spec.token == "own"
     agent.close()
 
@@ -95,7 +101,9 @@ def test_unasked_it_is_for_its_own_job_alone(head: Head) -> None:
     agent = joined(head)
     with head.http("alice") as http:
         specs = [{"name": "other", "run": "true", "begin": "9h"}]
-        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][0]["id"]
+        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][
+            0
+        ]["id"]
     key = running(head, agent)
     with bearing(head, token_of(head, key)) as http:
         listed = http.get("/v1/jobs", params={"all": 1}).json()["jobs"]
@@ -106,11 +114,19 @@ def test_unasked_it_is_for_its_own_job_alone(head: Head) -> None:
         for change in CHANGES:
             assert http.post(f"/v1/jobs/{other}/{change}").status_code == 403, change
         assert http.patch(f"/v1/jobs/{other}", json={"name": "x"}).status_code == 403
-        for path in ("/v1/events", "/v1/users", "/v1/secrets", "/v1/nodes/n1", "/metrics"):
+        for path in (
+            "/v1/events",
+            "/v1/users",
+            "/v1/secrets",
+            "/v1/nodes/n1",
+            "/metrics",
+        ):
             assert http.get(path).status_code == 403, path
         for path in ("/v1/status", "/v1/nodes", "/v1/queues", "/v1/session"):
             assert http.get(path).status_code == 200, path
-        refused = http.post("/v1/jobs", json={"specs": [{"name": "n", "run": "x"}], "key": "n"})
+        refused = http.post(
+            "/v1/jobs", json={"specs": [{"name": "n", "run": "x"}], "key": "n"}
+        )
         assert refused.status_code == 403
         assert "token: submit" in refused.json()["error"]["hint"]
         assert http.put(f"/v1/snapshots/{'0' * 64}", content=b"x").status_code == 403
@@ -134,7 +150,9 @@ def test_it_opens_no_shell_in_another_job_of_its_owner(head: Head, scope: str) -
     agent = joined(head)
     with head.http("alice") as http:
         specs = [{"name": "other", "run": "true", "begin": "9h"}]
-        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][0]["id"]
+        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][
+            0
+        ]["id"]
     key = running(head, agent, token=scope)
     for job, is_refused in ((key[0], False), (other, True)):
         with pytest.raises(InvalidStatus) as refused:
@@ -169,7 +187,10 @@ def test_one_that_the_head_has_not_made_lets_nobody_in(head: Head) -> None:
     agent = joined(head)
     key = running(head, agent)
     own = token_of(head, key)
-    for false in (f"{own[:-1]}{'0' if own[-1] != '0' else '1'}", own.replace(f".{key[1]}.", ".2.")):
+    for false in (
+        f"{own[:-1]}{'0' if own[-1] != '0' else '1'}",
+        own.replace(f".{key[1]}.", ".2."),
+    ):
         with bearing(head, false) as http:
             assert http.get("/v1/jobs").status_code == 401
     agent.close()
@@ -184,7 +205,9 @@ def test_a_requeued_job_begins_anew_with_another_token(head: Head) -> None:
         agent.until(lambda: any(one.stop for one in agent.wanted))
         agent.beat(ended(key, 1))
         second = (key[0], 2)
-        agent.until(lambda: any(run.key == second for one in agent.wanted for run in one.run))
+        agent.until(
+            lambda: any(run.key == second for one in agent.wanted for run in one.run)
+        )
         assert http.get("/v1/jobs").status_code == 401
     assert token_of(head, second) != old
     agent.beat(up(second))
@@ -197,6 +220,8 @@ def test_a_requeued_job_begins_anew_with_another_token(head: Head) -> None:
 def test_what_does_not_run_is_not_requeued(head: Head) -> None:
     with head.http("alice") as http:
         spec = {"name": "train", "run": "true"}
-        id = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["jobs"][0]["id"]
+        id = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["jobs"][
+            0
+        ]["id"]
         answer = http.post(f"/v1/jobs/{id}/requeue")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")

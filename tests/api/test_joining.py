@@ -33,7 +33,9 @@ def line(head: Head, **body: Any) -> dict[str, Any]:
         return made
 
 
-def join(head: Head, token: str, node: str, secret: str | None = None) -> httpx2.Response:
+def join(
+    head: Head, token: str, node: str, secret: str | None = None
+) -> httpx2.Response:
     with head.http(None) as http:
         return http.post(
             "/v1/nodes/join",
@@ -50,7 +52,10 @@ def error_of(answer: httpx2.Response) -> tuple[int, str, str]:
 def audit(head: Head) -> list[tuple[str, str, str, bool]]:
     with head.http() as http:
         entries = http.get("/v1/audit").json()["entries"]
-    return [(one["by"], one["what"], one["on"], one["accepted"]) for one in reversed(entries)]
+    return [
+        (one["by"], one["what"], one["on"], one["accepted"])
+        for one in reversed(entries)
+    ]
 
 
 def newcomer(head: Head, name: str) -> Agent:
@@ -96,7 +101,11 @@ def test_of_two_at_once_with_the_same_token_one_joins(fresh: Head) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda n: join(fresh, token, f"w{n}"), range(4)))
     assert sorted(one.status_code for one in answers) == [201, 401, 401, 401]
-    nodes = [one.node for one in fresh.run(fresh.store.tokens()) if (one.node or "")[0:1] == "w"]
+    nodes = [
+        one.node
+        for one in fresh.run(fresh.store.tokens())
+        if (one.node or "")[0:1] == "w"
+    ]
     assert len(nodes) == 1
 
 
@@ -125,12 +134,20 @@ def test_operators_add_machines_only_where_the_cluster_says_so(
     assert "corral up --operators-add-machines" in hint
 
 
-def test_a_join_token_with_several_uses_counts_them_and_can_be_revoked(fresh: Head) -> None:
+def test_a_join_token_with_several_uses_counts_them_and_can_be_revoked(
+    fresh: Head,
+) -> None:
     made = line(fresh, uses=3)
-    assert [join(fresh, made["token"], f"w{n}").status_code for n in range(2)] == [201, 201]
+    assert [join(fresh, made["token"], f"w{n}").status_code for n in range(2)] == [
+        201,
+        201,
+    ]
     with fresh.http() as http:
         rows = {row["id"]: row for row in http.get("/v1/tokens").json()["tokens"]}
-        assert (rows[made["id"]]["role"], rows[made["id"]]["state"]) == ("join", "valid")
+        assert (rows[made["id"]]["role"], rows[made["id"]]["state"]) == (
+            "join",
+            "valid",
+        )
         assert http.delete(f"/v1/tokens/{made['id']}").status_code == 200
     assert error_of(join(fresh, made["token"], "w3"))[1] == "token_revoked"
 
@@ -158,8 +175,13 @@ def test_a_node_cannot_choose_the_token_of_somebody_else(fresh: Head) -> None:
 def test_what_a_join_token_lets_in_is_the_join_and_nothing_else(fresh: Head) -> None:
     TOKENS["line"] = line(fresh)["token"]
     with fresh.http("line") as http:
-        for method, path in (("GET", "/v1/status"), ("POST", "/v1/nodes/tokens"),
-                             ("GET", "/v1/agents/node"), ("POST", "/v1/jobs")):  # fmt: skip
+        for method, path in (
+            ("GET", "/v1/status"),
+            ("POST", "/v1/nodes/tokens"),
+            # fmt: skip
+            ("GET", "/v1/agents/node"),
+            ("POST", "/v1/jobs"),
+        ):
             answer = http.request(method, path, json={})
             assert answer.status_code == 403, path
             assert "corral join" in answer.json()["error"]["hint"]
@@ -190,14 +212,16 @@ def test_a_node_that_holds_a_job_is_removed_only_by_force_and_the_job_recovers(
         assert http.get("/v1/nodes/w1").status_code == 200
         assert http.delete("/v1/nodes/w1?force=1").status_code == 204
         with suppress(ConnectionClosed):
-            agent.connection.send(encode(Beat(number=99, version=None)))  # it has not noticed yet
+            # it has not noticed yet
+            agent.connection.send(encode(Beat(number=99, version=None)))
         assert close_code(agent) == 4401
         assert http.get("/v1/nodes/w1").status_code == 404
     assert fresh.control.world.jobs[JobId(job)].state in ("RECOVERING", "QUEUED")
     assert not fresh.control.world.allocations
     with pytest.raises(InvalidStatus, match="401"):
         Agent(fresh, "w1")
-    assert join(fresh, line(fresh)["token"], "w1").status_code == 201  # the name is free again
+    # the name is free again
+    assert join(fresh, line(fresh)["token"], "w1").status_code == 201
 
 
 def test_a_node_leaves_by_its_own_word_alone(fresh: Head) -> None:
@@ -222,7 +246,9 @@ def test_a_node_that_beats_cannot_be_called_dead(fresh: Head) -> None:
     agent.close()
 
 
-def test_a_liar_ends_no_job_of_another_node_and_learns_none_of_its_secrets(fresh: Head) -> None:
+def test_a_liar_ends_no_job_of_another_node_and_learns_none_of_its_secrets(
+    fresh: Head,
+) -> None:
     with fresh.http() as http:
         http.put("/v1/secrets/KEY", json={"value": "v"})
     honest, liar = newcomer(fresh, "w1"), None
@@ -236,7 +262,8 @@ def test_a_liar_ends_no_job_of_another_node_and_learns_none_of_its_secrets(fresh
     assert fresh.control.world.jobs[JobId(job)].state == "RUNNING"
     with fresh.http("w2") as http:
         assert http.get(f"/v1/agents/secrets/{job}/1").status_code == 403
-        assert http.delete("/v1/agents/node?node=w1").status_code == 204  # it can but leave itself
+        # it can but leave itself
+        assert http.delete("/v1/agents/node?node=w1").status_code == 204
     honest.beat(ended((job, 1)))
     eventually(lambda: fresh.control.world.ended.get(JobId(job)) == "DONE")
     assert close_code(Agent(fresh, "w1").hello(node="n1")) == 4403

@@ -51,7 +51,9 @@ def test_labels_are_set_taken_away_shown_and_written_down(cluster: Head) -> None
         ("n1 zone=a zone-", "given twice"),
     ],
 )
-def test_what_is_no_label_of_a_node_is_refused(cluster: Head, words: str, said: str) -> None:
+def test_what_is_no_label_of_a_node_is_refused(
+    cluster: Head, words: str, said: str
+) -> None:
     before = cluster.control.world.nodes[NodeId("n1")]
     told = transcript(f"node label {words} -y")
     assert said in told
@@ -60,7 +62,11 @@ def test_what_is_no_label_of_a_node_is_refused(cluster: Head, words: str, said: 
 
 
 def test_labels_are_typed_as_elsewhere() -> None:
-    assert read_labels(["zone=a", "disk-", "gold"]) == {"zone": "a", "disk": None, "gold": "true"}
+    assert read_labels(["zone=a", "disk-", "gold"]) == {
+        "zone": "a",
+        "disk": None,
+        "gold": "true",
+    }
     assert set_labels({"b": None, "a": "1"}) == (("a", "1"), ("b", None))
     with pytest.raises(SpecInvalid):
         set_labels({"": "x"})

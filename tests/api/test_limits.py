@@ -30,7 +30,9 @@ GARBAGE = {
     "a number": b"1",
     "null": b"null",
     "no specs": b'{"specs": [], "key": "k"}',
-    "a long name of a field": b'{"specs": [{"' + b"k" * 1_000_000 + b'": 1}], "key": "k"}',
+    "a long name of a field": b'{"specs": [{"'
+    + b"k" * 1_000_000
+    + b'": 1}], "key": "k"}',
     "an unknown field": b'{"specs": [{"name": "a", "run": "x"}], "key": "k", "role": "admin"}',
     "100,000 items": b'{"key": "k", "specs": [' + b"{}," * 99_999 + b"{}]}",
     "a key with a newline": b'{"specs": [{"name": "a", "run": "x"}], "key": "k\\nx"}',
@@ -40,10 +42,14 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_a_body_that_means_nothing_is_refused_and_changes_nothing(head: Head, what: str) -> None:
+def test_a_body_that_means_nothing_is_refused_and_changes_nothing(
+    head: Head, what: str
+) -> None:
     with head.http() as http:
         answer = http.post(
-            "/v1/jobs", content=GARBAGE[what], headers={"Content-Type": "application/json"}
+            "/v1/jobs",
+            content=GARBAGE[what],
+            headers={"Content-Type": "application/json"},
         )
         assert 400 <= answer.status_code < 500, answer.text
         assert json.loads(answer.content)["error"]["code"]
@@ -52,14 +58,23 @@ def test_a_body_that_means_nothing_is_refused_and_changes_nothing(head: Head, wh
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=-1", "limit=1000000000", "limit=x", "all=perhaps", "limit=1&limit=0", "limit=1e3"],
+    [
+        "limit=-1",
+        "limit=1000000000",
+        "limit=x",
+        "all=perhaps",
+        "limit=1&limit=0",
+        "limit=1e3",
+    ],
 )
 def test_odd_numbers_in_a_query_are_refused(head: Head, query: str) -> None:
     with head.http() as http:
         assert http.get(f"/v1/jobs?{query}").status_code == 422
 
 
-@pytest.mark.parametrize("name", ["..", "%2e%2e%2fetc", "a%00b", "%ff", "x" * 5000, "j1'--", "%0a"])
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e%2fetc", "a%00b", "%ff", "x" * 5000, "j1'--", "%0a"]
+)
 def test_odd_names_of_jobs_and_nodes_are_not_found(head: Head, name: str) -> None:
     with head.http() as http:
         for path in (f"/v1/jobs/{name}", f"/v1/jobs/{name}/logs", f"/v1/nodes/{name}"):
@@ -68,9 +83,15 @@ def test_odd_names_of_jobs_and_nodes_are_not_found(head: Head, name: str) -> Non
 
 def test_a_compressed_or_too_long_body_is_refused_before_it_is_read(head: Head) -> None:
     with head.http() as http:
-        zipped = http.post("/v1/jobs", content=b"x", headers={"Content-Encoding": "gzip"})
+        zipped = http.post(
+            "/v1/jobs", content=b"x", headers={"Content-Encoding": "gzip"}
+        )
         assert zipped.status_code == 415
-    for length, wanted in ((str(BODY_BYTES + 1), b"413"), ("9" * 30, b"4"), ("-1", b"400")):
+    for length, wanted in (
+        (str(BODY_BYTES + 1), b"413"),
+        ("9" * 30, b"4"),
+        ("-1", b"400"),
+    ):
         with socket.create_connection(
             ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
         ) as connection:
@@ -84,7 +105,9 @@ def test_a_compressed_or_too_long_body_is_refused_before_it_is_read(head: Head) 
 
 def test_a_chunked_body_without_end_is_cut_off_at_the_limit(head: Head) -> None:
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         connection.sendall(
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
             b"Content-Type: application/json\r\n"
@@ -98,7 +121,9 @@ def test_a_chunked_body_without_end_is_cut_off_at_the_limit(head: Head) -> None:
         assert b"413" in connection.makefile("rb").readline()
 
 
-@pytest.mark.parametrize("body", ['{"a": 1, "a": 1}', '{"a": [{"b": 1, "b": 2}]}', '{"a": NaN}'])
+@pytest.mark.parametrize(
+    "body", ['{"a": 1, "a": 1}', '{"a": [{"b": 1, "b": 2}]}', '{"a": NaN}']
+)
 def test_what_parsers_disagree_on_is_refused(body: str) -> None:
     with pytest.raises(RequestInvalid):
         check_json(body.encode())
@@ -115,4 +140,6 @@ def test_an_object_of_very_many_keys_is_refused_before_a_form_reads_it() -> None
     """A form makes an error of each key that it does not know."""
     check_json(json.dumps({f"k{place}": 1 for place in range(MOST_KEYS)}).encode())
     with pytest.raises(RequestInvalid, match="more than 10,000 keys"):
-        check_json(json.dumps([{f"k{place}": 1 for place in range(MOST_KEYS + 1)}]).encode())
+        check_json(
+            json.dumps([{f"k{place}": 1 for place in range(MOST_KEYS + 1)}]).encode()
+        )

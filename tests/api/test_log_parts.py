@@ -1,4 +1,5 @@
-"""Ranges of kept logs and searches in them: whole lines, bounded, the same however it is read."""
+"""Ranges of kept logs and searches in them: whole lines, bounded, the same however it
+is read."""
 
 import asyncio
 from pathlib import Path
@@ -24,13 +25,17 @@ def keeper(tmp_path: Path) -> LogKeeper:
     return made
 
 
-def found_in(keeper: LogKeeper, text: str, limit: int = 1_000, most: int = 10**6) -> list[str]:
+def found_in(
+    keeper: LogKeeper, text: str, limit: int = 1_000, most: int = 10**6
+) -> list[str]:
     """Every match, over as many searches as its bounds ask for."""
 
     async def all_of_it() -> list[str]:
         lines, place = [], 0
         while place < keeper.end(KEY):
-            one = await search(keeper, KEY, text, place=place, limit=limit, most_bytes=most)
+            one = await search(
+                keeper, KEY, text, place=place, limit=limit, most_bytes=most
+            )
             lines += [found.line for found in one.found]
             assert len(one.found) <= limit
             assert one.place > place
@@ -49,10 +54,14 @@ def test_a_search_finds_each_line_once_however_it_is_cut(
     assert found_in(keeper, "loss 0.19", limit=limit) == [
         line for line in LINES if "loss 0.19" in line
     ]
-    assert found_in(keeper, "step", limit=limit) == [line for line in LINES if "step" in line]
+    assert found_in(keeper, "step", limit=limit) == [
+        line for line in LINES if "step" in line
+    ]
 
 
-def test_a_search_takes_no_notice_of_case_and_cuts_long_lines(keeper: LogKeeper) -> None:
+def test_a_search_takes_no_notice_of_case_and_cuts_long_lines(
+    keeper: LogKeeper,
+) -> None:
     first, second = found_in(keeper, "traceback")
     assert first == LINES[60]
     assert second == LINES[130][: log_ranges.LINE_LETTERS]

@@ -1,4 +1,5 @@
-"""Quotas of logs: older ones are cut first, the end of each stays, and the log says so."""
+"""Quotas of logs: older ones are cut first, the end of each stays, and the log says
+so."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ def test_a_cut_log_keeps_its_last_lines_and_its_places_and_says_what_is_gone(
         assert rest.startswith(b"a line")
         gone = len(whole) - len(rest)
         assert (
-            notice.decode() == f"[corral] {gone:,} bytes before this line were dropped: the quota"
+            notice.decode()
+            == f"[corral] {gone:,} bytes before this line were dropped: the quota"
         )
         assert place + len(text) == reader.end(key("j1")) == len(whole)
         assert reader.kept(key("j1")) == len(whole)
@@ -129,7 +131,11 @@ def submit(head: Head, who: str, name: str) -> str:
 
 def printed(head: Head, who: str, job: str) -> str:
     with head.http(who) as http, http.stream("GET", f"/v1/jobs/{job}/logs") as answer:
-        pieces = [json.loads(row[6:]) for row in answer.iter_lines() if row.startswith("data: ")]
+        pieces = [
+            json.loads(row[6:])
+            for row in answer.iter_lines()
+            if row.startswith("data: ")
+        ]
     return "".join(piece["data"] or "" for piece in pieces)
 
 
@@ -172,7 +178,10 @@ def test_a_user_over_the_quota_loses_the_oldest_logs_and_no_end_and_others_lose_
     assert used + dropped == 5 * len(text)
     for job in (over[0], over[1]):
         log = printed(head, "alice", job)
-        assert "bytes before this line were dropped: all logs of alice may have 650 kB" in log
+        assert (
+            "bytes before this line were dropped: all logs of alice may have 650 kB"
+            in log
+        )
         assert log.endswith(text.decode()[-ENDED_BYTES // 2 :])
     for job in (over[3], running):
         assert printed(head, "alice", job) == text.decode()
@@ -180,7 +189,12 @@ def test_a_user_over_the_quota_loses_the_oldest_logs_and_no_end_and_others_lose_
     assert use(head, "bob") == (len(text), 0)
 
     # The next head counts the same of what is on the disk.
-    later = type(quota)(LogKeeper(keeper.sizes.root, most_bytes=10**6), head.control, {})
+    later = type(quota)(
+        LogKeeper(keeper.sizes.root, most_bytes=10**6), head.control, {}
+    )
     head.run(later.enforce())
-    assert (later.used(UserName("alice")), later.dropped(UserName("alice"))) == (used, dropped)
+    assert (later.used(UserName("alice")), later.dropped(UserName("alice"))) == (
+        used,
+        dropped,
+    )
     agent.close()

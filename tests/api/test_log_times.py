@@ -1,4 +1,5 @@
-"""Lines of a log have the time at which they reached the head, within a second and bounded."""
+"""Lines of a log have the time at which they reached the head, within a second and
+bounded."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""A browser's session: a cookie that no script reads, and that no other site's page can use."""
+"""A browser's session: a cookie that no script reads, and that no other site's page can
+use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +19,19 @@ PAGE = "Corral-Page"
 
 
 def browser(head: Head, **headers: str) -> httpx2.Client:
-    return httpx2.Client(base_url=head.url, headers=headers, timeout=20, trust_env=False)
+    return httpx2.Client(
+        base_url=head.url, headers=headers, timeout=20, trust_env=False
+    )
 
 
 @contextmanager
-def logged_in(head: Head, who: str = "alice", **headers: str) -> Iterator[httpx2.Client]:
+def logged_in(
+    head: Head, who: str = "alice", **headers: str
+) -> Iterator[httpx2.Client]:
     with browser(head, **headers) as made:
-        answer = made.post("/v1/session", headers={"Authorization": f"Bearer {TOKENS[who]}"})
+        answer = made.post(
+            "/v1/session", headers={"Authorization": f"Bearer {TOKENS[who]}"}
+        )
         assert answer.status_code == 201, answer.text
         made.headers[PAGE] = answer.json()["page_secret"]
         yield made
@@ -43,7 +50,8 @@ def test_a_token_is_exchanged_for_a_cookie_that_lets_its_user_in(head: Head) -> 
         said = one.get("/v1/session").json()
         assert (said["user"], said["role"]) == ("alice", "user")
         assert one.get("/v1/status").status_code == 200
-        assert code(one.get("/v1/audit")) == (403, "forbidden")  # no more than the token may
+        # no more than the token may
+        assert code(one.get("/v1/audit")) == (403, "forbidden")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,10 @@ def test_the_cookie_counts_for_nothing_from_another_page(
 ) -> None:
     with logged_in(head) as one:
         assert code(one.get("/v1/session", headers=from_where)) == (401, "unauthorised")
-        assert code(one.post("/v1/jobs", headers=from_where, json={})) == (401, "unauthorised")
+        assert code(one.post("/v1/jobs", headers=from_where, json={})) == (
+            401,
+            "unauthorised",
+        )
         assert one.get("/v1/session", headers={"Origin": head.url}).status_code == 200
 
 
@@ -75,7 +86,8 @@ def test_who_logs_out_is_let_in_no_more_by_the_same_cookie(head: Head) -> None:
             other.headers[PAGE] = one.headers[PAGE]
             assert code(other.get("/v1/session")) == (401, "token_revoked")
     with head.http("alice") as own:
-        assert code(own.delete("/v1/session")) == (409, "conflict")  # that would end the token
+        # that would end the token
+        assert code(own.delete("/v1/session")) == (409, "conflict")
         assert own.get("/v1/status").status_code == 200
 
 
@@ -105,11 +117,15 @@ def test_a_session_ends_with_the_token_that_opened_it_at_the_latest(head: Head) 
         assert opened["expires_at"] <= token["expires_at"]
         link = one.post("/v1/session/links").json()["url"].partition("#login=")[2]
     with browser(head, **OURS) as other:
-        again = other.post("/v1/session", headers={"Authorization": f"Bearer {link}"}).json()
+        again = other.post(
+            "/v1/session", headers={"Authorization": f"Bearer {link}"}
+        ).json()
         assert again["expires_at"] <= token["expires_at"]
 
 
-def test_the_cookie_of_a_session_is_no_bearer_token_and_a_token_is_no_cookie(head: Head) -> None:
+def test_the_cookie_of_a_session_is_no_bearer_token_and_a_token_is_no_cookie(
+    head: Head,
+) -> None:
     with logged_in(head, **OURS) as one:
         (cookie,) = one.cookies.jar
         with browser(head, Authorization=f"Bearer {cookie.value}") as thief:
@@ -126,7 +142,8 @@ def test_a_link_is_a_token_for_a_session_and_nothing_else(head: Head) -> None:
     with head.http("alice") as http:
         secret = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
     with browser(head, Authorization=f"Bearer {secret}") as thief:
-        assert thief.get("/v1/session").json()["user"] == "alice"  # whose it is, before it is used
+        # whose it is, before it is used
+        assert thief.get("/v1/session").json()["user"] == "alice"
         for path in ("/v1/status", "/v1/jobs", "/v1/tokens"):
             assert code(thief.get(path)) == (403, "forbidden")
         assert code(thief.post("/v1/session/links")) == (403, "forbidden")

@@ -1,4 +1,5 @@
-"""The head's copy of a log: by offset, bounded, gaps said, and the same after a restart."""
+"""The head's copy of a log: by offset, bounded, gaps said, and the same after a
+restart."""
 
 import os
 from pathlib import Path
@@ -59,7 +60,9 @@ def test_a_gap_is_said_as_a_line_and_the_log_goes_on_behind_it(tmp_path: Path) -
         assert text.endswith(b"\ntwo\n")
 
 
-def test_the_oldest_goes_when_the_cap_is_reached_and_the_newest_stays(tmp_path: Path) -> None:
+def test_the_oldest_goes_when_the_cap_is_reached_and_the_newest_stays(
+    tmp_path: Path,
+) -> None:
     keeper = LogKeeper(tmp_path, most_bytes=100)
     said = b""
     for number in range(100):
@@ -75,24 +78,30 @@ def test_the_oldest_goes_when_the_cap_is_reached_and_the_newest_stays(tmp_path: 
         assert reader.kept(KEY) == len(said)
 
 
-def test_what_is_being_read_is_read_to_its_end_whatever_rotation_takes(tmp_path: Path) -> None:
+def test_what_is_being_read_is_read_to_its_end_whatever_rotation_takes(
+    tmp_path: Path,
+) -> None:
     keeper = LogKeeper(tmp_path, most_bytes=200)
     said = b"".join(b"line %04d\n" % number for number in range(90))
     with keeper.reading(KEY) as reading:
         seen = b""
-        for at in range(0, len(said), 10):  # who reads at the pace of writing, a whole file behind
+        # who reads at the pace of writing, a whole file behind
+        for at in range(0, len(said), 10):
             keeper.append(KEY, at, said[at : at + 10])
             if at >= 150:
                 place, data = reading.read(len(seen), 10)
                 assert place == len(seen)
                 seen += data
-        assert keeper.read(KEY, len(seen) - 10, 10)[0] > len(seen) - 10  # for whoever comes now
+        # for whoever comes now
+        assert keeper.read(KEY, len(seen) - 10, 10)[0] > len(seen) - 10
     assert said.startswith(seen)
     assert len(seen) == len(said) - 150
 
 
 @pytest.mark.parametrize("cut", [1, 2])
-def test_a_rotation_that_was_cut_short_loses_and_repeats_nothing(tmp_path: Path, cut: int) -> None:
+def test_a_rotation_that_was_cut_short_loses_and_repeats_nothing(
+    tmp_path: Path, cut: int
+) -> None:
     keeper = LogKeeper(tmp_path, most_bytes=40)
     keeper.append(KEY, 0, b"0123456789012345678\n")  # rotates: 20 bytes are half
     keeper.append(KEY, 20, b"abc\n")

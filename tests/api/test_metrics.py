@@ -1,15 +1,19 @@
-"""/metrics: what Prometheus reads is whole, true, and named as people's dashboards name it."""
+"""/metrics: what Prometheus reads is whole, true, and named as people's dashboards name
+it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as read_open,
+)
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from corral.api.metrics.accept import wants_open_metrics
-from corral.api.metrics.devices import GPUS, XIDS, gpu_families
+from corral.api.metrics.device_series import GPUS, XIDS
+from corral.api.metrics.devices import gpu_families
 from corral.api.metrics.families import MetricFamily
 from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.control.counters import HeadCounters, Histogram
@@ -19,7 +23,13 @@ from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness
 from corral.domain.node_fault import Ailment
 from corral.domain.node_signal import SignalKind
-from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
+from corral.domain.telemetry import (
+    DiskSample,
+    GpuSample,
+    NodeSample,
+    NvLink,
+    PortSample,
+)
 from corral.domain.world import Changes
 from corral.insight.reports import UsageReport, UsageRow
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
@@ -32,8 +42,8 @@ PROMETHEUS = (  # the header of version 2.42
     "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
-# What dcgm-exporter tells unless it is told otherwise (etc/default-counters.csv), but for the
-# licence of virtual GPUs.
+# What dcgm-exporter tells unless it is told otherwise (etc/default-counters.csv), but
+# for the licence of virtual GPUs.
 EXPORTERS_LIST = {
     f"DCGM_FI_DEV_{name}"
     for name in (
@@ -41,7 +51,11 @@ EXPORTERS_LIST = {
         *("TOTAL_ENERGY_CONSUMPTION", "PCIE_TX_THROUGHPUT", "PCIE_RX_THROUGHPUT"),
         *("PCIE_REPLAY_COUNTER", "GPU_UTIL", "MEM_COPY_UTIL", "ENC_UTIL", "DEC_UTIL"),
         *("XID_ERRORS", "FB_FREE", "FB_USED", "NVLINK_BANDWIDTH_TOTAL"),
-        *("UNCORRECTABLE_REMAPPED_ROWS", "CORRECTABLE_REMAPPED_ROWS", "ROW_REMAP_FAILURE"),
+        *(
+            "UNCORRECTABLE_REMAPPED_ROWS",
+            "CORRECTABLE_REMAPPED_ROWS",
+            "ROW_REMAP_FAILURE",
+        ),
     )
 }
 
@@ -53,15 +67,23 @@ GPU = GpuSample(
     memory_used_bytes=3 * 2**20,
     memory_total_bytes=10 * 2**20,
     energy_joules=12.5,
-    nvlinks=(NvLink(link=0, up=True, crc_errors=2), NvLink(link=1, up=True, crc_errors=3)),
+    nvlinks=(
+        NvLink(link=0, up=True, crc_errors=2),
+        NvLink(link=1, up=True, crc_errors=3),
+    ),
 )
 SAMPLE = NodeSample(
     at=1.0,
     cpu_utilisation=0.25,
     pressure_io=0.5,
     gpus=(GPU, GpuSample(index=1, uuid="GPU-2", silent=True)),
-    ports=(PortSample(name="mlx5_0:1", kind="infiniband", up=True, bits_per_second=4e11),),
-    disks=(DiskSample(path="/a", total_bytes=9, free_bytes=4), DiskSample(path="/b", silent=True)),
+    ports=(
+        PortSample(name="mlx5_0:1", kind="infiniband", up=True, bits_per_second=4e11),
+    ),
+    disks=(
+        DiskSample(path="/a", total_bytes=9, free_bytes=4),
+        DiskSample(path="/b", silent=True),
+    ),
 )
 
 
@@ -88,7 +110,9 @@ def test_the_head_tells_jobs_and_queues_and_gpus_of_who_holds_them(
 ) -> None:
     control = head.control
     head.run(control.submit([gang("held", gpus=1)], key="", by="alice"))  # type: ignore[arg-type]
-    eventually(lambda: any(job.state == "STARTING" for job in control.world.jobs.values()))
+    eventually(
+        lambda: any(job.state == "STARTING" for job in control.world.jobs.values())
+    )
     job = next(job for job in control.world.jobs.values() if job.spec.name == "held")
     agent.beat(up((job.id, 1)))
     eventually(lambda: control.world.jobs[job.id].state == "RUNNING")
@@ -116,7 +140,9 @@ def test_what_came_of_held_gpus_is_told_by_queue_and_the_share_that_was_useful(
         control, agent = head.control, Agent(head, "n1").hello()
         agent.beat()
         head.run(control.submit([gang("useful", gpus=1)], key="", by=ALICE))
-        eventually(lambda: any(job.state == "STARTING" for job in control.world.jobs.values()))
+        eventually(
+            lambda: any(job.state == "STARTING" for job in control.world.jobs.values())
+        )
         id = next(iter(control.world.jobs))
         agent.beat(up((id, 1)))
         eventually(lambda: control.world.jobs[id].state == "RUNNING")
@@ -134,7 +160,9 @@ def test_what_came_of_held_gpus_is_told_by_queue_and_the_share_that_was_useful(
     assert 0 < after["corral_goodput_ratio", ()] <= 1
 
 
-def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_say() -> None:
+def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_say() -> (
+    None
+):
     lost = UsageAmounts(
         allocated_gpu_seconds=100.0, useful_gpu_seconds=60.0, failed_gpu_seconds=30.0
     )
@@ -145,20 +173,29 @@ def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_sa
     found = UsageReport(kind="goodput", by="queue", rows=rows, total=lost, days=())
     told = told_by(goodput(found))
     assert told["corral_queue_goodput_ratio", ("a",)] == 0.6
-    assert ("corral_queue_goodput_ratio", ("b",)) not in told, "of nothing there is no share"
+    assert ("corral_queue_goodput_ratio", ("b",)) not in told, (
+        "of nothing there is no share"
+    )
     assert told["corral_queue_recent_gpu_seconds", ("a", "failures")] == 30.0
     assert told["corral_queue_recent_gpu_seconds", ("a", "other")] == 10.0
-    counts, sensed = HeadCounters(), UsageAmounts(measured_gpu_seconds=9.0, idle_gpu_seconds=4.0)
+    counts, sensed = (
+        HeadCounters(),
+        UsageAmounts(measured_gpu_seconds=9.0, idle_gpu_seconds=4.0),
+    )
     cluster = Cluster(node("n1"))
     for amounts in (lost, sensed, sensed):
-        one = UsageRecord(day=1, queue=QueueName("a"), user=ALICE, gpu_type="h100", amounts=amounts)
+        one = UsageRecord(
+            day=1, queue=QueueName("a"), user=ALICE, gpu_type="h100", amounts=amounts
+        )
         counts.take_in(cluster.world, Changes(accounts=(one,)))
     told = told_by(gpu_seconds(counts.amounts))
     assert told["corral_gpu_seconds_total", ("a", "failures")] == 30.0
     assert told["corral_sensed_gpu_seconds_total", ("a", "idle")] == 8.0
 
 
-def told_by(families: Iterable[MetricFamily]) -> dict[tuple[str, tuple[str, ...]], float]:
+def told_by(
+    families: Iterable[MetricFamily],
+) -> dict[tuple[str, tuple[str, ...]], float]:
     return {
         (f"{metric.name}{one.suffix}", tuple(one.labels.values())): one.value
         for metric in families
@@ -166,7 +203,9 @@ def told_by(families: Iterable[MetricFamily]) -> dict[tuple[str, tuple[str, ...]
     }
 
 
-def test_the_text_format_is_the_default_and_has_its_counters(head: Head, agent: Agent) -> None:
+def test_the_text_format_is_the_default_and_has_its_counters(
+    head: Head, agent: Agent
+) -> None:
     head.control.sensed.take(NodeId("n1"), SAMPLE, 1.0)
     with head.http("vera") as http:
         answer = http.get("/metrics", headers={"Accept": "*/*"})
@@ -204,23 +243,32 @@ def test_nobody_reads_metrics_without_a_token(head: Head) -> None:
         assert http.get("/metrics").status_code == 401
 
 
-def test_engine_activity_is_the_drivers_and_its_utilisation_where_there_is_none() -> None:
+def test_engine_activity_is_the_drivers_and_its_utilisation_where_there_is_none() -> (
+    None
+):
     cluster, n1 = Cluster(node("n1")), NodeId("n1")
     active = replace(GPU, graphics_active=0.75, tensor_active=0.5)
     sample = replace(SAMPLE, gpus=(active, replace(GPU, index=1)))
     text = "".join(gpu_families(cluster.world, {n1: sample}, counters=True))
-    found = {(name, labels[0]): value for (name, labels), value in values(text, open=False).items()}
+    found = {
+        (name, labels[0]): value
+        for (name, labels), value in values(text, open=False).items()
+    }
     assert found["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "0"] == 0.75
     assert found["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "1"] == 0.875
     assert found["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "0"] == 0.5
     assert ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "1") not in found
 
 
-def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_zero() -> None:
+def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_zero() -> (
+    None
+):
     cluster = Cluster(node("n1"), node("n2"))
     one, two = NodeId("n1"), NodeId("n2")
     cluster.world.nodes[two] = node("n2").__class__(id=two, liveness=Liveness.SILENT)
-    text = "".join(gpu_families(cluster.world, {one: SAMPLE, two: SAMPLE}, counters=True))
+    text = "".join(
+        gpu_families(cluster.world, {one: SAMPLE, two: SAMPLE}, counters=True)
+    )
     assert 'Hostname="n1"' in text
     assert 'Hostname="n2"' not in text
     assert "DCGM_FI_DEV_SM_CLOCK" not in text
@@ -233,16 +281,24 @@ def xid(code: int, gpu: int, last: float, mended_at: float | None = None) -> Ail
     )  # fmt: skip
 
 
-def test_the_last_xid_of_a_gpu_is_told_with_its_meaning_and_0_where_there_was_none() -> None:
+def test_the_last_xid_of_a_gpu_is_told_with_its_meaning_and_0_where_there_was_none() -> (
+    None
+):
     cluster, n1 = Cluster(node("n1")), NodeId("n1")
     ills = (xid(94, 0, 5.0), xid(31, 0, 9.0), xid(79, 1, 2.0, 3.0))
     cluster.world.nodes[n1] = replace(cluster.world.nodes[n1], ailments=ills)
     sample = replace(SAMPLE, gpus=(*SAMPLE.gpus, GpuSample(index=2, uuid="amd-n1-2")))
     text = "".join(gpu_families(cluster.world, {n1: sample}, counters=True))
-    lines = [line for line in text.splitlines() if line.startswith("DCGM_FI_DEV_XID_ERRORS{")]
+    lines = [
+        line for line in text.splitlines() if line.startswith("DCGM_FI_DEV_XID_ERRORS{")
+    ]
     assert len(lines) == 2, "AMD's driver tells no XIDs"
-    assert lines[0].endswith('err_code="31",err_msg="MMU fault: an address that is not mapped"} 31')
-    assert lines[1].endswith('err_code="0",err_msg="No Error"} 0'), "what is mended was before"
+    assert lines[0].endswith(
+        'err_code="31",err_msg="MMU fault: an address that is not mapped"} 31'
+    )
+    assert lines[1].endswith('err_code="0",err_msg="No Error"} 0'), (
+        "what is mended was before"
+    )
     assert list(values(text, open=False).values())[-2:] == [31.0, 0.0]
 
 

@@ -1,4 +1,5 @@
-"""Of jobs of one name one's own is meant before those of others, and those are said to be."""
+"""Of jobs of one name one's own is meant before those of others, and those are said to
+be."""
 
 import uuid
 from typing import Any
@@ -22,7 +23,9 @@ def get(head: Head, who: str, path: str) -> Any:
         return http.get(path).json()
 
 
-def test_ones_own_newest_job_of_a_name_is_meant_before_a_newer_one_of_another(head: Head) -> None:
+def test_ones_own_newest_job_of_a_name_is_meant_before_a_newer_one_of_another(
+    head: Head,
+) -> None:
     mine, others = submit(head, "alice", "same"), submit(head, "bob", "same")
     for who, id in (("alice", mine), ("bob", others), ("olga", others)):
         assert get(head, who, "/v1/jobs/same")["id"] == id
@@ -40,7 +43,9 @@ def test_that_another_s_is_meant_is_said(head: Head, path: str) -> None:
     assert get(head, "bob", path)["whose"] == ""
 
 
-def test_ones_own_array_is_meant_before_a_job_of_another_and_is_waited_for(head: Head) -> None:
+def test_ones_own_array_is_meant_before_a_job_of_another_and_is_waited_for(
+    head: Head,
+) -> None:
     first = submit(head, "alice", "grid", array="0-1").rpartition("_")[0]
     submit(head, "bob", "grid", array="0-1")
     submit(head, "bob", "grid")

@@ -1,4 +1,5 @@
-"""Log-in by an OpenID Connect provider, over real HTTP: who is let in, and who is not and why."""
+"""Log-in by an OpenID Connect provider, over real HTTP: who is let in, and who is not
+and why."""
 
 import time
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ def own(tmp_path: Path, there: oidc.Provider) -> Iterator[Head]:
 
 @contextmanager
 def browser(head: Head) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=head.url, headers=OURS, timeout=20, trust_env=False) as made:
+    with httpx2.Client(
+        base_url=head.url, headers=OURS, timeout=20, trust_env=False
+    ) as made:
         yield made
 
 
@@ -72,7 +75,8 @@ def come_back(one: httpx2.Client, to: str = "/jobs") -> httpx2.Response:
 
 
 def arrived(one: httpx2.Client, back: str) -> httpx2.Response:
-    """What this head says, and the page's secret taken from the address as the page does it."""
+    """What this head says, and the page's secret taken from the address as the page
+    does it."""
     answer = one.get(back)
     place, found, secret = answer.headers.get("location", "").partition("#session=")
     if found:
@@ -87,11 +91,15 @@ def link(admin: httpx2.Client, user: str, there: oidc.Provider, subject: str) ->
     assert answer.status_code == 200, answer.text
 
 
-def test_who_has_a_role_at_the_provider_is_let_in_by_a_cookie_of_their_own(own: Head) -> None:
+def test_who_has_a_role_at_the_provider_is_let_in_by_a_cookie_of_their_own(
+    own: Head,
+) -> None:
     with browser(own) as one:
         assert one.get("/v1/oidc").json() == {"provider": "127.0.0.1"}
         answer = come_back(one)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/jobs"), answer.text
+        assert (answer.status_code, answer.headers["location"]) == (303, "/jobs"), (
+            answer.text
+        )
         (cookie,) = one.cookies.jar  # that of the way there is gone
         assert cookie.has_nonstandard_attr("HttpOnly")
         assert cookie.get_nonstandard_attr("SameSite") == "strict"
@@ -102,10 +110,16 @@ def test_who_has_a_role_at_the_provider_is_let_in_by_a_cookie_of_their_own(own: 
         assert one.get("/v1/session").status_code == 401
     with own.http("admin") as admin:
         assert [
-            one["role"] for one in admin.get("/v1/users").json()["users"] if one["name"] == "ann"
+            one["role"]
+            for one in admin.get("/v1/users").json()["users"]
+            if one["name"] == "ann"
         ]
         entries = admin.get("/v1/audit", params={"user": "ann"}).json()["entries"]
-        assert [one["what"] for one in entries] == ["session.close", "session.open", "user.add"]
+        assert [one["what"] for one in entries] == [
+            "session.close",
+            "session.open",
+            "user.add",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,9 @@ def test_an_id_token_that_says_the_wrong_thing_lets_nobody_in(
         assert "script-src" not in answer.headers["content-security-policy"]
 
 
-def test_clocks_may_differ_by_less_than_a_minute(own: Head, there: oidc.Provider) -> None:
+def test_clocks_may_differ_by_less_than_a_minute(
+    own: Head, there: oidc.Provider
+) -> None:
     there.wrong = {"exp": time.time() - 40, "iat": time.time() + 40}
     with browser(own) as one:
         assert come_back(one).status_code == 303
@@ -200,7 +216,11 @@ def test_after_ten_minutes_a_log_in_is_to_be_begun_anew(
         off = one.get("/v1/oidc/start")
         (cookie,) = off.headers.get_list("set-cookie")
         one.cookies.update(
-            {cookie.partition("=")[0]: cookie.partition("=")[2].partition(";")[0].strip('"')}
+            {
+                cookie.partition("=")[0]: cookie.partition("=")[2]
+                .partition(";")[0]
+                .strip('"')
+            }
         )
         back = httpx2.get(off.headers["location"], trust_env=False).headers["location"]
         answer = one.get(back)
@@ -208,14 +228,18 @@ def test_after_ten_minutes_a_log_in_is_to_be_begun_anew(
         assert "another log-in" in answer.text or "too long ago" in answer.text
 
 
-def test_who_has_no_role_is_told_so_and_no_user_is_made(own: Head, there: oidc.Provider) -> None:
+def test_who_has_no_role_is_told_so_and_no_user_is_made(
+    own: Head, there: oidc.Provider
+) -> None:
     for groups in (["others"], [], None, {"ml-team": 1}, 7):
         there.who = {"preferred_username": "eve", "groups": groups}
         with browser(own) as one:
             answer = come_back(one)
             assert (answer.status_code, "has a role" in answer.text) == (403, True)
     with own.http("admin") as admin:
-        assert "eve" not in {one["name"] for one in admin.get("/v1/users").json()["users"]}
+        assert "eve" not in {
+            one["name"] for one in admin.get("/v1/users").json()["users"]
+        }
 
 
 def test_the_highest_of_the_groups_counts_each_time_and_an_admin_stays_one(
@@ -257,11 +281,17 @@ def test_a_disabled_user_is_not_let_in(own: Head, there: oidc.Provider) -> None:
 def test_addresses_name_users_only_where_they_are_verified_and_of_the_domain(
     tmp_path: Path, there: oidc.Provider, who: dict[str, Any], why: str
 ) -> None:
-    rule = rule_of(there, user_claim="email", domain="x.org", roles=(("*", Role.VIEWER),))
+    rule = rule_of(
+        there, user_claim="email", domain="x.org", roles=(("*", Role.VIEWER),)
+    )
     with head_with(tmp_path, rule) as head, browser(head) as one:
         there.who = who
         answer = come_back(one)
-        assert (answer.status_code, why in answer.text, "<b>" in answer.text) == (403, True, False)
+        assert (answer.status_code, why in answer.text, "<b>" in answer.text) == (
+            403,
+            True,
+            False,
+        )
         there.who = {"email": "Ann.B@X.org", "email_verified": True}
         assert come_back(one).status_code == 303
         said = one.get("/v1/session").json()
@@ -285,7 +315,13 @@ def test_without_a_provider_that_answers_it_is_said_what_lets_in(
 
 
 def test_nobody_is_sent_elsewhere_afterwards(own: Head) -> None:
-    for to in ("//evil.example", "/\\evil.example", "https://evil.example", "jobs", "/a\nb"):
+    for to in (
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example",
+        "jobs",
+        "/a\nb",
+    ):
         with browser(own) as one:
             assert come_back(one, to).headers["location"] == "/"
 
@@ -295,7 +331,10 @@ def test_a_head_without_a_provider_says_so(head: Head) -> None:
         assert one.get("/v1/oidc").json() == {"provider": None}
         answer = one.get("/v1/oidc/start")
         assert (answer.status_code, "corral ui" in answer.text) == (404, True)
-        assert one.get("/v1/oidc/start", headers={"Host": "evil.example"}).status_code == 421
+        assert (
+            one.get("/v1/oidc/start", headers={"Host": "evil.example"}).status_code
+            == 421
+        )
 
 
 def test_a_rule_that_lets_nobody_in_is_refused() -> None:

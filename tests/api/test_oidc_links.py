@@ -1,4 +1,5 @@
-"""Log-ins by the provider belong to an identity, never to a name that the provider proposes."""
+"""Log-ins by the provider belong to an identity, never to a name that the provider
+proposes."""
 
 import re
 from collections.abc import Iterator
@@ -28,12 +29,18 @@ def own(tmp_path: Path, there: oidc.Provider) -> Iterator[Head]:
         yield head
 
 
-def log_in(head: Head, there: oidc.Provider, name: str, subject: str) -> tuple[int, str]:
+def log_in(
+    head: Head, there: oidc.Provider, name: str, subject: str
+) -> tuple[int, str]:
     """(status, the user that is logged in, or the refusal's page)"""
     there.who = {"preferred_username": name, "groups": ["ml-team"], "sub": subject}
     with browser(head) as one:
         answer = come_back(one)
-        said = one.get("/v1/session").json()["user"] if answer.status_code == 303 else answer.text
+        said = (
+            one.get("/v1/session").json()["user"]
+            if answer.status_code == 303
+            else answer.text
+        )
         return answer.status_code, said
 
 
@@ -43,13 +50,20 @@ def test_a_local_user_is_not_taken_over_until_an_admin_links_the_log_in(
     status, page = log_in(own, there, "bob", "s-1")
     assert (status, "not linked" in page) == (403, True)
     (command,) = re.findall(r"corral user link bob --pending (p[0-9a-f]{16})", page)
-    assert log_in(own, there, "bob", "s-1")[1] == page, "the same log-in has the same id"
+    assert log_in(own, there, "bob", "s-1")[1] == page, (
+        "the same log-in has the same id"
+    )
     with own.http("admin") as admin, own.http("olga") as olga:
         (waits,) = admin.get("/v1/log-ins").json()["pending"]
         assert (waits["id"], waits["name"], waits["subject"]) == (command, "bob", "s-1")
-        assert olga.put("/v1/users/bob/identity", json={"pending": command}).status_code == 403
+        assert (
+            olga.put("/v1/users/bob/identity", json={"pending": command}).status_code
+            == 403
+        )
         linked = admin.put("/v1/users/bob/identity", json={"pending": command})
-        assert (linked.status_code, linked.json()["subject"]) == (200, "s-1"), linked.text
+        assert (linked.status_code, linked.json()["subject"]) == (200, "s-1"), (
+            linked.text
+        )
         assert admin.get("/v1/log-ins").json() == {"pending": []}
         assert log_in(own, there, "bob", "s-1") == (303, "bob")
         assert admin.delete("/v1/users/bob/identity").json()["subject"] is None
@@ -72,7 +86,10 @@ def test_who_takes_the_name_of_a_linked_user_at_the_provider_is_another_person(
         taken = admin.put(
             "/v1/users/bob/identity", json={"issuer": there.url, "subject": "s-carol"}
         )
-        assert (taken.status_code, "corral user unlink carol" in taken.text) == (409, True)
+        assert (taken.status_code, "corral user unlink carol" in taken.text) == (
+            409,
+            True,
+        )
 
 
 def test_no_log_in_makes_a_system_account_nor_any_user_where_that_is_off(
@@ -94,9 +111,17 @@ def test_no_log_in_makes_a_system_account_nor_any_user_where_that_is_off(
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"issuer": "x"}, {"subject": "x"}, {"pending": "p1", "issuer": "x"}, {"pending": "p1"}],
+    [
+        {},
+        {"issuer": "x"},
+        {"subject": "x"},
+        {"pending": "p1", "issuer": "x"},
+        {"pending": "p1"},
+    ],
 )
-def test_a_link_without_a_whole_identity_is_refused(head: Head, body: dict[str, str]) -> None:
+def test_a_link_without_a_whole_identity_is_refused(
+    head: Head, body: dict[str, str]
+) -> None:
     with head.http("admin") as admin:
         answer = admin.put("/v1/users/bob/identity", json=body)
         assert answer.status_code == (404 if body == {"pending": "p1"} else 422)
@@ -107,9 +132,16 @@ def _identity(issuer: str, claims: dict[str, Any], **rule: Any) -> str:
     return identity_in(claims, SignOnRule(**words)).subject
 
 
-def test_entra_identifies_by_tenant_and_object_and_google_by_its_hosted_domain() -> None:
+def test_entra_identifies_by_tenant_and_object_and_google_by_its_hosted_domain() -> (
+    None
+):
     entra = "https://login.microsoftonline.com/T/v2.0"
-    claims = {"sub": "pairwise", "preferred_username": "ann@x.org", "tid": "T", "oid": "O"}
+    claims = {
+        "sub": "pairwise",
+        "preferred_username": "ann@x.org",
+        "tid": "T",
+        "oid": "O",
+    }
     assert _identity(entra, claims) == "T/O"
     with pytest.raises(Forbidden, match="no claim oid"):
         _identity(entra, {**claims, "oid": None})
@@ -118,7 +150,9 @@ def test_entra_identifies_by_tenant_and_object_and_google_by_its_hosted_domain()
     for hd in (None, "y.org", 7):
         with pytest.raises(Forbidden, match="hosted domain"):
             _identity(google, {"sub": "1", "hd": hd}, domain="x.org")
-    assert _identity(google, {"sub": "1", "hd": "y.org"}, domain="x.org", hosted_domain="y.org")
+    assert _identity(
+        google, {"sub": "1", "hd": "y.org"}, domain="x.org", hosted_domain="y.org"
+    )
     for sub in (None, "", "x" * 256, "\u00e9", 7):
         with pytest.raises(Forbidden):
             _identity("https://kc.example", {"sub": sub})

@@ -1,4 +1,5 @@
-"""What is answered without a token has a pace by address; a health probe is never in its line."""
+"""What is answered without a token has a pace by address; a health probe is never in
+its line."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +45,9 @@ class Asked:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
-        paced = OpenRoutes(app, is_page=lambda path: not path.startswith("/v1/"), clock=self.clock)
+        paced = OpenRoutes(
+            app, is_page=lambda path: not path.startswith("/v1/"), clock=self.clock
+        )
         self.app = Forwarded(paced, TrustedProxies([proxies])) if proxies else paced
 
     def __call__(self, path: str, client: str = "10.0.0.9", **headers: str) -> int:
@@ -61,7 +64,8 @@ class Asked:
             return {"type": "http.request", "body": b""}
 
         shown = [
-            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+            (name.replace("_", "-").encode(), value.encode())
+            for name, value in headers.items()
         ]
         scope = {
             "type": "http", "method": "GET", "path": path, "client": (client, 1), "headers": shown,
@@ -97,14 +101,18 @@ def test_a_health_probe_passes_whatever_else_its_address_asks_for(
     assert ask(PROOF) == 200  # open routes have a line of their own
 
 
-def test_clients_behind_a_trusted_proxy_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_behind_a_trusted_proxy_have_a_line_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ask = Asked(monkeypatch, proxies="10.9.9.9")
     for number in range(50):
         client = f"192.0.2.{number}"
         assert ask("/", client="10.9.9.9", x_forwarded_for=client) == 200
     assert not ask.clock.slept
     # Of another peer the header is not believed.
-    found = {ask("/", client="10.8.8.8", x_forwarded_for=f"192.0.2.{n}") for n in range(50)}
+    found = {
+        ask("/", client="10.8.8.8", x_forwarded_for=f"192.0.2.{n}") for n in range(50)
+    }
     assert found == {200, 429}
 
 

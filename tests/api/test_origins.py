@@ -56,14 +56,18 @@ def saved_and_failed(agent: Agent) -> str:
     return job
 
 
-def test_a_job_starts_from_its_users_save_or_one_whose_log_they_may_read(agent: Agent) -> None:
+def test_a_job_starts_from_its_users_save_or_one_whose_log_they_may_read(
+    agent: Agent,
+) -> None:
     job = saved_and_failed(agent)
     status, text = posted(agent.head, "bob", "next", {"from": job})
     assert (status, "are alice's" in text) == (403, True), text
     for by in ("alice", "olga"):
         status, text = posted(agent.head, by, "next", {"from": job})
         assert status == 201, text
-    mine = next(one for one in agent.head.control.world.jobs.values() if one.owner == "alice")
+    mine = next(
+        one for one in agent.head.control.world.jobs.values() if one.owner == "alice"
+    )
     rule = mine.spec.checkpoint
     assert rule is not None
     assert (rule.path, rule.origin and rule.origin.step) == ("/shared/c", 9)

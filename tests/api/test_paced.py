@@ -24,7 +24,9 @@ def waits(inventories: int, apart_seconds: float) -> list[float]:
     return held
 
 
-def test_a_node_whose_inventory_changes_all_the_time_waits_for_each_and_is_never_silenced() -> None:
+def test_a_node_whose_inventory_changes_all_the_time_waits_for_each_and_is_never_silenced() -> (
+    None
+):
     held = waits(100, apart_seconds=0.0)
     assert not any(held[:60])
     assert all(held[60:])

@@ -1,4 +1,5 @@
-"""A stolen cookie lets nobody in, and a session ends with the right that it came from."""
+"""A stolen cookie lets nobody in, and a session ends with the right that it came
+from."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,17 +23,27 @@ def own(tmp_path: Path) -> Iterator[Head]:
 def test_a_cookie_alone_lets_nobody_in_whatever_headers_come_with_it(own: Head) -> None:
     with logged_in(own, **OURS) as one, logged_in(own, **OURS) as another:
         secret, of_another = one.headers.pop(PAGE), another.headers[PAGE]
-        forged = [OURS, {"Origin": own.url}, {**OURS, PAGE: ""}, {**OURS, PAGE: of_another}]
+        forged = [
+            OURS,
+            {"Origin": own.url},
+            {**OURS, PAGE: ""},
+            {**OURS, PAGE: of_another},
+        ]
         for headers in forged:
             assert code(one.get("/v1/status", headers=headers)) == (401, "unauthorised")
-            assert code(one.post("/v1/session", headers=headers)) == (401, "unauthorised")
+            assert code(one.post("/v1/session", headers=headers)) == (
+                401,
+                "unauthorised",
+            )
         for path in ("/v1/session", "/v1/events?follow=1", "/metrics"):
             assert code(one.get(path)) == (401, "unauthorised")
         assert code(one.post("/v1/session/links")) == (401, "unauthorised")
         assert code(one.delete("/v1/session")) == (401, "unauthorised")
         answer = one.get("/v1/session", headers={PAGE: secret})
         assert answer.status_code == 200
-        assert secret not in answer.text, "it is answered once, when the session is opened"
+        assert secret not in answer.text, (
+            "it is answered once, when the session is opened"
+        )
 
 
 def test_a_session_from_before_there_were_two_secrets_is_over(own: Head) -> None:
@@ -50,7 +61,10 @@ def test_another_role_and_a_standing_end_the_sessions_of_a_user_for_good(
     with own.http("alice") as http:
         link = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
     with logged_in(own, **OURS) as one, own.http("admin") as admin:
-        assert admin.patch("/v1/users/alice", json={"limits": {"jobs": 5}}).status_code == 200
+        assert (
+            admin.patch("/v1/users/alice", json={"limits": {"jobs": 5}}).status_code
+            == 200
+        )
         assert one.get("/v1/status").status_code == 200, "a quota ends nothing"
         assert admin.patch("/v1/users/alice", json=change).status_code == 200
         assert code(one.get("/v1/status")) == (401, "token_revoked")
@@ -69,15 +83,21 @@ def test_a_removed_user_has_no_session(own: Head) -> None:
         assert code(one.get("/v1/status")) == (401, "token_revoked")
 
 
-def test_a_revoked_token_ends_the_sessions_that_came_from_it_and_no_others(own: Head) -> None:
+def test_a_revoked_token_ends_the_sessions_that_came_from_it_and_no_others(
+    own: Head,
+) -> None:
     with own.http("alice") as http, logged_in(own, **OURS) as other:
         made = http.post("/v1/tokens", json={}).json()
         shown = {"Authorization": f"Bearer {made['token']}"}
         with browser(own, **OURS) as first, browser(own, **OURS) as second:
-            first.headers[PAGE] = first.post("/v1/session", headers=shown).json()["page_secret"]
+            first.headers[PAGE] = first.post("/v1/session", headers=shown).json()[
+                "page_secret"
+            ]
             link = first.post("/v1/session/links").json()["url"].partition("#login=")[2]
             by_link = {"Authorization": f"Bearer {link}"}
-            second.headers[PAGE] = second.post("/v1/session", headers=by_link).json()["page_secret"]
+            second.headers[PAGE] = second.post("/v1/session", headers=by_link).json()[
+                "page_secret"
+            ]
             assert second.get("/v1/status").status_code == 200
             assert http.delete(f"/v1/tokens/{made['id']}").status_code == 200
             assert code(first.get("/v1/status")) == (401, "token_revoked")
@@ -87,8 +107,8 @@ def test_a_revoked_token_ends_the_sessions_that_came_from_it_and_no_others(own: 
 
 @pytest.fixture
 def looked_at(own: Head) -> Iterator[Head]:
-    """A head where the tokens of open connections are looked at after each revocation, before
-    the request that revoked one goes on."""
+    """A head where the tokens of open connections are looked at after each revocation,
+    before the request that revoked one goes on."""
     looks = 0
     look, revoke = own.store.identities, own.store.revoke_token
 
@@ -115,7 +135,9 @@ def looked_at(own: Head) -> Iterator[Head]:
         yield own
 
 
-def test_a_request_that_ends_its_own_token_is_answered_with_what_it_did(looked_at: Head) -> None:
+def test_a_request_that_ends_its_own_token_is_answered_with_what_it_did(
+    looked_at: Head,
+) -> None:
     with looked_at.http("alice") as http:
         link = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
         mine = http.post("/v1/tokens", json={}).json()

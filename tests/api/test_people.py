@@ -23,7 +23,10 @@ def name(head: Head) -> str:
     """A fresh user."""
     made = f"u{uuid.uuid4().hex[:8]}"
     with head.http() as http:
-        assert http.post("/v1/users", json={"name": made, "role": "user"}).status_code == 201
+        assert (
+            http.post("/v1/users", json={"name": made, "role": "user"}).status_code
+            == 201
+        )
     return made
 
 
@@ -37,10 +40,14 @@ def made(head: Head, **asked: Any) -> dict[str, Any]:
 
 def by(head: Head, token: str) -> httpx2.Client:
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx2.Client(base_url=head.url, headers=headers, timeout=20, trust_env=False)
+    return httpx2.Client(
+        base_url=head.url, headers=headers, timeout=20, trust_env=False
+    )
 
 
-def test_nodes_are_given_the_users_who_may_submit_and_each_change(head: Head, name: str) -> None:
+def test_nodes_are_given_the_users_who_may_submit_and_each_change(
+    head: Head, name: str
+) -> None:
     agent = Agent(head, "n1").hello()
     told: list[str] = []
 
@@ -70,10 +77,17 @@ def test_a_user_is_added_shown_changed_and_removed(head: Head, name: str) -> Non
     with head.http() as http:
         assert error(http.post("/v1/users", json={"name": name})) == (409, "conflict")
         for odd in ("a b", "", "x" * 64):
-            assert error(http.post("/v1/users", json={"name": odd})) == (400, "spec_invalid")
-        assert error(http.post("/v1/users", json={"name": "n", "role": "node"}))[0] == 422
+            assert error(http.post("/v1/users", json={"name": odd})) == (
+                400,
+                "spec_invalid",
+            )
+        assert (
+            error(http.post("/v1/users", json={"name": "n", "role": "node"}))[0] == 422
+        )
         assert http.get(f"/v1/users/{name}").json()["role"] == "user"
-        changed = http.patch(f"/v1/users/{name}", json={"role": "viewer", "disabled": True}).json()
+        changed = http.patch(
+            f"/v1/users/{name}", json={"role": "viewer", "disabled": True}
+        ).json()
         assert (changed["role"], changed["disabled"]) == ("viewer", True)
         assert name in [one["name"] for one in http.get("/v1/users").json()["users"]]
         assert http.delete(f"/v1/users/{name}").status_code == 200
@@ -89,27 +103,39 @@ def test_a_user_is_added_shown_changed_and_removed(head: Head, name: str) -> Non
 def test_who_may_not_see_others_sees_themselves(head: Head, name: str) -> None:
     with by(head, made(head, user=name)["token"]) as http:
         assert [one["name"] for one in http.get("/v1/users").json()["users"]] == [name]
-        assert {one["user"] for one in http.get("/v1/tokens").json()["tokens"]} == {name}
+        assert {one["user"] for one in http.get("/v1/tokens").json()["tokens"]} == {
+            name
+        }
         assert http.get(f"/v1/users/{name}").status_code == 200
         assert error(http.get("/v1/users/admin")) == (403, "forbidden")
-        assert error(http.post("/v1/tokens", json={"user": "admin"})) == (403, "forbidden")
+        assert error(http.post("/v1/tokens", json={"user": "admin"})) == (
+            403,
+            "forbidden",
+        )
         assert error(http.delete("/v1/tokens/t000000000000")) == (404, "not_found")
     with head.http() as http:
         shown = http.get("/v1/tokens").json()["tokens"]
         assert {"admin", "alice", "n1"} <= {one["user"] for one in shown}
         assert [one["node"] for one in shown if one["user"] == "n1"] == ["n1"]
-        assert not any(value in http.get("/v1/tokens").text for value in TOKENS.values())
+        assert not any(
+            value in http.get("/v1/tokens").text for value in TOKENS.values()
+        )
 
 
-def test_the_token_of_another_cannot_be_revoked_nor_told_from_none(head: Head, name: str) -> None:
+def test_the_token_of_another_cannot_be_revoked_nor_told_from_none(
+    head: Head, name: str
+) -> None:
     of_admin = made(head)["id"]
     with by(head, made(head, user=name)["token"]) as http:
         assert error(http.delete(f"/v1/tokens/{of_admin}")) == (404, "not_found")
 
 
-def test_nobody_takes_their_own_rights_away_so_that_an_admin_stays(head: Head, name: str) -> None:
+def test_nobody_takes_their_own_rights_away_so_that_an_admin_stays(
+    head: Head, name: str
+) -> None:
     with head.http() as http:
-        http.patch(f"/v1/users/{name}", json={"role": "admin"})  # there would be another
+        # there would be another
+        http.patch(f"/v1/users/{name}", json={"role": "admin"})
         for answer in (
             http.patch("/v1/users/admin", json={"role": "user"}),
             http.patch("/v1/users/admin", json={"disabled": True}),
@@ -138,11 +164,19 @@ def test_a_token_makes_none_that_is_more_than_itself(head: Head, name: str) -> N
     with by(head, short["token"]) as http:
         child = http.post("/v1/tokens", json={"expires_seconds": 1e6}).json()
         assert child["expires_at"] == short["expires_at"]
-        assert http.post("/v1/tokens", json={}).json()["expires_at"] == short["expires_at"]
-        assert error(http.post("/v1/tokens", json={"role": "operator"})) == (403, "forbidden")
+        assert (
+            http.post("/v1/tokens", json={}).json()["expires_at"] == short["expires_at"]
+        )
+        assert error(http.post("/v1/tokens", json={"role": "operator"})) == (
+            403,
+            "forbidden",
+        )
     capped = made(head, role="operator")
     with by(head, capped["token"]) as http:
-        assert error(http.post("/v1/tokens", json={"role": "admin"})) == (403, "forbidden")
+        assert error(http.post("/v1/tokens", json={"role": "admin"})) == (
+            403,
+            "forbidden",
+        )
         assert http.post("/v1/tokens", json={}).json()["role"] == "operator"
 
 
@@ -150,7 +184,9 @@ def test_a_token_makes_none_that_is_more_than_itself(head: Head, name: str) -> N
 def test_a_token_that_is_over_is_refused_at_once_with_the_reason(
     head: Head, name: str, how: str
 ) -> None:
-    token = made(head, user=name, **({"expires_seconds": 1.0} if how == "expired" else {}))
+    token = made(
+        head, user=name, **({"expires_seconds": 1.0} if how == "expired" else {})
+    )
     code = over(head, name, token, how)
     with by(head, token["token"]) as http:
         eventually(lambda: http.get("/v1/status").status_code != 200, PATIENCE_SECONDS)
@@ -182,7 +218,10 @@ def over(head: Head, name: str, token: dict[str, Any], how: str) -> str:
 def test_an_open_stream_ends_with_its_token(head: Head, name: str, how: str) -> None:
     lasts = {"expires_seconds": 2.0} if how == "expired" else {}
     token = made(head, user=name, **lasts)
-    with by(head, token["token"]) as http, http.stream("GET", "/v1/events?follow=1") as answer:
+    with (
+        by(head, token["token"]) as http,
+        http.stream("GET", "/v1/events?follow=1") as answer,
+    ):
         assert answer.status_code == 200
         pieces: Iterator[bytes] = answer.iter_raw()
         next(pieces)
@@ -197,7 +236,9 @@ def test_an_agent_whose_token_is_revoked_is_cut_off_and_stays_out(head: Head) ->
     agent.beat()
     with head.http() as http:
         (id,) = [
-            one["id"] for one in http.get("/v1/tokens").json()["tokens"] if one["node"] == "n2"
+            one["id"]
+            for one in http.get("/v1/tokens").json()["tokens"]
+            if one["node"] == "n2"
         ]
         http.delete(f"/v1/tokens/{id}")
     closed = pytest.raises(ConnectionClosed, lambda: listen_on(agent))
@@ -238,17 +279,23 @@ def test_the_use_of_a_token_is_written_down(head: Head, name: str) -> None:
     assert shown["used_at"] >= shown["created_at"]
 
 
-def test_a_secret_serves_its_owners_jobs_and_one_for_everybody_all(head: Head, name: str) -> None:
+def test_a_secret_serves_its_owners_jobs_and_one_for_everybody_all(
+    head: Head, name: str
+) -> None:
     with by(head, made(head, user=name)["token"]) as http, head.http("bob") as bob:
         theirs, shared, absent = f"BOBS_{name}", f"ALL_{name}", f"NO_{name}"
         bob.put(f"/v1/secrets/{theirs}", json={"value": "v"})
         with head.http() as admin:
-            admin.put(f"/v1/secrets/{shared}", json={"value": "v", "for_everybody": True})
+            admin.put(
+                f"/v1/secrets/{shared}", json={"value": "v", "for_everybody": True}
+            )
         answers = {
             secret: http.post(
                 "/v1/jobs",
                 json={
-                    "specs": [{"name": f"x-{name}", "run": "true", "secrets": [secret]}],
+                    "specs": [
+                        {"name": f"x-{name}", "run": "true", "secrets": [secret]}
+                    ],
                     "key": uuid.uuid4().hex,
                 },
             )
@@ -261,7 +308,9 @@ def test_a_secret_serves_its_owners_jobs_and_one_for_everybody_all(head: Head, n
 
 def asks_for(http: httpx2.Client, secret: str) -> int:
     spec = {"name": "x", "run": "true", "secrets": [secret]}
-    return http.post("/v1/jobs", json={"specs": [spec], "key": uuid.uuid4().hex}).status_code
+    return http.post(
+        "/v1/jobs", json={"specs": [spec], "key": uuid.uuid4().hex}
+    ).status_code
 
 
 def test_promotion_to_admin_does_not_make_a_private_secret_serve_everybody(
@@ -272,7 +321,10 @@ def test_promotion_to_admin_does_not_make_a_private_secret_serve_everybody(
     with by(head, token) as http, head.http() as admin, head.http("bob") as bob:
         http.put(f"/v1/secrets/{own}", json={"value": "v"})
         asked = {"value": "v", "for_everybody": True}
-        assert error(http.put(f"/v1/secrets/{shared}", json=asked)) == (403, "forbidden")
+        assert error(http.put(f"/v1/secrets/{shared}", json=asked)) == (
+            403,
+            "forbidden",
+        )
         admin.patch(f"/v1/users/{name}", json={"role": "admin"})
         assert asks_for(bob, own) == 403
         with by(head, made(head, user=name)["token"]) as promoted:
@@ -281,8 +333,12 @@ def test_promotion_to_admin_does_not_make_a_private_secret_serve_everybody(
             assert promoted.put(f"/v1/secrets/{shared}", json=again).status_code == 204
         assert asks_for(bob, shared) == 201
         admin.patch(f"/v1/users/{name}", json={"role": "user"})
-        # its value acts in everybody's jobs: whoever is no admin any more cannot change it
-        assert error(http.put(f"/v1/secrets/{shared}", json=again)) == (403, "forbidden")
+        # its value acts in everybody's jobs: whoever is no admin any more cannot change
+        # it
+        assert error(http.put(f"/v1/secrets/{shared}", json=again)) == (
+            403,
+            "forbidden",
+        )
 
 
 def test_names_of_others_secrets_are_for_admins(head: Head, name: str) -> None:
@@ -293,7 +349,11 @@ def test_names_of_others_secrets_are_for_admins(head: Head, name: str) -> None:
 
         def seen(http: httpx2.Client) -> set[str]:
             rows = http.get("/v1/secrets").json()["secrets"]
-            return {row["name"].partition("_")[0] for row in rows if row["name"].endswith(name)}
+            return {
+                row["name"].partition("_")[0]
+                for row in rows
+                if row["name"].endswith(name)
+            }
 
         assert seen(alice) == {"ALL"}
         assert seen(bob) == {"BOBS", "ALL"}
@@ -306,7 +366,8 @@ def test_a_user_of_a_removed_ones_name_inherits_nothing(head: Head, name: str) -
     old = made(head, user=name)["token"]
     with by(head, old) as http, head.http() as admin:
         http.put(f"/v1/secrets/OWN_{name}", json={"value": "v"})
-        spec = {"name": f"old-{name}", "run": "x", "begin": "9h"}  # no node of others takes it
+        # no node of others takes it
+        spec = {"name": f"old-{name}", "run": "x", "begin": "9h"}
         job = http.post("/v1/jobs", json={"specs": [spec], "key": name})
         id = job.json()["jobs"][0]["id"]
         assert http.get(f"/v1/jobs/{id}/logs").status_code == 200
@@ -319,22 +380,33 @@ def test_a_user_of_a_removed_ones_name_inherits_nothing(head: Head, name: str) -
         }  # fmt: skip
         admin.post("/v1/users", json={"name": name, "role": "user"})
         entry = admin.get("/v1/audit", params={"limit": 2}).json()["entries"][1]
-        assert entry["detail"].startswith("secrets removed: 1, kept for everybody: 0, tokens")
+        assert entry["detail"].startswith(
+            "secrets removed: 1, kept for everybody: 0, tokens"
+        )
         assert http.get("/v1/status").status_code == 401
     with by(head, made(head, user=name)["token"]) as http:
         assert asks_for(http, f"OWN_{name}") == 404
         assert http.get("/v1/secrets").json()["secrets"] == [
-            row for row in http.get("/v1/secrets").json()["secrets"] if row["for_everybody"]
+            row
+            for row in http.get("/v1/secrets").json()["secrets"]
+            if row["for_everybody"]
         ]
         assert error(http.get(f"/v1/jobs/{id}/logs")) == (403, "forbidden")
         assert http.get(f"/v1/jobs/{id}").json()["run"] is None
         assert error(http.post(f"/v1/jobs/{id}/cancel")) == (403, "forbidden")
-        fresh = http.post("/v1/jobs", json={"specs": [{"name": "n", "run": "x"}], "key": "new"})
-        assert http.get(f"/v1/jobs/{fresh.json()['jobs'][0]['id']}/logs").status_code == 200
+        fresh = http.post(
+            "/v1/jobs", json={"specs": [{"name": "n", "run": "x"}], "key": "new"}
+        )
+        assert (
+            http.get(f"/v1/jobs/{fresh.json()['jobs'][0]['id']}/logs").status_code
+            == 200
+        )
 
 
 @pytest.mark.parametrize("weaker", ["viewer", "user"])
-def test_a_weaker_token_revokes_none_that_is_stronger(head: Head, name: str, weaker: str) -> None:
+def test_a_weaker_token_revokes_none_that_is_stronger(
+    head: Head, name: str, weaker: str
+) -> None:
     with head.http() as admin:
         admin.patch(f"/v1/users/{name}", json={"role": "operator"})
     strong, weak, own = (
@@ -362,9 +434,16 @@ def test_a_token_ends_by_default_and_its_last_days_are_told(
     assert abs(usual["expires_at"] - now - 30 * day) < PATIENCE_SECONDS
     assert abs(long["expires_at"] - now - 90 * day) < PATIENCE_SECONDS
     assert endless["expires_at"] is None
-    for token, is_told in ((usual, False), (endless, False), (short, False), (short, True)):
+    for token, is_told in (
+        (usual, False),
+        (endless, False),
+        (short, False),
+        (short, True),
+    ):
         if is_told:
-            monkeypatch.setattr("corral.api.auth_middleware.is_near_end", lambda *_: True)
+            monkeypatch.setattr(
+                "corral.api.auth_middleware.is_near_end", lambda *_: True
+            )
         with by(head, token["token"]) as http:
             told = http.get("/v1/status").headers.get("corral-token-ends")
         assert told == (str(int(token["expires_at"])) if is_told else None)
@@ -373,17 +452,25 @@ def test_a_token_ends_by_default_and_its_last_days_are_told(
         assert http.post("/v1/tokens", json=both).status_code == 422
 
 
-def test_every_change_is_in_the_audit_log_and_so_is_every_refusal(head: Head, name: str) -> None:
+def test_every_change_is_in_the_audit_log_and_so_is_every_refusal(
+    head: Head, name: str
+) -> None:
     token = made(head, user=name)
     with by(head, token["token"]) as http:
-        spec = {"name": f"of-{name}", "run": "echo canary-9", "env": {"KEY": "canary-9"}}
+        spec = {
+            "name": f"of-{name}",
+            "run": "echo canary-9",
+            "env": {"KEY": "canary-9"},
+        }
         body = {"specs": [spec], "key": uuid.uuid4().hex}
         job = http.post("/v1/jobs", json=body).json()["jobs"][0]["id"]
         http.put(f"/v1/secrets/S_{name}", json={"value": "canary-9"})
         http.delete(f"/v1/secrets/S_{name}")
         http.post("/v1/nodes/n1/cordon")
         http.patch(f"/v1/users/{name}", json={"role": "admin"})
-        http.post("/v1/jobs", json={"specs": [{"name": "canary-9", "what": 1}], "key": "k"})
+        http.post(
+            "/v1/jobs", json={"specs": [{"name": "canary-9", "what": 1}], "key": "k"}
+        )
         http.post("/v1/jobs/absent/cancel")
         http.post(f"/v1/jobs/{job}/cancel")
         http.get("/v1/jobs")
@@ -416,7 +503,9 @@ def test_every_change_is_in_the_audit_log_and_so_is_every_refusal(head: Head, na
 def test_the_log_is_read_by_operators_in_pages(head: Head) -> None:
     with head.http("olga") as http:
         newest = http.get("/v1/audit?limit=3").json()["entries"]
-        older = http.get("/v1/audit", params={"before": newest[-1]["number"], "limit": 1}).json()
+        older = http.get(
+            "/v1/audit", params={"before": newest[-1]["number"], "limit": 1}
+        ).json()
         assert older["entries"][0]["number"] == newest[-1]["number"] - 1
         assert http.get(f"/v1/audit?since={time.time() + 60}").json()["entries"] == []
     with head.http("alice") as http:
@@ -428,7 +517,8 @@ def test_a_refusal_says_what_it_takes_and_whom_to_ask(head: Head, name: str) -> 
     with by(head, viewer) as http:
         asked = http.post("/v1/jobs", json={"specs": [], "key": "k"}).json()["error"]
         assert (
-            asked["message"] == f"job.submit takes the role user; this token lets {name} be viewer"
+            asked["message"]
+            == f"job.submit takes the role user; this token lets {name} be viewer"
         )
         assert f"corral user set {name} --role user" in asked["hint"]
         read = http.get("/v1/audit").json()["error"]["message"]

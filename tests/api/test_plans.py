@@ -1,4 +1,5 @@
-"""Plans over the API: the same answers as on the command line, and requests that are none."""
+"""Plans over the API: the same answers as on the command line, and requests that are
+none."""
 
 import json
 from typing import Any
@@ -52,7 +53,9 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ASKS)
-@pytest.mark.parametrize("body", [{"nonsense": 1}, [], {"gpus": "many", "nodes": "many"}])
+@pytest.mark.parametrize(
+    "body", [{"nonsense": 1}, [], {"gpus": "many", "nodes": "many"}]
+)
 def test_what_is_no_request_is_refused(kind: str, body: Any, head: Head) -> None:
     with head.http() as http:
         told = http.post(f"/v1/plan/{kind}", json=body)
@@ -62,7 +65,9 @@ def test_what_is_no_request_is_refused(kind: str, body: Any, head: Head) -> None
 
 def test_what_cannot_be_is_refused_with_a_hint(head: Head) -> None:
     with head.http() as http:
-        told = http.post("/v1/plan/reliability", json=SMALLEST["reliability"] | {"days": 0})
+        told = http.post(
+            "/v1/plan/reliability", json=SMALLEST["reliability"] | {"days": 0}
+        )
     assert told.status_code == 400
     error = told.json()["error"]
     assert error["message"] == "days is 0"
@@ -101,7 +106,10 @@ def test_what_was_assumed_is_told_by_the_fields_of_the_request(head: Head) -> No
 
 def test_a_plan_needs_a_token(head: Head) -> None:
     with head.http(None) as http:
-        assert http.post("/v1/plan/reliability", json=SMALLEST["reliability"]).status_code == 401
+        assert (
+            http.post("/v1/plan/reliability", json=SMALLEST["reliability"]).status_code
+            == 401
+        )
 
 
 @pytest.mark.parametrize("kind", sorted(ASKS))
@@ -112,7 +120,8 @@ def test_each_field_of_a_form_is_described(kind: str) -> None:
 
 @pytest.mark.parametrize("entry", [[], "x"], ids=["empty", "text"])
 def test_a_list_of_a_plan_is_refused_at_its_first_wrong_entry(entry: object) -> None:
-    """Each wrong entry would make an error: a million of them took a minute and 4 GB."""
+    """Each wrong entry would make an error: a million of them took a minute and 4
+    GB."""
     form = form_of(ASKS["cost"].request)
     with pytest.raises(ValidationError) as refused:
         form.model_validate({"gpus": 8, "gpu": "h100", "demand": [entry] * 1_000})

@@ -1,4 +1,5 @@
-"""A head on loopback proves itself before it is sent a token; another process gets none."""
+"""A head on loopback proves itself before it is sent a token; another process gets
+none."""
 
 import asyncio
 import http.client
@@ -25,7 +26,14 @@ from tests.impostor import Answer, Impostor, impostor
 from tests.patience import own_loopback
 
 JOB_TOKEN = job_token(PlainSeals(), (JobId("j1"), AttemptNumber(2)))
-ANSWERS = [of.closes, of.knows_nothing, of.accepts, of.denies_the_token, of.upgrades, of.floods]
+ANSWERS = [
+    of.closes,
+    of.knows_nothing,
+    of.accepts,
+    of.denies_the_token,
+    of.upgrades,
+    of.floods,
+]
 SECRETS = [TOKENS["admin"], TOKENS["n1"], JOB_TOKEN]
 
 
@@ -66,7 +74,9 @@ def by_agent(url: str, token: str) -> None:
             return url
 
     async def call() -> None:
-        connection = await Dialler(heads=At(Path("none")), token=token).dial("/v1/agents/beats")
+        connection = await Dialler(heads=At(Path("none")), token=token).dial(
+            "/v1/agents/beats"
+        )
         await connection.close()
 
     asyncio.run(call())
@@ -75,7 +85,9 @@ def by_agent(url: str, token: str) -> None:
 def by_shim_or_fetch(url: str, token: str) -> None:
     connection = connection_to(url, token, timeout=5.0, trusted=None)
     try:
-        connection.request("GET", "/v1/status", headers={"Authorization": f"Bearer {token}"})
+        connection.request(
+            "GET", "/v1/status", headers={"Authorization": f"Bearer {token}"}
+        )
     finally:
         connection.close()
 
@@ -135,8 +147,13 @@ def test_the_true_head_is_believed_again_when_it_is_back(tmp_path: Path) -> None
         url, port, store = head.url, head.port, head.store
         with Client(url, TOKENS["admin"]) as client:
             assert client.status().head.pid == 4711
-    with impostor(host, port, of.accepts) as taker, Client(url, TOKENS["admin"]) as client:
-        with pytest.raises(WrongHead, match="is not the head of this cluster") as refused:
+    with (
+        impostor(host, port, of.accepts) as taker,
+        Client(url, TOKENS["admin"]) as client,
+    ):
+        with pytest.raises(
+            WrongHead, match="is not the head of this cluster"
+        ) as refused:
             client.status()
         assert "corral up" in refused.value.hint
         assert not leaked(taker)
@@ -168,7 +185,9 @@ def test_each_connection_is_proven_and_no_connection_twice(head: Head) -> None:
             assert len(proven) == 2
 
 
-def test_a_head_says_which_token_it_does_not_have_and_is_not_sent_it(head: Head) -> None:
+def test_a_head_says_which_token_it_does_not_have_and_is_not_sent_it(
+    head: Head,
+) -> None:
     for way in (by_client, by_async_client, by_machine):
         with pytest.raises(Unauthorised, match="does not know the token"):
             way(head.url, "nobody-has-made-this-token")
@@ -183,7 +202,14 @@ def test_job_tokens_join_tokens_and_revoked_ones_are_proven_too(head: Head) -> N
 
 
 @pytest.mark.parametrize(
-    "query", ["", "nonce=1", "nonce=" + "0" * 32, "token=t0&nonce=" + "0" * 32, "%ff=%00&nonce=é"]
+    "query",
+    [
+        "",
+        "nonce=1",
+        "nonce=" + "0" * 32,
+        "token=t0&nonce=" + "0" * 32,
+        "%ff=%00&nonce=é",
+    ],
 )
 def test_a_malformed_challenge_is_refused(head: Head, query: str) -> None:
     with head.http(None) as client:
@@ -240,7 +266,11 @@ async def _forward_to(url: str) -> None:
 def test_a_token_is_sent_to_another_machine_over_tls_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for url in ("http://192.0.2.1:8470", "http://head.example:8470", "http://[2001:db8::1]:80"):
+    for url in (
+        "http://192.0.2.1:8470",
+        "http://head.example:8470",
+        "http://[2001:db8::1]:80",
+    ):
         for way in (by_client, by_async_client, by_terminal, by_shim_or_fetch):
             with pytest.raises(CorralError, match="without TLS") as refused:
                 way(url, TOKENS["admin"])
@@ -250,7 +280,9 @@ def test_a_token_is_sent_to_another_machine_over_tls_alone(
             by_agent(url, TOKENS["n1"])
     monkeypatch.setenv(INSECURE, "1")
     monkeypatch.setattr(
-        httpx2.Client, "request", lambda *_, **__: (_ for _ in ()).throw(httpx2.ConnectError("no"))
+        httpx2.Client,
+        "request",
+        lambda *_, **__: (_ for _ in ()).throw(httpx2.ConnectError("no")),
     )
     with pytest.raises(Unreachable):
         by_client("http://head.example:8470", TOKENS["admin"])

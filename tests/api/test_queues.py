@@ -36,7 +36,9 @@ def cluster(
     agent.close()
 
 
-def test_a_file_of_queues_is_shown_and_then_applied_whole(cluster: tuple[Head, Path]) -> None:
+def test_a_file_of_queues_is_shown_and_then_applied_whole(
+    cluster: tuple[Head, Path],
+) -> None:
     head, path = cluster
     planned = transcript(f"apply -f {path} --dry-run")
     assert "+ team: gpus: {any: 2}, borrow: 1" in planned
@@ -54,15 +56,19 @@ def test_a_file_of_queues_is_shown_and_then_applied_whole(cluster: tuple[Head, P
     assert "admin" in shown
     with head.http() as http:
         team, sub = http.get("/v1/queues").json()["queues"][1:]
-        assert (team["used"], team["running"], team["budget"]["left"]) == (2.0, 1, 100.0) or (
-            99.0 < team["budget"]["left"] < 100.0
-        )
+        assert (team["used"], team["running"], team["budget"]["left"]) == (
+            2.0,
+            1,
+            100.0,
+        ) or (99.0 < team["budget"]["left"] < 100.0)
         assert sub["borrowed"] == 1.0
         assert team["budget"]["runs_out_at"] is not None
         assert http.get("/v1/queues/taem").status_code == 404
         refused = http.put("/v1/queues", json={"document": {"queues": []}})
         assert refused.status_code == 409, "it has a job"
-        refused = http.put("/v1/queues", json={"document": {"queues": [{"name": "a/b"}]}})
+        refused = http.put(
+            "/v1/queues", json={"document": {"queues": [{"name": "a/b"}]}}
+        )
         assert refused.json()["error"]["code"] == "spec_invalid"
 
 
@@ -70,7 +76,8 @@ def submit(head: Head, spec: dict[str, Any]) -> None:
     with head.http() as http:
         whole = {"name": "gpt", "run": "true", **spec}
         answer = http.post(
-            "/v1/jobs", json={"specs": [whole], "key": str(whole["resources"]).replace(" ", "")}
+            "/v1/jobs",
+            json={"specs": [whole], "key": str(whole["resources"]).replace(" ", "")},
         )
         answer.raise_for_status()
 
@@ -78,7 +85,10 @@ def submit(head: Head, spec: dict[str, Any]) -> None:
 def test_who_may_submit_is_set_shown_and_taken_away(cluster: tuple[Head, Path]) -> None:
     told = transcript("queue set guests --allow alice,nobody-yet")
     assert "+ guests: allow: [alice, nobody-yet]" in told
-    assert "warning: queue guests allows nobody-yet, and there is no user of this name" in told
+    assert (
+        "warning: queue guests allows nobody-yet, and there is no user of this name"
+        in told
+    )
     assert "allow  [alice, nobody-yet]" in transcript("queue show guests")
     refused = transcript("queue set guests --allow @boss")
     assert "is neither a user's name nor one of @user" in refused
@@ -92,21 +102,31 @@ def test_the_audit_log_says_what_was_changed_from_what_to_what(
     head, path = cluster
     transcript("queue set audited --weight 2")
     transcript("queue set audited --weight 3 --borrow 1")
-    assert "~ audited: weight: 3 -> none" in transcript("queue set audited --weight none --dry-run")
+    assert "~ audited: weight: 3 -> none" in transcript(
+        "queue set audited --weight none --dry-run"
+    )
     assert '"three" is no number' in transcript("queue set audited --weight three")
     with head.http() as http:
         entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]
     assert [(one["what"], one["on"], one["detail"]) for one in entries] == [
-        ("queue.set", "audited", "~ audited: weight: 2 -> 3; ~ audited: borrow: none -> 1"),
+        (
+            "queue.set",
+            "audited",
+            "~ audited: weight: 2 -> 3; ~ audited: borrow: none -> 1",
+        ),
         ("queue.set", "audited", "+ audited: weight: 2"),
     ]
 
 
-def test_one_queue_is_made_and_changed_field_by_field(cluster: tuple[Head, Path]) -> None:
+def test_one_queue_is_made_and_changed_field_by_field(
+    cluster: tuple[Head, Path],
+) -> None:
     head, _ = cluster
     made = transcript("queue set lab --gpus h100:2 --borrow 4 --priorities low..normal")
     assert "+ lab: gpus: {h100: 2}, borrow: 4, priorities: [low, normal]" in made
-    changed = transcript("queue set lab --borrow none --gpu-hours 10 --max-duration 24h")
+    changed = transcript(
+        "queue set lab --borrow none --gpu-hours 10 --max-duration 24h"
+    )
     assert "~ lab: borrow: 4 -> none" in changed
     lab = head.control.world.queues.by_name["lab"]  # type: ignore[index]
     assert (lab.borrow_limit_millis, lab.nominal) == (None, (("h100", 2000),))
@@ -149,12 +169,24 @@ def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
     [
         ("--gpu-hours nan", "queue odd: budget.gpu_hours: nan is out of bounds: 0 to"),
         ("--gpu-hours inf", "queue odd: budget.gpu_hours: inf is out of bounds: 0 to"),
-        ("--money inf --rates 1", "queue odd: budget.money: inf is out of bounds: 0 to"),
-        ("--weight nan", "weight: nan is out of bounds: a weight is above 0 and at most 1,000,000"),
-        ("--weight inf", "weight: inf is out of bounds: a weight is above 0 and at most 1,000,000"),
+        (
+            "--money inf --rates 1",
+            "queue odd: budget.money: inf is out of bounds: 0 to",
+        ),
+        (
+            "--weight nan",
+            "weight: nan is out of bounds: a weight is above 0 and at most 1,000,000",
+        ),
+        (
+            "--weight inf",
+            "weight: inf is out of bounds: a weight is above 0 and at most 1,000,000",
+        ),
         ("--gpus :8", '"" is no type of GPU'),
         ("--gpus h100:8,H100:4", "h100 is named twice"),
-        ("--max-duration 24", "max_duration: 24 of what? ! write the unit: --max-duration 24m"),
+        (
+            "--max-duration 24",
+            "max_duration: 24 of what? ! write the unit: --max-duration 24m",
+        ),
         ("--parent odd", "run: corral queue set odd --parent none"),
         ("--weight 1e308", "a weight is above 0 and at most"),
         ("--weight -1", "weight: -1 is out of bounds"),
@@ -195,11 +227,16 @@ def test_queue_alone_lists_jobs_as_other_systems_do(cluster: tuple[Head, Path]) 
     assert "gpt" in transcript("queue --all")
 
 
-def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path]) -> None:
+def test_a_queue_is_taken_away_once_nothing_is_in_it(
+    cluster: tuple[Head, Path],
+) -> None:
     head, _ = cluster
     transcript("queue set old")
     transcript("queue set older --parent old")
-    submit(head, {"name": "waits", "queue": "older", "resources": {"cpu": 3}, "begin": "9h"})
+    submit(
+        head,
+        {"name": "waits", "queue": "older", "resources": {"cpu": 3}, "begin": "9h"},
+    )
     refused = transcript("queue rm old")
     assert "queue old would be taken away, and queue older is below it" in refused
     assert "corral queue rm older\n" in refused
@@ -207,9 +244,17 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path])
     assert "queue older would be taken away, and it has 1 unfinished job" in refused
     assert "[exit 3]" in refused
     transcript("stop waits")
-    eventually(lambda: not any(j.spec.name == "waits" for j in head.control.world.jobs.values()))
+    eventually(
+        lambda: (
+            not any(j.spec.name == "waits" for j in head.control.world.jobs.values())
+        )
+    )
     told = transcript("queue rm older old")
-    assert ("- older\n" in told, "- old\n" in told, "[exit 0]" in told) == (True, True, True)
+    assert ("- older\n" in told, "- old\n" in told, "[exit 0]" in told) == (
+        True,
+        True,
+        True,
+    )
     assert not {"old", "older"} & head.control.world.queues.by_name.keys()
     with head.http() as http:
         entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]
@@ -224,7 +269,8 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path])
 def test_a_promised_start_is_not_told_as_gpus_that_are_taken_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On a head of its own: what others left running has no limit, and a promise none to go by."""
+    """On a head of its own: what others left running has no limit, and a promise none
+    to go by."""
     with serving(tmp_path) as alone:
         monkeypatch.setenv("CORRAL_URL", alone.url)
         monkeypatch.setenv("CORRAL_TOKEN", TOKENS["admin"])
@@ -233,7 +279,10 @@ def test_a_promised_start_is_not_told_as_gpus_that_are_taken_back(
         eventually(lambda: "n1" in alone.control.world.nodes)
         transcript("queue set line --policy backfill")
         for gpus in (2, 1):
-            submit(alone, {"queue": "line", "max_duration": "1h", "resources": {"gpu": gpus}})
+            submit(
+                alone,
+                {"queue": "line", "max_duration": "1h", "resources": {"gpu": gpus}},
+            )
         eventually(lambda: bool(alone.control.world.reservations))
         assert "taken back" not in transcript("queue show line")
         agent.close()

@@ -25,7 +25,9 @@ def spec(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "run": "true", **more}
 
 
-def submit(http: httpx2.Client, *specs: dict[str, Any], dry: bool = False) -> httpx2.Response:
+def submit(
+    http: httpx2.Client, *specs: dict[str, Any], dry: bool = False
+) -> httpx2.Response:
     body = {"specs": list(specs), "key": token_hex(8)}
     return http.post("/v1/jobs" + "?dry_run=1" * dry, json=body)
 
@@ -47,7 +49,9 @@ def rows(head: Head, who: str, user: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in found}
 
 
-def test_unfinished_jobs_are_bounded_with_numbers_and_the_next_command(head: Head) -> None:
+def test_unfinished_jobs_are_bounded_with_numbers_and_the_next_command(
+    head: Head,
+) -> None:
     limit(head, "alice", jobs=3)
     with head.http("alice") as http:
         assert submit(http, spec("a"), spec("b")).status_code == 201
@@ -95,12 +99,17 @@ def test_uploads_are_bounded_audited_and_counted_once(head: Head) -> None:
     with head.http("alice") as http:
         for _ in range(2):
             for digest, content in zip(digests[:2], contents[:2], strict=True):
-                assert http.put(f"/v1/snapshots/{digest}", content=content).status_code == 200
+                assert (
+                    http.put(f"/v1/snapshots/{digest}", content=content).status_code
+                    == 200
+                )
         refused = http.put(f"/v1/snapshots/{digests[2]}", content=contents[2])
         assert refused.status_code == 422
         assert "25 kB of uploaded workdirs and has 20 kB" in error(refused)["message"]
         pieces = (contents[2][at : at + 1000] for at in range(0, 10_000, 1000))
-        assert http.put(f"/v1/snapshots/{digests[2]}", content=pieces).status_code == 413
+        assert (
+            http.put(f"/v1/snapshots/{digests[2]}", content=pieces).status_code == 413
+        )
     with head.http() as http:
         entries = http.get("/v1/audit?user=alice").json()["entries"]
     uploads = [one for one in entries if one["what"] == "workdir.upload"]
@@ -114,8 +123,14 @@ def test_secrets_and_tokens_are_bounded(head: Head) -> None:
     with head.http("alice") as http:
         assert http.put("/v1/secrets/A", json={"value": "x" * 50}).status_code == 204
         assert http.put("/v1/secrets/A", json={"value": "y" * 60}).status_code == 204
-        assert error(http.put("/v1/secrets/B", json={"value": "x"}))["code"] == "over_quota"
-        assert error(http.put("/v1/secrets/A", json={"value": "x" * 200}))["code"] == "over_quota"
+        assert (
+            error(http.put("/v1/secrets/B", json={"value": "x"}))["code"]
+            == "over_quota"
+        )
+        assert (
+            error(http.put("/v1/secrets/A", json={"value": "x" * 200}))["code"]
+            == "over_quota"
+        )
         assert http.post("/v1/tokens", json={}).status_code == 201
         refused = error(http.post("/v1/tokens", json={}))
         assert "2 valid tokens and has 2" in refused["message"]
@@ -138,16 +153,29 @@ def test_a_link_that_meets_a_full_quota_is_not_used_up(head: Head) -> None:
             assert rows(head, "alice", "alice")["tokens"]["used"] == held + 1
 
 
-def test_limits_are_set_by_admins_within_bounds_and_seen_by_their_user(head: Head) -> None:
+def test_limits_are_set_by_admins_within_bounds_and_seen_by_their_user(
+    head: Head,
+) -> None:
     with head.http("alice") as http:
-        assert http.patch("/v1/users/alice", json={"limits": {"jobs": 9}}).status_code == 403
+        assert (
+            http.patch("/v1/users/alice", json={"limits": {"jobs": 9}}).status_code
+            == 403
+        )
         assert http.get("/v1/users/bob").status_code == 403
     assert "jobs" in rows(head, "olga", "bob")
     with head.http() as http:
         for wrong in ({"joobs": 1}, {"jobs": -1}, {"jobs": 10**9}, {"jobs": "many"}):
-            assert http.patch("/v1/users/bob", json={"limits": wrong}).status_code == 400
-        assert http.patch("/v1/users/admin", json={"limits": {"jobs": 9_000}}).status_code == 200
-        assert http.patch("/v1/users/admin", json={"limits": {"jobs": None}}).status_code == 200
+            assert (
+                http.patch("/v1/users/bob", json={"limits": wrong}).status_code == 400
+            )
+        assert (
+            http.patch("/v1/users/admin", json={"limits": {"jobs": 9_000}}).status_code
+            == 200
+        )
+        assert (
+            http.patch("/v1/users/admin", json={"limits": {"jobs": None}}).status_code
+            == 200
+        )
     assert rows(head, "admin", "admin")["jobs"]["limit"] == 100_000
 
 
@@ -158,7 +186,9 @@ def test_a_disk_without_room_refuses_what_is_large_and_nothing_else(head: Head) 
     content = b"z" * 5_000
     try:
         with head.http("olga") as http:
-            put = http.put(f"/v1/snapshots/{hashlib.sha256(content).hexdigest()}", content=content)
+            put = http.put(
+                f"/v1/snapshots/{hashlib.sha256(content).hexdigest()}", content=content
+            )
             assert put.status_code == 507
             assert error(put)["code"] == "disk_low"
             assert "500 MB of 100 GB free, and 2 GB stay free" in error(put)["message"]
@@ -179,18 +209,25 @@ def test_a_priority_above_the_ordinary_range_is_for_operators(head: Head) -> Non
         refused = submit(http, spec("first", priority=10_000))
         assert refused.status_code == 403
         told = error(refused)
-        assert "asks for priority 10,000; users may ask for up to high (100)" in told["message"]
+        assert (
+            "asks for priority 10,000; users may ask for up to high (100)"
+            in told["message"]
+        )
         assert "write: priority: high" in told["hint"]
     with head.http("olga") as http:
         assert submit(http, spec("first", priority=10_000)).status_code == 201
         fields = {"priorities": ["low", 5_000]}
-        assert http.put("/v1/queues/default", json={"fields": fields}).status_code == 200
+        assert (
+            http.put("/v1/queues/default", json={"fields": fields}).status_code == 200
+        )
     with head.http("bob") as http:
         assert submit(http, spec("second", priority=5_000)).status_code == 201
         assert submit(http, spec("third", priority=5_001)).status_code in (403, 422)
 
 
-def test_the_reserve_is_a_part_of_the_disk_and_at_least_a_gigabyte(tmp_path: Path) -> None:
+def test_the_reserve_is_a_part_of_the_disk_and_at_least_a_gigabyte(
+    tmp_path: Path,
+) -> None:
     from corral.api.disk_reserve import DiskGuard
 
     guard = DiskGuard(reserve_bytes=None, monotonic=lambda: 0.0)
@@ -199,7 +236,9 @@ def test_the_reserve_is_a_part_of_the_disk_and_at_least_a_gigabyte(tmp_path: Pat
     assert guard.look(tmp_path / "not" / "there").total > 0
 
 
-def test_a_wrong_limit_of_a_user_is_refused_with_the_option_that_sets_it(head: Head) -> None:
+def test_a_wrong_limit_of_a_user_is_refused_with_the_option_that_sets_it(
+    head: Head,
+) -> None:
     with head.http() as http:
         for wrong in ("many", -1):
             answer = http.patch("/v1/users/alice", json={"limits": {"jobs": wrong}})

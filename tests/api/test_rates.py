@@ -1,4 +1,5 @@
-"""Rates: what one user may send, told with the numbers; agents and others are not concerned."""
+"""Rates: what one user may send, told with the numbers; agents and others are not
+concerned."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,20 @@ import pytest
 
 from corral.api.auth import Caller
 from corral.api.errors import TooMany
-from corral.api.request_rates import BURST_SECONDS, COST_BYTES, COST_JOBS, TOKEN_SHARE, Rates
+from corral.api.request_rates import (
+    BURST_SECONDS,
+    COST_BYTES,
+    COST_JOBS,
+    TOKEN_SHARE,
+    Rates,
+)
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.users import Role
 from tests.api.heads import Agent, serving
 
-ALICE = Caller(name=UserName("alice"), role=Role.USER, token=TokenId("t1"), sha256="one")
+ALICE = Caller(
+    name=UserName("alice"), role=Role.USER, token=TokenId("t1"), sha256="one"
+)
 OTHER_TOKEN = replace(ALICE, token=TokenId("t2"), sha256="two")
 BOB = replace(ALICE, name=UserName("bob"), token=TokenId("t3"), sha256="three")
 NODE = replace(ALICE, role=Role.NODE, node=NodeId("n1"), sha256="four")
@@ -30,7 +39,9 @@ def sent(rates: Rates, caller: Caller, times: int) -> int:
     return let_in
 
 
-def test_one_token_leaves_a_part_for_the_other_tokens_of_its_user_and_all_for_others() -> None:
+def test_one_token_leaves_a_part_for_the_other_tokens_of_its_user_and_all_for_others() -> (
+    None
+):
     rates = Rates(user_requests=100.0, clock=lambda: 0.0)
     burst = 100 * BURST_SECONDS
     assert sent(rates, ALICE, 5000) == burst * TOKEN_SHARE
@@ -53,7 +64,9 @@ def test_what_is_large_counts_for_more() -> None:
     rates.charge(ALICE, COST_BYTES - 1)
     rates.check(ALICE)
     rates.charge(ALICE, 1000 * COST_BYTES)
-    with pytest.raises(TooMany, match="100 requests at once; 10 a second|75 requests") as refused:
+    with pytest.raises(
+        TooMany, match="100 requests at once; 10 a second|75 requests"
+    ) as refused:
         rates.check(ALICE)
     assert refused.value.retry_seconds <= 2 * BURST_SECONDS
     assert "--user-requests" in refused.value.hint
@@ -80,7 +93,9 @@ def test_a_refused_dry_run_of_many_jobs_counts_too(tmp_path: Path) -> None:
             assert http.get("/v1/session").status_code == 429
 
 
-def test_a_user_over_the_rate_is_told_when_to_come_again_and_others_go_on(tmp_path: Path) -> None:
+def test_a_user_over_the_rate_is_told_when_to_come_again_and_others_go_on(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path, user_requests=1.0) as head:
         with head.http("alice") as http:
             answers = [http.get("/v1/session") for _ in range(20)]
@@ -99,7 +114,9 @@ def test_a_user_over_the_rate_is_told_when_to_come_again_and_others_go_on(tmp_pa
         agent.close()
 
 
-def test_the_page_of_a_user_has_the_rates_with_what_is_used_of_them(tmp_path: Path) -> None:
+def test_the_page_of_a_user_has_the_rates_with_what_is_used_of_them(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path, user_requests=3.0) as head:
         with head.http("alice") as http:
             before = http.get("/v1/users/alice").json()["rates"]
@@ -108,11 +125,16 @@ def test_the_page_of_a_user_has_the_rates_with_what_is_used_of_them(tmp_path: Pa
             later = http.get("/v1/users/alice").json()["rates"]
             for _ in range(9):
                 http.get("/v1/queues")
-            found = {row["name"]: row for row in http.get("/v1/users/alice").json()["rates"]}
+            found = {
+                row["name"]: row for row in http.get("/v1/users/alice").json()["rates"]
+            }
             assert http.get("/v1/users/bob").status_code == 403
         assert [row["name"] for row in before] == ["requests", "plan_seconds"]
         assert before[0]["used"] == pytest.approx(1.0, abs=0.2)
         assert found["requests"]["used"] > later[0]["used"]
-        assert (found["requests"]["limit"], found["requests"]["a_second"]) == (30.0, 3.0)
+        assert (found["requests"]["limit"], found["requests"]["a_second"]) == (
+            30.0,
+            3.0,
+        )
         planned = found["plan_seconds"]
         assert 0 < planned["used"] < planned["limit"]

@@ -1,4 +1,5 @@
-"""Tokens of nodes end after a day and are replaced by their nodes, also some weeks late."""
+"""Tokens of nodes end after a day and are replaced by their nodes, also some weeks
+late."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,11 +27,15 @@ def head(tmp_path: Path) -> Iterator[Head]:
 
 def ask(head: Head, token: str, method: str, path: str, **body: Any) -> Any:
     with head.http(None) as client:
-        return client.request(method, path, headers={"Authorization": f"Bearer {token}"}, **body)
+        return client.request(
+            method, path, headers={"Authorization": f"Bearer {token}"}, **body
+        )
 
 
 def renew(head: Head, shown: str, fresh: str) -> Any:
-    return ask(head, shown, "POST", "/v1/agents/token", json={"sha256": token_digest(fresh)})
+    return ask(
+        head, shown, "POST", "/v1/agents/token", json={"sha256": token_digest(fresh)}
+    )
 
 
 def tokens(head: Head) -> dict[str, Token]:
@@ -50,7 +55,9 @@ def test_a_node_gets_another_token_and_both_count_for_a_while(head: Head) -> Non
     now = head.control.clock.wall()
     answer = renew(head, TOKENS["n1"], FRESH)
     assert answer.status_code == 200
-    assert answer.json()["expires_at"] == pytest.approx(now + NODE_TOKEN_SECONDS, abs=60)
+    assert answer.json()["expires_at"] == pytest.approx(
+        now + NODE_TOKEN_SECONDS, abs=60
+    )
     for token in (TOKENS["n1"], FRESH):
         assert ask(head, token, "GET", "/v1/agents/node").status_code == 200
     first = tokens(head)[FIRST]
@@ -64,7 +71,9 @@ def test_a_node_gets_another_token_and_both_count_for_a_while(head: Head) -> Non
 def test_the_next_renewal_forgets_the_first_token(head: Head) -> None:
     renew(head, TOKENS["n1"], FRESH)
     renew(head, FRESH, FRESH + "-2")
-    assert set(tokens(head)) == {token_id(token_digest(one)) for one in (FRESH, FRESH + "-2")}
+    assert set(tokens(head)) == {
+        token_id(token_digest(one)) for one in (FRESH, FRESH + "-2")
+    }
     assert ask(head, TOKENS["n1"], "GET", "/v1/agents/node").status_code == 401
 
 
@@ -90,7 +99,10 @@ def test_a_machine_that_was_off_for_a_weekend_comes_back_and_does_nothing_else_b
     now = head.control.clock.wall()
     age(head, FIRST, expires_at=now - 3 * NODE_TOKEN_SECONDS)
     for path in ("/v1/agents/node", "/v1/agents/forgotten"):
-        assert ask(head, TOKENS["n1"], "GET", path).json()["error"]["code"] == "token_expired"
+        assert (
+            ask(head, TOKENS["n1"], "GET", path).json()["error"]["code"]
+            == "token_expired"
+        )
     assert renew(head, TOKENS["n1"], FRESH).status_code == 200
     assert ask(head, FRESH, "GET", "/v1/agents/forgotten").status_code == 200
 
@@ -103,17 +115,24 @@ def test_after_a_month_the_machine_joins_again(head: Head) -> None:
     assert "corral node rm" in refused.json()["error"]["hint"]
 
 
-def test_nobody_but_a_node_renews_and_no_token_of_a_person_lasts_longer_by_it(head: Head) -> None:
+def test_nobody_but_a_node_renews_and_no_token_of_a_person_lasts_longer_by_it(
+    head: Head,
+) -> None:
     id = token_id(token_digest(TOKENS["alice"]))
     assert renew(head, TOKENS["alice"], FRESH).status_code == 403
     age(head, id, expires_at=1.0)
-    assert renew(head, TOKENS["alice"], FRESH).json()["error"]["code"] == "token_expired"
+    assert (
+        renew(head, TOKENS["alice"], FRESH).json()["error"]["code"] == "token_expired"
+    )
     assert renew(head, TOKENS["gone"], FRESH).json()["error"]["code"] == "token_revoked"
 
 
 def test_a_token_of_a_machine_that_joins_ends_after_a_day(head: Head) -> None:
     body = {"node": "m1", "sha256": token_digest("the-token-of-m1-0123456789")}
-    assert ask(head, TOKENS["join"], "POST", "/v1/nodes/join", json=body).status_code == 201
+    assert (
+        ask(head, TOKENS["join"], "POST", "/v1/nodes/join", json=body).status_code
+        == 201
+    )
     made = next(one for one in head.run(head.store.tokens()) if one.node == "m1")
     assert made.expires_at is not None
     assert made.expires_at - made.created_at == NODE_TOKEN_SECONDS
@@ -134,5 +153,9 @@ def test_the_agent_of_one_attempt_takes_another_token_once_and_the_first_counts_
         assert ask(head, token, "GET", "/v1/agents/forgotten").status_code == code
     refused = renew(head, first, FRESH + "-of-a-rank")
     assert refused.json()["error"]["code"] == "token_revoked"
-    for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/nodes")):
+    for method, path in (
+        ("GET", "/v1/jobs"),
+        ("POST", "/v1/jobs"),
+        ("GET", "/v1/nodes"),
+    ):
         assert ask(head, FRESH, method, path, json={}).status_code == 403

@@ -1,4 +1,5 @@
-"""A submission that is sent again with its key has its first answer, whatever changed meanwhile."""
+"""A submission that is sent again with its key has its first answer, whatever changed
+meanwhile."""
 
 import gzip
 import hashlib
@@ -49,8 +50,12 @@ def test_the_first_jobs_are_answered_though_it_would_be_refused_now(
         assert [job["id"] for job in again.json()["jobs"]] == [
             job["id"] for job in first.json()["jobs"]
         ]
-        assert submit(head, {**spec, "nodes": 99}, "other").status_code in range(400, 500)
-        assert submit(head, {**spec, "nodes": 99}, "k", who="alice").status_code in range(400, 500)
+        assert submit(head, {**spec, "nodes": 99}, "other").status_code in range(
+            400, 500
+        )
+        assert submit(
+            head, {**spec, "nodes": 99}, "k", who="alice"
+        ).status_code in range(400, 500)
         agent.close()
 
 

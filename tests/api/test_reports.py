@@ -1,4 +1,5 @@
-"""Reports over the API and on the command line: the ledger by whom somebody asks for."""
+"""Reports over the API and on the command line: the ledger by whom somebody asks
+for."""
 
 from typing import Any
 
@@ -22,12 +23,18 @@ def test_every_kind_answers_for_whole_days_with_a_value_for_each_column(
     kind: str, head: Head
 ) -> None:
     told = ask(head, kind, by="user", since=0.0, until=86400.0)
-    assert (told["first"], told["last"], told["by"]) == ("1970-01-01", "1970-01-02", "user")
+    assert (told["first"], told["last"], told["by"]) == (
+        "1970-01-01",
+        "1970-01-02",
+        "user",
+    )
     assert (told["rows"], told["days"]) == ([], [])
     assert len(told["total"]) == len(told["columns"])
 
 
-def test_a_period_that_ends_before_it_begins_and_unknown_kinds_are_refused(head: Head) -> None:
+def test_a_period_that_ends_before_it_begins_and_unknown_kinds_are_refused(
+    head: Head,
+) -> None:
     with head.http() as http:
         backwards = http.get("/v1/reports/usage", params={"since": 9e8, "until": 1e8})
         unknown = http.get("/v1/reports/gossip")
@@ -36,7 +43,9 @@ def test_a_period_that_ends_before_it_begins_and_unknown_kinds_are_refused(head:
     assert "ends before it begins" in backwards.text
 
 
-def test_a_job_is_in_the_report_while_it_runs_and_the_same_when_it_is_over(head: Head) -> None:
+def test_a_job_is_in_the_report_while_it_runs_and_the_same_when_it_is_over(
+    head: Head,
+) -> None:
     agent = Agent(head, "n1").hello()
     agent.beat()
     with head.http("alice") as http:
@@ -47,7 +56,9 @@ def test_a_job_is_in_the_report_while_it_runs_and_the_same_when_it_is_over(head:
         agent.beat(up((id, 1)))
         eventually(lambda: http.get(f"/v1/jobs/{id}").json()["state"] == "RUNNING")
         gpus = tuple(
-            GpuSample(index=at, uuid=str(at), type="h100", utilisation=0.5, power_watts=100.0)
+            GpuSample(
+                index=at, uuid=str(at), type="h100", utilisation=0.5, power_watts=100.0
+            )
             for at in range(2)
         )
         agent.beat(up((id, 1)), sample=NodeSample(at=0.0, gpus=gpus))
@@ -70,4 +81,6 @@ def test_a_job_is_in_the_report_while_it_runs_and_the_same_when_it_is_over(head:
 
 def test_a_report_of_a_job_that_is_not_there_is_refused(head: Head) -> None:
     with head.http() as http:
-        assert http.get("/v1/reports/usage", params={"job": "nothing"}).status_code == 404
+        assert (
+            http.get("/v1/reports/usage", params={"job": "nothing"}).status_code == 404
+        )

@@ -1,4 +1,5 @@
-"""Role by route by owner, every cell; a route that the table does not know cannot be served."""
+"""Role by route by owner, every cell; a route that the table does not know cannot be
+served."""
 
 import asyncio
 import uuid
@@ -19,7 +20,8 @@ from corral.domain.users import Role
 from corral.plan.kinds import ASKS
 from tests.api.heads import Head
 
-# v viewer, u user, o operator, a admin, n node, j a join token: on their own things, and on others'
+# v viewer, u user, o operator, a admin, n node, j a join token: on their own things,
+# and on others'
 EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/jobs"): ("uoa", "uoa"),
     ("GET", "/v1/jobs"): ("vuoa", "vuoa"),
@@ -108,9 +110,9 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("WS", "/v1/agents/logs"): ("n", "n"),
     ("WS", "/v1/agents/attach/{session}"): ("n", "n"),
 }
-# The tokens of jobs that may call it: o those of scope `submit`, c all, j all on their own job and
-# array and those of scope `submit` on their owner's others, s all on their own job and array alone.
-# No token of a job may call what is not named here.
+# The tokens of jobs that may call it: o those of scope `submit`, c all, j all on their
+# own job and array and those of scope `submit` on their owner's others, s all on their
+# own job and array alone. No token of a job may call what is not named here.
 JOB_TOKENS: Mapping[tuple[str, str], str] = {
     ("POST", "/v1/jobs"): "o",
     ("GET", "/v1/jobs"): "c",
@@ -157,7 +159,10 @@ JOB_TOKENS: Mapping[tuple[str, str], str] = {
     **{("POST", f"/v1/plan/{kind}"): "o" for kind in ASKS},
 }
 # What asks for no token.
-OPEN = {("GET", path) for path in ("/healthz", "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back")}
+OPEN = {
+    ("GET", path)
+    for path in ("/healthz", "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back")
+}
 OPEN |= {("GET", "/v1/oidc/terminal"), ("POST", "/v1/oidc/terminal")}
 OPEN |= {("POST", "/v1/oidc/terminals"), ("POST", "/v1/oidc/terminals/token")}
 WHO = {"v": "vera", "u": "alice", "o": "olga", "a": "admin", "n": "n1", "j": "join"}
@@ -170,7 +175,9 @@ ROLES = {
     "j": Role.JOIN,
 }
 OTHER = UserName("bob")
-OWNED = [key for key in EXPECTED if "{job}" in key[1] and not key[1].startswith("/v1/agents")]
+OWNED = [
+    key for key in EXPECTED if "{job}" in key[1] and not key[1].startswith("/v1/agents")
+]
 
 
 def test_every_route_of_the_app_is_in_this_table_and_no_other(head: Head) -> None:
@@ -190,11 +197,15 @@ def test_an_app_with_a_route_that_has_no_rights_is_not_made() -> None:
 def test_the_table_in_the_source_says_the_same(
     key: tuple[str, str], letter: str, own: bool
 ) -> None:
-    assert may(ROLES[letter], key, own=own) == (letter in EXPECTED[key][0 if own else 1])
+    assert may(ROLES[letter], key, own=own) == (
+        letter in EXPECTED[key][0 if own else 1]
+    )
 
 
 @pytest.mark.parametrize("key", EXPECTED)
-def test_the_table_says_how_far_the_token_of_a_job_reaches(key: tuple[str, str]) -> None:
+def test_the_table_says_how_far_the_token_of_a_job_reaches(
+    key: tuple[str, str],
+) -> None:
     letter = JOB_TOKENS.get(key, "-")
     reached = {
         (scope, itself): reaches(scope, key, itself=itself)
@@ -226,7 +237,12 @@ def test_a_route_lets_in_those_who_may_and_nobody_else(
     head: Head, key: tuple[str, str], letter: str
 ) -> None:
     method, path = key
-    names = {"{job}": "nothing", "{node}": "n9", "{sha256}": "0" * 64, "{name}": "NO_SUCH"}
+    names = {
+        "{job}": "nothing",
+        "{node}": "n9",
+        "{sha256}": "0" * 64,
+        "{name}": "NO_SUCH",
+    }
     names |= {
         "{queue}": "q",
         "{user}": WHO.get(letter, "x"),
@@ -236,13 +252,16 @@ def test_a_route_lets_in_those_who_may_and_nobody_else(
     }
     for part, value in names.items():
         path = path.replace(part, value)
-    leaves = letter == "n" and key == ("DELETE", "/v1/agents/node")  # its token is over then
+    # its token is over then
+    leaves = letter == "n" and key == ("DELETE", "/v1/agents/node")
     status, code = ask(head, method, path, "n3" if leaves else WHO.get(letter))
     own, others = EXPECTED[key]
     if not letter:
         assert status in (401, 429)
     elif letter in own + others:
-        of_the_route_itself = path.startswith(("/v1/agents/o", "/v1/agents/s")) and status == 403
+        of_the_route_itself = (
+            path.startswith(("/v1/agents/o", "/v1/agents/s")) and status == 403
+        )
         assert status not in (401, 403) or of_the_route_itself, code
     else:
         assert status == 403
@@ -256,7 +275,9 @@ def test_on_a_real_job_the_owner_decides(
 ) -> None:
     owner = UserName(WHO[letter]) if own else OTHER
     method, path = key
-    status, _ = ask(head, method, path.replace("{job}", job_of(head, owner)), WHO[letter])
+    status, _ = ask(
+        head, method, path.replace("{job}", job_of(head, owner)), WHO[letter]
+    )
     assert (status != 403) == (letter in EXPECTED[key][0 if own else 1])
 
 
@@ -279,7 +300,9 @@ def test_a_job_of_another_is_shown_without_its_command(head: Head, letter: str) 
     for owner in (UserName(WHO[letter]), OTHER):
         with head.http(WHO[letter]) as http:
             shown = http.get(f"/v1/jobs/{job_of(head, owner)}").json()
-        sees_it = letter in EXPECTED["GET", "/v1/jobs/{job}/logs"][0 if owner != OTHER else 1]
+        sees_it = (
+            letter in EXPECTED["GET", "/v1/jobs/{job}/logs"][0 if owner != OTHER else 1]
+        )
         assert shown["run"] == ("python train.py --key k" if sees_it else None)
         assert "env" not in shown
 
@@ -310,7 +333,11 @@ def test_a_queue_takes_jobs_of_those_whom_it_allows_and_of_operators(
         Queue(name=QueueName(one), parent=parents.get(one), allow=allow)
         for one, allow in ALLOW.items()
     ]
-    head.run(head.control.ask(SetQueues(queues=tuple(queues), whole=False), by=UserName("admin")))
+    head.run(
+        head.control.ask(
+            SetQueues(queues=tuple(queues), whole=False), by=UserName("admin")
+        )
+    )
     spec = {"name": "x", "run": "true", "queue": name}
     for way in ("/v1/jobs", "/v1/jobs?dry_run=1"):
         body = {"specs": [spec], "key": uuid.uuid4().hex}
@@ -324,24 +351,32 @@ def test_who_is_not_allowed_is_told_who_is_and_whom_to_ask(head: Head) -> None:
         Queue(name=QueueName("team"), allow=("bob", "carol")),
         Queue(name=QueueName("sub"), parent=QueueName("team")),
     )
-    head.run(head.control.ask(SetQueues(queues=queues, whole=False), by=UserName("admin")))
+    head.run(
+        head.control.ask(SetQueues(queues=queues, whole=False), by=UserName("admin"))
+    )
     with head.http("alice") as http:
         spec = {"name": "x", "run": "true", "queue": "sub"}
-        error = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["error"]
+        error = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()[
+            "error"
+        ]
     assert error["code"] == "forbidden"
     assert error["message"] == (
         "queue sub takes jobs of bob, carol and operators, as queue team above it says; "
         "alice may not submit to it"
     )
     assert error["hint"].startswith("choose another: corral queue ls; or ask admin")
-    assert error["hint"].endswith("to run: corral queue set sub --allow bob,carol,alice")
+    assert error["hint"].endswith(
+        "to run: corral queue set sub --allow bob,carol,alice"
+    )
 
 
 def job_of(head: Head, owner: UserName) -> str:
     """A fresh job; there is no node, so it waits."""
 
     async def submit() -> str:
-        spec = JobSpec(name="of-" + owner, run="python train.py --key k", env=(("A", "secret"),))
+        spec = JobSpec(
+            name="of-" + owner, run="python train.py --key k", env=(("A", "secret"),)
+        )
         jobs = await head.control.submit([spec], key=uuid.uuid4().hex, by=owner)
         await asyncio.sleep(0)
         return jobs[0].id
@@ -349,7 +384,9 @@ def job_of(head: Head, owner: UserName) -> str:
     return head.run(submit())
 
 
-def ask(head: Head, method: str, path: str, who: str | None, body: Any = None) -> tuple[int, str]:
+def ask(
+    head: Head, method: str, path: str, who: str | None, body: Any = None
+) -> tuple[int, str]:
     """(status, the error's code)"""
     if method == "WS":
         try:

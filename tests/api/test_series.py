@@ -18,9 +18,13 @@ class Kept:
         self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
     ) -> Curve:
         times = [at for at in range(0, 1000, 10) if since <= at <= until]
-        rows = {"cpu": [0.5 if at else nan for at in times], "memory": [1.0 for _ in times]}
+        rows = {
+            "cpu": [0.5 if at else nan for at in times],
+            "memory": [1.0 for _ in times],
+        }
         return Curve(
-            times=times, fields={k: v for k, v in rows.items() if not fields or k in fields}
+            times=times,
+            fields={k: v for k, v in rows.items() if not fields or k in fields},
         )
 
     async def keep(self, now: float) -> None: ...
@@ -34,9 +38,16 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         yield head
 
 
-def test_a_curve_is_answered_in_so_many_points_and_what_is_not_known_is_null(kept: Head) -> None:
+def test_a_curve_is_answered_in_so_many_points_and_what_is_not_known_is_null(
+    kept: Head,
+) -> None:
     with kept.http("vera") as http:
-        asked: dict[str, str | int] = {"key": "node:n1", "since": 0, "until": 1000, "fields": "cpu"}
+        asked: dict[str, str | int] = {
+            "key": "node:n1",
+            "since": 0,
+            "until": 1000,
+            "fields": "cpu",
+        }
         answer = http.get("/v1/series", params=asked).json()
         few = http.get("/v1/series", params=asked | {"points": 10}).json()
     assert answer["fields"] == {"cpu": [None, *[0.5] * 99]}

@@ -1,4 +1,5 @@
-"""A signal to a running job, over a real Control and agents that are played by the test."""
+"""A signal to a running job, over a real Control and agents that are played by the
+test."""
 
 import time
 from collections.abc import Iterator
@@ -78,11 +79,17 @@ def test_every_node_of_it_is_told_once_it_runs_and_the_audit_log_says_so(
     run(head, agents, job)
     status, answer = asked(head, job, signal="sigusr1", to="batch")
     assert (status, answer["state"]) == (202, "RUNNING")
-    expected = SignalNow(job=JobId(job), attempt=AttemptNumber(1), number=10, to="batch")
+    expected = SignalNow(
+        job=JobId(job), attempt=AttemptNumber(1), number=10, to="batch"
+    )
     assert [sent_to(agent) for agent in agents] == [expected, expected]
     with head.http() as http:
         last = http.get("/v1/audit?limit=1").json()["entries"][0]
-    assert (last["what"], last["on"], last["detail"]) == ("job.signal", job, "USR1 to batch")
+    assert (last["what"], last["on"], last["detail"]) == (
+        "job.signal",
+        job,
+        "USR1 to batch",
+    )
 
     status, answer = asked(head, job, signal="FROB")
     assert (status, answer["error"]["code"]) == (422, "request_invalid")

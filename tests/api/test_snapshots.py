@@ -47,7 +47,11 @@ def test_other_bytes_than_the_digest_says_leave_nothing(head: Head) -> None:
 def test_a_name_that_is_no_digest_is_refused(head: Head, name: str) -> None:
     before = kept(head)
     with head.http() as http:
-        assert http.put(f"/v1/snapshots/{name}", content=DATA).status_code in (404, 405, 422)
+        assert http.put(f"/v1/snapshots/{name}", content=DATA).status_code in (
+            404,
+            405,
+            422,
+        )
         assert http.head(f"/v1/snapshots/{name}").status_code in (404, 405)
     assert kept(head) == before
 
@@ -65,7 +69,9 @@ def test_more_than_the_cap_is_refused_said_or_found(head: Head) -> None:
 
 def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
     before = kept(head)
-    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         connection.sendall(
             f"PUT /v1/snapshots/{'1' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n"
             f"Authorization: Bearer {TOKENS['admin']}\r\n\r\nhalf".encode()
@@ -79,14 +85,17 @@ def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
 def test_an_upload_that_does_not_go_on_is_refused_and_leaves_nothing(
     head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that sends a byte now and then: its quota and its part of a file are free again."""
+    """Also one that sends a byte now and then: its quota and its part of a file are
+    free again."""
     monkeypatch.setattr(uploads, "UPLOAD_SECONDS", 0.3)
     before = kept(head)
     ask = (
         f"PUT /v1/snapshots/{'2' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n"
         f"Authorization: Bearer {TOKENS['alice']}\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         connection.sendall(ask.encode())
         connection.settimeout(0.05)
         answer, deadline = b"", time.monotonic() + PATIENCE_SECONDS

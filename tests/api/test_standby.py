@@ -1,5 +1,5 @@
-"""A head that stands by is a door to the one that leads: nothing is refused there but what is its
-own, and nothing hangs on it once it leads itself or another does."""
+"""A head that stands by is a door to the one that leads: nothing is refused there but
+what is its own, and nothing hangs on it once it leads itself or another does."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,8 @@ from tests.api.test_streams import Reader
 
 
 class Second(Head):
-    """A head on the same store that stands by; `of` is the one that leads, if any does."""
+    """A head on the same store that stands by; `of` is the one that leads, if any
+    does."""
 
     of: Head | None
 
@@ -76,7 +77,9 @@ def test_without_a_token_it_says_that_it_stands_by_and_not_who_leads(
     assert said == {"status": "standing by"}
 
 
-def test_what_is_asked_of_it_is_answered_by_the_leader(pair: tuple[Head, Second]) -> None:
+def test_what_is_asked_of_it_is_answered_by_the_leader(
+    pair: tuple[Head, Second],
+) -> None:
     leader, standby = pair
     with standby.http("alice") as http, leader.http("alice") as direct:
         spec = {"name": "there", "run": "true", "resources": {"gpu": 0}}
@@ -86,22 +89,36 @@ def test_what_is_asked_of_it_is_answered_by_the_leader(pair: tuple[Head, Second]
         assert direct.get(f"/v1/jobs/{id}").json() == http.get(f"/v1/jobs/{id}").json()
         assert http.get("/v1/jobs", params={"limit": 1}).json()["jobs"][0]["id"] == id
         refused = http.get("/v1/jobs/none%2Fsuch")
-        assert refused.status_code == direct.get("/v1/jobs/none%2Fsuch").status_code == 404
-        assert http.get("/v1/users", headers={"Authorization": "Bearer x"}).status_code == 401
+        assert (
+            refused.status_code == direct.get("/v1/jobs/none%2Fsuch").status_code == 404
+        )
+        assert (
+            http.get("/v1/users", headers={"Authorization": "Bearer x"}).status_code
+            == 401
+        )
 
 
-def test_a_snapshot_is_sent_through_it_and_known_afterwards(pair: tuple[Head, Second]) -> None:
+def test_a_snapshot_is_sent_through_it_and_known_afterwards(
+    pair: tuple[Head, Second],
+) -> None:
     leader, standby = pair
     body = b"a workdir" * 9_000
     digest = hashlib.sha256(body).hexdigest()
     with standby.http("alice") as http:
         assert http.head(f"/v1/snapshots/{digest}").status_code == 404
-        assert http.put(f"/v1/snapshots/{digest}", content=body).json()["size_bytes"] == len(body)
+        assert http.put(f"/v1/snapshots/{digest}", content=body).json()[
+            "size_bytes"
+        ] == len(body)
         known = http.head(f"/v1/snapshots/{digest}")
-        assert (known.status_code, known.headers["x-size-bytes"]) == (200, str(len(body)))
+        assert (known.status_code, known.headers["x-size-bytes"]) == (
+            200,
+            str(len(body)),
+        )
 
 
-def test_an_agent_talks_through_it_and_a_stream_flows(pair: tuple[Head, Second]) -> None:
+def test_an_agent_talks_through_it_and_a_stream_flows(
+    pair: tuple[Head, Second],
+) -> None:
     leader, standby = pair
     agent = Agent(standby, "n1").hello()
     agent.beat()
@@ -115,7 +132,9 @@ def test_an_agent_talks_through_it_and_a_stream_flows(pair: tuple[Head, Second])
     agent.close()
 
 
-def test_a_refused_handshake_is_refused_with_the_leaders_words(pair: tuple[Head, Second]) -> None:
+def test_a_refused_handshake_is_refused_with_the_leaders_words(
+    pair: tuple[Head, Second],
+) -> None:
     _, standby = pair
     with pytest.raises(InvalidStatus) as no, standby.dial("alice", "/v1/agents/beats"):
         pass

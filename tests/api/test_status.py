@@ -31,7 +31,9 @@ def test_a_full_disk_is_told(
     assert len(told) == is_told
 
 
-def test_a_directory_that_is_gone_is_told(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_gone_is_told(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone(path: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -39,7 +41,9 @@ def test_a_directory_that_is_gone_is_told(head: Head, monkeypatch: pytest.Monkey
     head.app.state.house.disk.forget()
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
-    assert any("cannot be looked at: No such file or directory" in one for one in warnings)
+    assert any(
+        "cannot be looked at: No such file or directory" in one for one in warnings
+    )
 
 
 def test_a_full_disk_is_the_worlds_trouble_and_no_bug() -> None:
@@ -60,7 +64,9 @@ def test_no_gpu_of_a_node_that_is_held_whole_is_free() -> None:
     found = views.gpus(cluster.world)
     assert (found.free, found.used) == (3.0, 5.0)
     facts, sensed = SimpleNamespace(nodes=set()), Sensed()
-    control = cast(Control, SimpleNamespace(world=cluster.world, facts=facts, sensed=sensed))
+    control = cast(
+        Control, SimpleNamespace(world=cluster.world, facts=facts, sensed=sensed)
+    )
     detail = views.node_detail(control, next(iter(cluster.world.nodes.values())))
     assert (detail.gpus.free, detail.held_whole_by) == (0.0, "j1")
 
@@ -69,7 +75,8 @@ def test_a_row_tells_of_each_gpu_whether_it_is_held_and_how_busy_it_is() -> None
     cluster = Cluster(node("n1", gpus=2), node("n2", gpus=2))
     cluster.up(cluster.submit(gang("alone")))
     busy = [
-        GpuSample(index=at, uuid=str(at), utilisation=share) for at, share in enumerate((0.9, None))
+        GpuSample(index=at, uuid=str(at), utilisation=share)
+        for at, share in enumerate((0.9, None))
     ]
     sensed = {NodeId("n1"): NodeSample(at=1.0, seconds=10.0, gpus=tuple(busy))}
     rows = {row.id: row.gpus for row in views.node_rows(cluster.world, set(), sensed)}

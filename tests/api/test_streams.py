@@ -66,7 +66,8 @@ class Reader:
 
 
 def finish(head: Head, agent: Agent, job: str) -> None:
-    """Report the end until it is recorded, then forget the attempt, as an agent does."""
+    """Report the end until it is recorded, then forget the attempt, as an agent
+    does."""
     agent.beat(ended((job, 1)))
     eventually(lambda: head.control.world.state_of(JobId(job)) == "DONE")
     agent.beat()
@@ -75,10 +76,16 @@ def finish(head: Head, agent: Agent, job: str) -> None:
 def ship(head: Head, job: str, offset: int, data: bytes, attempt: int = 1) -> None:
     with head.dial("n1", "/v1/agents/logs") as channel:
         chunk = LogChunk(
-            job=JobId(job), attempt=AttemptNumber(attempt), rank=0, offset=offset, data=data
+            job=JobId(job),
+            attempt=AttemptNumber(attempt),
+            rank=0,
+            offset=offset,
+            data=data,
         )
         channel.send(encode(chunk))
-        assert from_head(channel.recv(PATIENCE_SECONDS, decode=False)).offset == offset + len(data)
+        assert from_head(
+            channel.recv(PATIENCE_SECONDS, decode=False)
+        ).offset == offset + len(data)
 
 
 def test_a_log_line_reaches_its_reader_at_once(
@@ -93,7 +100,11 @@ def test_a_log_line_reaches_its_reader_at_once(
         for number in range(5):
             line = f"line {number}\n".encode()
             chunk = LogChunk(
-                job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=offset, data=line
+                job=JobId(job),
+                attempt=AttemptNumber(1),
+                rank=0,
+                offset=offset,
+                data=line,
             )
             channel.send(encode(chunk))
             offset += len(line)
@@ -103,7 +114,9 @@ def test_a_log_line_reaches_its_reader_at_once(
     assert reader.data()[-1]["end"] == "DONE"
 
 
-def test_the_last_bytes_come_although_the_job_is_over(running: tuple[Head, Agent, str]) -> None:
+def test_the_last_bytes_come_although_the_job_is_over(
+    running: tuple[Head, Agent, str],
+) -> None:
     head, agent, job = running
     reader = Reader(head, f"/v1/jobs/{job}/logs?follow=1")
     agent.beat(ended((job, 1)))
@@ -125,7 +138,10 @@ def test_a_log_is_resumed_behind_the_last_piece_that_was_read(
     place = first.sent[0].id
     assert place == "1:0:7"
     ship(head, job, 7, b"second\n")
-    for how in ({"path": f"/v1/jobs/{job}/logs?after={place}"}, {"last_event_id": place}):
+    for how in (
+        {"path": f"/v1/jobs/{job}/logs?after={place}"},
+        {"last_event_id": place},
+    ):
         path = how.pop("path", f"/v1/jobs/{job}/logs")
         headers = {"Last-Event-ID": how["last_event_id"]} if how else {}
         again = Reader(head, path, **headers)
@@ -144,10 +160,12 @@ def test_a_log_is_resumed_behind_the_last_piece_that_was_read(
 def test_what_rotation_has_taken_from_a_reader_is_told_in_its_place(
     running: tuple[Head, Agent, str],
 ) -> None:
-    """Who was at byte 8, and whoever comes anew, when the head keeps only what is newer."""
+    """Who was at byte 8, and whoever comes anew, when the head keeps only what is
+    newer."""
     head, _, job = running
     size = LOG_BYTES // 2
-    ship(head, job, 0, b"one\ntwo\n" + b"x" * size)  # beyond half of the bound: a file of its own
+    # beyond half of the bound: a file of its own
+    ship(head, job, 0, b"one\ntwo\n" + b"x" * size)
     ship(head, job, size + 8, b"cut\n" + b"y" * size)
     ship(head, job, 2 * size + 12, b"new\n")
     for place, lost in ((None, size + 12), ("1:0:8", size + 4)):
@@ -177,7 +195,8 @@ def test_a_character_cut_in_two_by_rotation_holds_nobody_up(
     head, agent, job = running
     reader = Reader(head, f"/v1/jobs/{job}/logs?follow=1")
     size = LOG_BYTES // 2
-    ship(head, job, 0, b"x" * size + "ö".encode()[:1])  # half of the bound: a file of its own
+    # half of the bound: a file of its own
+    ship(head, job, 0, b"x" * size + "ö".encode()[:1])
     ship(head, job, size + 1, "ö".encode()[1:] + b"ffnen\n")
     eventually(lambda: reader.text().endswith("xöffnen\n"))
     finish(head, agent, job)
@@ -203,7 +222,9 @@ def test_tail_gives_the_last_lines_and_rank_only_that_rank(
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_events_are_pushed_resumed_and_end_with_the_job(running: tuple[Head, Agent, str]) -> None:
+def test_events_are_pushed_resumed_and_end_with_the_job(
+    running: tuple[Head, Agent, str],
+) -> None:
     head, agent, job = running
     reader = Reader(head, f"/v1/jobs/{job}/events?follow=1")
     eventually(lambda: len(reader.sent) >= 3)
@@ -214,7 +235,9 @@ def test_events_are_pushed_resumed_and_end_with_the_job(running: tuple[Head, Age
     assert reader.over.wait(PATIENCE_SECONDS)
     assert reader.sent[-1].kind == "end"
     assert reader.data()[-1]["end"] == "DONE"
-    rest = Reader(head, f"/v1/jobs/{job}/events?follow=1", **{"Last-Event-ID": str(place)})
+    rest = Reader(
+        head, f"/v1/jobs/{job}/events?follow=1", **{"Last-Event-ID": str(place)}
+    )
     assert rest.over.wait(PATIENCE_SECONDS)
     assert rest.sent == reader.sent[2:]
 
@@ -248,7 +271,10 @@ def test_an_odd_place_in_a_log_is_refused(running: tuple[Head, Agent, str]) -> N
 def test_a_reader_who_leaves_is_let_go_of(running: tuple[Head, Agent, str]) -> None:
     head, _, job = running
     bells = head.app.state.house.keeper._bells
-    with head.http() as http, http.stream("GET", f"/v1/jobs/{job}/logs?follow=1") as answer:
+    with (
+        head.http() as http,
+        http.stream("GET", f"/v1/jobs/{job}/logs?follow=1") as answer,
+    ):
         pieces = answer.iter_raw()
         next(pieces)
         assert len(bells[job]) == 1

@@ -1,4 +1,5 @@
-"""A terminal is logged in by whoever types its code in a browser, and by no link alone."""
+"""A terminal is logged in by whoever types its code in a browser, and by no link
+alone."""
 
 import html
 import re
@@ -28,7 +29,9 @@ def there() -> Iterator[oidc.Provider]:
 
 
 @pytest.fixture
-def own(tmp_path: Path, there: oidc.Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
+def own(
+    tmp_path: Path, there: oidc.Provider, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Head]:
     monkeypatch.setattr(terminal_log_ins, "POLL_BURST", 1_000)
     with head_with(tmp_path, rule_of(there)) as head:
         yield head
@@ -63,7 +66,9 @@ def person_in(page: httpx2.Response) -> str:
     return html.unescape(found)
 
 
-def typed(one: httpx2.Client, page: httpx2.Response, code: str, answer: str = "yes") -> Any:
+def typed(
+    one: httpx2.Client, page: httpx2.Response, code: str, answer: str = "yes"
+) -> Any:
     form = {"person": person_in(page), "code": code, "answer": answer}
     return one.post(PAGE, data=form)
 
@@ -72,7 +77,9 @@ def why(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
-def test_a_terminal_gets_a_token_once_its_code_is_typed_and_not_before(own: Head) -> None:
+def test_a_terminal_gets_a_token_once_its_code_is_typed_and_not_before(
+    own: Head,
+) -> None:
     begun = begin(own)
     assert re.fullmatch(r"[B-Z]{4}-[B-Z]{4}", begun["code"])
     assert fetch(own, begun).json()["token"] is None
@@ -98,7 +105,9 @@ def test_a_terminal_gets_a_token_once_its_code_is_typed_and_not_before(own: Head
     with own.http("admin") as admin:
         entries = admin.get("/v1/audit", params={"user": "ann"}).json()["entries"]
     said = [(one["what"], one["source"]) for one in entries]
-    assert said == [(what, "127.0.0.1") for what in ("token.revoke", "token.create", "user.add")]
+    assert said == [
+        (what, "127.0.0.1") for what in ("token.revoke", "token.create", "user.add")
+    ]
     assert entries[1]["detail"].startswith("corral login")
 
 
@@ -122,7 +131,9 @@ def test_who_refuses_or_guesses_ends_the_log_in(own: Head) -> None:
         typed(one, asked_for_code(one, denied["id"]), "", "no")
         assert why(fetch(own, denied)) == (403, "log_in_denied")
         page = asked_for_code(one, guessed["id"])
-        assert [typed(one, page, "BBBBBBBB").status_code for _ in range(5)] == [200] * 4 + [403]
+        assert [typed(one, page, "BBBBBBBB").status_code for _ in range(5)] == [
+            200
+        ] * 4 + [403]
         assert typed(one, page, guessed["code"]).status_code == 403
         assert why(fetch(own, guessed)) == (403, "wrong_code")
 
@@ -144,7 +155,9 @@ def test_the_terminal_is_told_why_the_provider_or_the_head_refuses(
     assert why(fetch(own, begun)) == (403, code)
 
 
-def test_an_id_token_of_another_issuer_lets_no_terminal_in(own: Head, there: oidc.Provider) -> None:
+def test_an_id_token_of_another_issuer_lets_no_terminal_in(
+    own: Head, there: oidc.Provider
+) -> None:
     there.wrong = {"iss": "https://evil.example"}
     begun = begin(own)
     with browser(own) as one:
@@ -154,7 +167,9 @@ def test_an_id_token_of_another_issuer_lets_no_terminal_in(own: Head, there: oid
     assert "another issuer" in answer.text
 
 
-def test_after_ten_minutes_it_is_over(own: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_ten_minutes_it_is_over(
+    own: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = begin(own)
     monkeypatch.setattr("corral.domain.terminal_log_in.TERMINAL_SECONDS", 0.0)
     assert why(fetch(own, begun)) == (410, "log_in_expired")
@@ -170,7 +185,10 @@ def test_log_ins_are_few_from_one_address_and_polls_are_slow(
         with terminal(head) as one:
             assert why(one.post(BEGIN)) == (429, "too_many")
             assert why(one.post(FETCH, content=b"[" * 9_000)) == (413, "too_large")
-        codes = [fetch(head, begun).status_code for _ in range(terminal_log_ins.POLL_BURST + 1)]
+        codes = [
+            fetch(head, begun).status_code
+            for _ in range(terminal_log_ins.POLL_BURST + 1)
+        ]
         assert codes[-1] == 429
 
 
@@ -180,7 +198,9 @@ def test_a_head_without_a_provider_says_what_lets_in(head: Head) -> None:
     assert why(answer) == (404, "not_found")
 
 
-def test_log_ins_by_the_provider_obey_the_quota_of_tokens(own: Head, there: oidc.Provider) -> None:
+def test_log_ins_by_the_provider_obey_the_quota_of_tokens(
+    own: Head, there: oidc.Provider
+) -> None:
     with browser(own) as one:
         assert come_back(one).status_code == 303
         begun = begin(own)
@@ -200,7 +220,9 @@ def test_log_ins_by_the_provider_obey_the_quota_of_tokens(own: Head, there: oidc
             if failed:
                 break
             time.sleep(0.1)
-    assert {(one["code"], one["source"]) for one in failed} == {("over_quota", "127.0.0.1")}
+    assert {(one["code"], one["source"]) for one in failed} == {
+        ("over_quota", "127.0.0.1")
+    }
 
 
 def test_a_disabled_user_gets_no_token_though_the_code_was_typed(own: Head) -> None:

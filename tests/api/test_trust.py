@@ -1,4 +1,5 @@
-"""What a part may tell of, and ask for: its own attempt, and nothing else of the node."""
+"""What a part may tell of, and ask for: its own attempt, and nothing else of the
+node."""
 
 from corral.api.node_trust import believed, believed_signals, holds, needs_snapshot
 from corral.domain.attempt import Exit
@@ -12,23 +13,32 @@ N1 = NodeId("n1")
 FIRST = AttemptNumber(1)
 
 
-def signal(gpu: int | None, kind: SignalKind = SignalKind.XID, number: int = 1) -> Signal:
+def signal(
+    gpu: int | None, kind: SignalKind = SignalKind.XID, number: int = 1
+) -> Signal:
     return Signal(number=number, at=1.0, kind=kind, code=79, gpu=gpu, text="XID 79")
 
 
 def test_of_a_parts_signals_those_of_its_own_gpus_count_and_as_its_own() -> None:
     cluster = Cluster(node("n1"))
     mine, other = cluster.submit(gang(gpus=1)), cluster.submit(gang(gpus=1))
-    (gpu,), (foreign,) = (cluster.world.attempts[job].seats[0].gpus for job in (mine, other))
+    (gpu,), (foreign,) = (
+        cluster.world.attempts[job].seats[0].gpus for job in (mine, other)
+    )
     part = part_of(N1, (mine, FIRST))
     told = [signal(gpu), signal(foreign), signal(None), signal(gpu, SignalKind.SILENT)]
     (kept,) = believed_signals(cluster.world, part, told)
     assert (kept.gpu, kept.told_by, kept.attempts) == (gpu, part, ((mine, FIRST),))
     del cluster.world.allocations[mine, FIRST, N1]
-    assert len(believed_signals(cluster.world, part, told)) == 1, "its end may be on its way"
+    assert len(believed_signals(cluster.world, part, told)) == 1, (
+        "its end may be on its way"
+    )
     fenced = part_of(N1, (mine, AttemptNumber(7)))
     assert believed_signals(cluster.world, fenced, told) == ()
-    assert believed_signals(cluster.world, part_of(NodeId("n2"), (mine, FIRST)), told) == ()
+    assert (
+        believed_signals(cluster.world, part_of(NodeId("n2"), (mine, FIRST)), told)
+        == ()
+    )
     assert believed_signals(cluster.world, N1, told) == ()
 
 

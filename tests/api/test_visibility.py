@@ -1,5 +1,5 @@
-"""Jobs that a queue hides are unknown to others, on every route that shows jobs; and operators of
-a queue do what operators do, there and nowhere else."""
+"""Jobs that a queue hides are unknown to others, on every route that shows jobs; and
+operators of a queue do what operators do, there and nowhere else."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -78,13 +78,23 @@ LISTINGS = [
 ]
 CHECKUP = "3"  # after the tree of queues and the job
 ABOUT_NO_JOB = (
-    *("/v1/plan", "/v1/users", "/v1/tokens", "/v1/secrets", "/v1/session", "/v1/audit", "/v1/join"),
+    *(
+        "/v1/plan",
+        "/v1/users",
+        "/v1/tokens",
+        "/v1/secrets",
+        "/v1/session",
+        "/v1/audit",
+        "/v1/join",
+    ),
     *("/v1/snapshots", "/v1/agents", "/v1/log-ins", "/v1/head", "/v1/suspects"),
 )
 
 
 @pytest.fixture(scope="module", params=SEES)
-def world(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tuple[Head, str, str]]:
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: Any
+) -> Iterator[tuple[Head, str, str]]:
     """A head with a running job of alice's in the queue, and its id."""
     queue = request.param
     with serving(tmp_path_factory.mktemp("head")) as head:
@@ -128,7 +138,9 @@ def test_a_hidden_job_is_unknown_on_every_route_that_names_it(
                 error = answer.json()["error"]
                 assert (answer.status_code, error["code"]) == (404, "not_found"), path
                 assert NAME not in error["hint"]
-                unknown = http.get(path.replace("{job}", "nothing").replace(NAME, "nothing"))
+                unknown = http.get(
+                    path.replace("{job}", "nothing").replace(NAME, "nothing")
+                )
                 assert unknown.status_code == 404
 
 
@@ -138,7 +150,9 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
 ) -> None:
     head, queue, job = world
     with head.http(WHO[letter]) as http:
-        texts = {path: http.get(path.replace("{queue}", queue)).text for path in LISTINGS}
+        texts = {
+            path: http.get(path.replace("{queue}", queue)).text for path in LISTINGS
+        }
         counted = http.get("/v1/status").json()["jobs"]
     assert sum(counted.values()) == 1, "sums stay"
     if letter in SEES[queue]:
@@ -146,7 +160,10 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
         assert f'"jobs":["{job}"]' in texts[f"/v1/checkups/{CHECKUP}"]
         assert f'"job":"{job}"' in texts["/v1/nodes/n1"]
         assert job in texts["/v1/gpus"]
-        assert f'job="{job}",user="alice"' in texts["/metrics"] or "job=" not in texts["/metrics"]
+        assert (
+            f'job="{job}",user="alice"' in texts["/metrics"]
+            or "job=" not in texts["/metrics"]
+        )
         return
     for path, text in texts.items():
         plain = text.replace('"allow":["alice","bob"]', "").replace('["bob"]', "")
@@ -157,10 +174,14 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
 
 
 @pytest.mark.parametrize("array", [False, True])
-def test_a_hidden_job_does_not_cover_an_older_one_of_its_name(tmp_path: Any, array: bool) -> None:
+def test_a_hidden_job_does_not_cover_an_older_one_of_its_name(
+    tmp_path: Any, array: bool
+) -> None:
     """Else the answer reveals that there is a hidden job of this name."""
     with serving(tmp_path) as head:
-        head.run(head.control.ask(SetQueues(queues=TREE, whole=False), by=UserName("admin")))
+        head.run(
+            head.control.ask(SetQueues(queues=TREE, whole=False), by=UserName("admin"))
+        )
         more = {"array": "0-1"} if array else {}
         ids = []
         for queue in ("open", "hidden"):
@@ -217,7 +238,9 @@ def test_an_operator_of_a_queue_is_one_there_and_nowhere_else(
         ):
             answer = http.put(f"/v1/queues/{name}?dry_run=1", json={"fields": fields})
             assert answer.status_code == 403, (name, fields, answer.text)
-        assert http.put("/v1/queues", json={"document": {"queues": []}}).status_code == 403
+        assert (
+            http.put("/v1/queues", json={"document": {"queues": []}}).status_code == 403
+        )
         assert http.post("/v1/nodes/n1/cordon").status_code == 403
         assert http.get("/v1/audit").status_code == 403
         fine = {"fields": {"parent": "own", "visibility": "own"}}

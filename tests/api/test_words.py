@@ -22,7 +22,11 @@ def launch(number: int, *, characters: int = 10) -> Launch:
 
 
 def wanted(*launches: Launch) -> DesiredState:
-    stops = (Stop(key=(JobId("j99"), AttemptNumber(1)), grace_seconds=1.0, save=False, why="x"),)
+    stops = (
+        Stop(
+            key=(JobId("j99"), AttemptNumber(1)), grace_seconds=1.0, save=False, why="x"
+        ),
+    )
     version = Version(term=1, counter=2)
     return DesiredState(
         cluster=ClusterId("c"), version=version, node=NODE, run=launches, stop=stops

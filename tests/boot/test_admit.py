@@ -42,7 +42,9 @@ def test_of_a_part_that_is_forgotten_no_token_is_left() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_token_that_a_part_has_taken_for_its_own_is_forgotten_with_it(is_known: bool) -> None:
+def test_a_token_that_a_part_has_taken_for_its_own_is_forgotten_with_it(
+    is_known: bool,
+) -> None:
     async def scenario() -> None:
         store = MemoryStore()
         tokens = tokens_of(store)
@@ -64,7 +66,9 @@ def test_a_token_that_a_part_has_replaced_stays_as_long_as_the_part() -> None:
         first = await store.token(token_id(AB))
         assert first is not None
         fresh = replace(first, id=token_id(CD), sha256=CD, created_at=2.0)
-        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.renew", on="")
+        entry = AuditEntry(
+            at=2.0, by=UserName("head"), token=None, what="token.renew", on=""
+        )
         await store.renew_token(first.id, fresh, at=2.0, entry=entry)
         tokens = tokens_of(store)  # of the next head
         await tokens.forget(part("j0"))
@@ -75,13 +79,17 @@ def test_a_token_that_a_part_has_replaced_stays_as_long_as_the_part() -> None:
     asyncio.run(scenario())
 
 
-def test_what_an_earlier_head_let_in_is_forgotten_too_and_what_it_only_revoked() -> None:
+def test_what_an_earlier_head_let_in_is_forgotten_too_and_what_it_only_revoked() -> (
+    None
+):
     async def scenario() -> None:
         store = MemoryStore()
         await admit_node(store, NODE, AB, 1.0)
         await tokens_of(store).register(part("j1"), CD)
         await tokens_of(store).register(part("j2"), EF)
-        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.revoke", on="")
+        entry = AuditEntry(
+            at=2.0, by=UserName("head"), token=None, what="token.revoke", on=""
+        )
         await store.revoke_token(token_id(EF), at=2.0, entry=entry)
         await tokens_of(store).forget(part("j1"))
         assert await left(store) == [NODE]
@@ -89,11 +97,15 @@ def test_what_an_earlier_head_let_in_is_forgotten_too_and_what_it_only_revoked()
     asyncio.run(scenario())
 
 
-def test_a_node_that_was_taken_away_is_let_in_no_more_and_one_that_was_removed_stays_out() -> None:
+def test_a_node_that_was_taken_away_is_let_in_no_more_and_one_that_was_removed_stays_out() -> (
+    None
+):
     async def scenario() -> None:
         store, removed = MemoryStore(), NodeId("gpu02")
         await admit_node(store, removed, CD, 1.0)
-        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.revoke", on="")
+        entry = AuditEntry(
+            at=2.0, by=UserName("head"), token=None, what="token.revoke", on=""
+        )
         await store.revoke_token(token_id(CD), at=2.0, entry=entry)
         tokens = tokens_of(store)
         await tokens.register(NODE, AB)

@@ -22,7 +22,11 @@ from corral.insight.notifications import DeliveredAlerts, Notification, SentAler
 from corral.wire import alerts as wire
 
 DOWN = Alert(
-    key="n", kind=AlertKind.NODE_DOWN, text="node <n1> is dead", next="corral node ls", since=1
+    key="n",
+    kind=AlertKind.NODE_DOWN,
+    text="node <n1> is dead",
+    next="corral node ls",
+    since=1,
 )
 NOTICE = Notification(alerts=(DOWN,))
 
@@ -109,7 +113,9 @@ def test_an_address_where_nobody_is_is_told() -> None:
         asyncio.run(hook.send(NOTICE, "c1"))
 
 
-@pytest.mark.parametrize("address", ["http://a:b/", "http://[::1/x", "http://\u2603.x/"])
+@pytest.mark.parametrize(
+    "address", ["http://a:b/", "http://[::1/x", "http://\u2603.x/"]
+)
 def test_an_address_that_is_none_is_told_like_one_where_nobody_is(address: str) -> None:
     one = wire.ReceiverBody(name="hook", webhook=address)
     with pytest.raises(MessageNotSent, match="hook: InvalidURL"):
@@ -133,7 +139,9 @@ def test_a_mail_has_a_subject_of_one_line() -> None:
         server.shutdown()
         thread.join()
         kept: str = server.kept  # type: ignore[attr-defined]
-    assert "Subject: Corral c1: node <n1> is dead and 1 more" in kept.replace("\r\n", "\n")
+    assert "Subject: Corral c1: node <n1> is dead and 1 more" in kept.replace(
+        "\r\n", "\n"
+    )
     assert "To: ops@example.org" in kept
 
 
@@ -154,7 +162,9 @@ def test_a_file_is_read_anew_when_it_changes_and_a_broken_one_leaves_the_last(
     assert files.read().receivers == ()
 
 
-def test_what_was_told_is_remembered_and_a_broken_memory_is_none(tmp_path: Path) -> None:
+def test_what_was_told_is_remembered_and_a_broken_memory_is_none(
+    tmp_path: Path,
+) -> None:
     memory = DiskMemory(tmp_path / "alerts.json")
     assert memory.load() == Remembered()
     kept = Remembered(

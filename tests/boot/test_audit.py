@@ -1,4 +1,5 @@
-"""`corral audit --verify` on both databases: over tampering, rotation, backup and two heads."""
+"""`corral audit --verify` on both databases: over tampering, rotation, backup and two
+heads."""
 
 import asyncio
 import sqlite3
@@ -22,7 +23,10 @@ from tests.postgres import Server
 from tests.store.rows import ANN, submit
 
 TAMPER = (
-    ("UPDATE audit SET record = replace(record, 'gpt', 'gpu') WHERE number = 2", "entry 2,"),
+    (
+        "UPDATE audit SET record = replace(record, 'gpt', 'gpu') WHERE number = 2",
+        "entry 2,",
+    ),
     ("UPDATE audit SET \"by\" = 'eve' WHERE number = 3", "entry 3,"),
     ("UPDATE audit SET at = 0 WHERE number = 3", "entry 3,"),
     ("DELETE FROM audit WHERE number = 2", "entry 2 is missing"),
@@ -99,9 +103,12 @@ def test_what_is_done_to_the_log_beside_the_head_is_named(
     assert named in verify_log(place, None).fault
 
 
-def test_entries_from_before_the_chain_are_bound_by_its_first_link(place: ClusterDir) -> None:
+def test_entries_from_before_the_chain_are_bound_by_its_first_link(
+    place: ClusterDir,
+) -> None:
     run(place, write)
-    execute(place, "UPDATE audit SET link = NULL, seal = NULL")  # as an older version wrote them
+    # as an older version wrote them
+    execute(place, "UPDATE audit SET link = NULL, seal = NULL")
     run(place, write)
     found = verify_log(place, None)
     assert (found.fault, found.entries, found.unchained) == ("", 10, 5)
@@ -120,7 +127,9 @@ def test_a_rotated_key_and_a_restored_backup_keep_the_chain(
         await holder.rotate(said)
 
     run(place, rotate)
-    assert verify_log(place, None).fault == "", "the rotation has an entry, by the new key"
+    assert verify_log(place, None).fault == "", (
+        "the rotation has an entry, by the new key"
+    )
     if url_of(place) is None:
         file, other = tmp_path / "b", ClusterDir(tmp_path / "other")
         back_up(place, file, 1.0)
@@ -137,9 +146,13 @@ def test_two_heads_on_one_store_append_to_one_chain(place: ClusterDir) -> None:
 
     async def both() -> None:
         keys = KeyRing.load(place.key)
-        stores = [open_store(place, url_of(place), lambda: "c1", keys.seal_link) for _ in "ab"]
+        stores = [
+            open_store(place, url_of(place), lambda: "c1", keys.seal_link) for _ in "ab"
+        ]
         try:
-            await asyncio.gather(*(write(store, keys) for store in stores for _ in range(5)))
+            await asyncio.gather(
+                *(write(store, keys) for store in stores for _ in range(5))
+            )
         finally:
             for store in stores:
                 await store.close()
@@ -149,7 +162,9 @@ def test_two_heads_on_one_store_append_to_one_chain(place: ClusterDir) -> None:
     assert (found.fault, found.entries) == ("", 50)
 
 
-def test_a_change_whose_entry_cannot_be_written_does_not_happen(place: ClusterDir) -> None:
+def test_a_change_whose_entry_cannot_be_written_does_not_happen(
+    place: ClusterDir,
+) -> None:
     run(place, write)
     if url_of(place) is None:
         refuse = "CREATE TRIGGER no BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"

@@ -1,5 +1,5 @@
-"""Entries reach a syslog in their order; while it takes none they wait, and beyond a bound are
-left out and counted."""
+"""Entries reach a syslog in their order; while it takes none they wait, and beyond a
+bound are left out and counted."""
 
 import asyncio
 import socket
@@ -17,7 +17,9 @@ from tests.store.rows import ANN
 
 
 def entry(on: str = "j1", **more: object) -> AuditEntry:
-    known = dict(at=1.5, by=ANN, token=None, what="job.cancel", on=on, kind="user", source="::1")
+    known = dict(
+        at=1.5, by=ANN, token=None, what="job.cancel", on=on, kind="user", source="::1"
+    )
     return AuditEntry(**(known | more))  # type: ignore[arg-type]
 
 
@@ -31,11 +33,15 @@ def heard(tmp_path: Path) -> Iterator[socket.socket]:
 
 def sender(store: MemoryStore, tmp_path: Path) -> AuditSyslog:
     address = f"unix:{tmp_path / 'log'}"
-    return AuditSyslog(store=store, address=address, head="h1", place=tmp_path / "place")
+    return AuditSyslog(
+        store=store, address=address, head="h1", place=tmp_path / "place"
+    )
 
 
 def test_a_message_is_one_of_rfc_5424_whatever_an_entry_holds() -> None:
-    said = message_of(entry('a"]\\\nb', code="forbidden", accepted=False, number=7), "h1").decode()
+    said = message_of(
+        entry('a"]\\\nb', code="forbidden", accepted=False, number=7), "h1"
+    ).decode()
     assert said.startswith("<108>1 1970-01-01T00:00:01.500Z h1 corral ")
     assert ' audit [corral@32473 number="7" by="ann" kind="user" source="::1" ' in said
     assert 'on="a\\"\\]\\\\\ufffdb" result="refused forbidden"' in said
@@ -58,7 +64,9 @@ def test_entries_wait_while_nobody_takes_them_and_come_in_order(
         assert "takes no audit log" in syslog.trouble()
         (tmp_path / "away").rename(tmp_path / "log")
         assert await syslog.send_after(0) == 3
-        assert [f'on="j{at}"' in heard.recv(4096).decode() for at in range(3)] == [True] * 3
+        assert [f'on="j{at}"' in heard.recv(4096).decode() for at in range(3)] == [
+            True
+        ] * 3
         assert syslog.trouble() == ""
         assert "3" in (tmp_path / "place").read_text()
         syslog.close()
@@ -86,7 +94,8 @@ def test_what_waits_beyond_the_bound_is_left_out_and_counted(
 
 
 @pytest.mark.parametrize(
-    "address", ["tcp://h:1", "udp://", "udp://h:99999", "unix:log", "h:514", "udp://h/x"]
+    "address",
+    ["tcp://h:1", "udp://", "udp://h:99999", "unix:log", "h:514", "udp://h/x"],
 )
 def test_what_is_no_address_of_a_syslog_is_refused(address: str) -> None:
     with pytest.raises(SpecInvalid, match="not an address"):

@@ -1,4 +1,5 @@
-"""A backup of a cluster's directory: whole or not there, and refused rather than guessed."""
+"""A backup of a cluster's directory: whole or not there, and refused rather than
+guessed."""
 
 import asyncio
 import gzip
@@ -33,7 +34,8 @@ DIGEST = hashlib.sha256(BODY).hexdigest()
 
 @pytest.fixture
 def here(tmp_path: Path) -> ClusterDir:
-    """A cluster with a queued job, one that is over, a secret, a key and two snapshots."""
+    """A cluster with a queued job, one that is over, a secret, a key and two
+    snapshots."""
     place = ClusterDir(tmp_path / "here")
     place.create()
     ClusterSettings(nodes=2).save(place)
@@ -83,7 +85,9 @@ def test_a_cluster_is_restored_with_its_key_its_settings_and_what_its_jobs_run_i
     assert (about.at, about.jobs, about.unfinished, about.snapshots) == (100.0, 1, 1, 1)
     assert secret_in(there) == b"hush"
     assert there.cluster_json.read_text() == here.cluster_json.read_text()
-    assert [path.name for path in (there.root / "snapshots").iterdir()] == [f"{DIGEST}.tar.gz"]
+    assert [path.name for path in (there.root / "snapshots").iterdir()] == [
+        f"{DIGEST}.tar.gz"
+    ]
     assert sorted(path.name for path in there.root.iterdir()) == [
         "cluster.json", "corral.db", "head.lock", "key", "snapshots",
     ]  # fmt: skip
@@ -99,7 +103,9 @@ def test_agents_and_clients_of_before_find_the_restored_head(
     here.head_json.write_text(json.dumps({"url": url, "pid": 1}))
     back_up(here, file, 100.0)
     restore(there, file)
-    assert json.loads(there.head_json.read_text()) == {"url": url}, "no process of before"
+    assert json.loads(there.head_json.read_text()) == {"url": url}, (
+        "no process of before"
+    )
     assert own_tls(there, names, 200.0).fingerprint == before
     assert there.trusted.read_bytes() == here.trusted.read_bytes()
     for secret in (there.tls / "ca.key", there.tls / "head.key"):
@@ -123,7 +129,9 @@ def test_a_directory_that_has_an_address_keeps_it(
     assert {name: path.read_bytes() for name, path in own_files(there).items()} == kept
 
 
-def test_a_damaged_address_is_left_out(here: ClusterDir, there: ClusterDir, tmp_path: Path) -> None:
+def test_a_damaged_address_is_left_out(
+    here: ClusterDir, there: ClusterDir, tmp_path: Path
+) -> None:
     here.head_json.write_text("{")
     back_up(here, tmp_path / "b.backup", 100.0)
     restore(there, tmp_path / "b.backup")
@@ -187,7 +195,11 @@ def test_a_cluster_moves_into_a_server_and_back_into_a_file(
     assert (back.root / "snapshots" / f"{DIGEST}.tar.gz").read_bytes() == BODY
     settings = ClusterSettings.load(back)
     assert settings is not None
-    assert (settings.nodes, settings.store_file, settings.shared_state) == (2, None, None)
+    assert (settings.nodes, settings.store_file, settings.shared_state) == (
+        2,
+        None,
+        None,
+    )
 
 
 def test_a_backup_that_fails_leaves_no_file(
@@ -206,7 +218,11 @@ def test_a_backup_that_fails_leaves_no_file(
     ("name", "said", "hint"),
     [
         ("nonex/x", "there is no folder .*/nonex$", "make it: mkdir -p .*/nonex$"),
-        ("plain/x", "plain/x cannot be written: Not a directory$", "corral backup ~/FILE$"),
+        (
+            "plain/x",
+            "plain/x cannot be written: Not a directory$",
+            "corral backup ~/FILE$",
+        ),
     ],
 )
 def test_where_no_file_can_be_made_that_is_said_with_what_to_do(
@@ -296,7 +312,9 @@ def test_a_backup_cut_short_is_refused_unless_only_its_padding_is_gone(
     assert refused >= 35
 
 
-def test_one_of_another_schema_is_refused_with_what_to_do(file: Path, there: ClusterDir) -> None:
+def test_one_of_another_schema_is_refused_with_what_to_do(
+    file: Path, there: ClusterDir
+) -> None:
     with tarfile.open(file) as tar:
         inside = tar.extractfile(ABOUT)
         assert inside is not None
@@ -311,7 +329,9 @@ def test_one_of_another_schema_is_refused_with_what_to_do(file: Path, there: Clu
     [b"", b"no tar", gzip.compress(b"no tar either" * 100, mtime=0)],
     ids=["empty", "text", "zipped text"],
 )
-def test_what_is_no_backup_is_refused(content: bytes, there: ClusterDir, tmp_path: Path) -> None:
+def test_what_is_no_backup_is_refused(
+    content: bytes, there: ClusterDir, tmp_path: Path
+) -> None:
     odd = tmp_path / "odd"
     odd.write_bytes(content)
     with pytest.raises(StoreTrouble, match="no backup"):

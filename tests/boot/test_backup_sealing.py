@@ -43,7 +43,9 @@ def opened(file: bytes, identity: X25519PrivateKey = IDENTITY) -> bytes:
 
 
 @given(
-    size=st.sampled_from([0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES]),
+    size=st.sampled_from(
+        [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES]
+    ),
     piece=st.sampled_from([777, CHUNK_BYTES, 3 * CHUNK_BYTES]),
 )
 def test_what_is_sealed_opens_to_the_same(size: int, piece: int) -> None:
@@ -57,7 +59,9 @@ def test_what_is_sealed_opens_to_the_same(size: int, piece: int) -> None:
 def test_every_cut_is_refused_also_between_chunks() -> None:
     file = seal(LONG)
     whole = CHUNK_BYTES + TAG_BYTES
-    ends = [HEADER + number * whole + more for number in range(3) for more in (0, 1, -1, 40)]
+    ends = [
+        HEADER + number * whole + more for number in range(3) for more in (0, 1, -1, 40)
+    ]
     for end in [*ends, 0, len(FIRST_LINE), HEADER - 1, len(file) - 1]:
         with pytest.raises(SealBroken):
             opened(file[:end])
@@ -77,7 +81,13 @@ def test_chunks_cannot_be_moved_repeated_left_out_or_appended() -> None:
     file, whole = seal(LONG), CHUNK_BYTES + TAG_BYTES
     head, body = file[:HEADER], file[HEADER:]
     one, two, three = body[:whole], body[whole : 2 * whole], body[2 * whole :]
-    for wrong in (two + one + three, one + one + three, one + three, body + three, body + b"x"):
+    for wrong in (
+        two + one + three,
+        one + one + three,
+        one + three,
+        body + three,
+        body + b"x",
+    ):
         with pytest.raises(SealBroken):
             opened(head + wrong)
 

@@ -1,4 +1,5 @@
-"""What engines do not do: a job that asks for it is told what to leave out, and is then taken."""
+"""What engines do not do: a job that asks for it is told what to leave out, and is then
+taken."""
 
 from typing import Any
 
@@ -34,7 +35,10 @@ def check(cannot: dict[str, str], asked: dict[str, Any]) -> None:
 def test_a_service_is_told_to_run_as_a_job(cannot: dict[str, str]) -> None:
     with pytest.raises(Unsupported, match="no gateway yet") as refused:
         check(cannot, SERVICE)
-    assert refused.value.hint == "leave kind: service and service out: it then runs as a job"
+    assert (
+        refused.value.hint
+        == "leave kind: service and service out: it then runs as a job"
+    )
     check(cannot, {})
 
 
@@ -46,7 +50,9 @@ def test_half_a_service_is_not_led_to_a_whole_one(part: str) -> None:
 
 
 @pytest.mark.parametrize("left_out", ASKED)
-def test_what_slurm_cannot_where_it_places_is_told_to_be_left_out(left_out: str) -> None:
+def test_what_slurm_cannot_where_it_places_is_told_to_be_left_out(
+    left_out: str,
+) -> None:
     with pytest.raises(Unsupported) as refused:
         check(dict(CANNOT_PLACED), ASKED[left_out])
     assert refused.value.hint == f"leave {left_out} out"

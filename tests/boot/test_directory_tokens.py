@@ -1,4 +1,5 @@
-"""The tokens of the cluster's directory: made once, renewed each day, revoked for good."""
+"""The tokens of the cluster's directory: made once, renewed each day, revoked for
+good."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -103,8 +104,14 @@ def test_a_token_of_an_earlier_release_which_has_no_end_gets_one(world: World) -
     secret = "a-token-without-an-end-0123456789"
     world.file.write_text(secret)
     digest = token_digest(secret)
-    old = Token(id=token_id(digest), sha256=digest, user=ANN, role=Role.ADMIN, created_at=1.0)
-    run(world.store.add_user(User(name=ANN, role=Role.ADMIN, created_at=1.0), entry=entry()))
+    old = Token(
+        id=token_id(digest), sha256=digest, user=ANN, role=Role.ADMIN, created_at=1.0
+    )
+    run(
+        world.store.add_user(
+            User(name=ANN, role=Role.ADMIN, created_at=1.0), entry=entry()
+        )
+    )
     run(world.store.add_token(old, entry=entry()))
     run(world.token().begin())
     assert world.file.read_text() != secret

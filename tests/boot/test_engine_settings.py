@@ -1,4 +1,5 @@
-"""What `corral up --set` refuses, of every engine and each of its settings, and what it tells."""
+"""What `corral up --set` refuses, of every engine and each of its settings, and what it
+tells."""
 
 import re
 import shlex
@@ -8,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from corral.boot.bring_up import ClusterOptions, bring_up, decide
-from corral.boot.engine_settings import KINDS, check_engine_settings, check_files, example
+from corral.boot.engine_settings import (
+    KINDS,
+    check_engine_settings,
+    check_files,
+    example,
+)
 from corral.boot.settings import ClusterDir
 from corral.cli.slurm.install import install
 from corral.cli.up_options import pairs_of
@@ -53,13 +59,21 @@ def told_in(hint: str) -> dict[str, str]:
     """The settings that a hint says to type, as the command line reads them."""
     words = shlex.split(hint[hint.index("--set") :])
     return pairs_of(
-        tuple(value for set, value in zip(words, words[1:], strict=False) if set == "--set")
+        tuple(
+            value
+            for set, value in zip(words, words[1:], strict=False)
+            if set == "--set"
+        )
     )
 
 
 @pytest.mark.parametrize(
     ("engine", "name", "value"),
-    [(engine, name, value) for engine, name in ALL for value in wrong_values(engine, name)],
+    [
+        (engine, name, value)
+        for engine, name in ALL
+        for value in wrong_values(engine, name)
+    ],
 )
 def test_a_refused_setting_is_told_with_its_own_name_and_a_value_that_is_taken(
     engine: str, name: str, value: str
@@ -101,11 +115,16 @@ def test_a_name_that_nobody_has_is_told_with_one_that_is_there() -> None:
 def test_settings_of_no_engine_are_told_with_the_engine_that_has_them() -> None:
     with pytest.raises(SpecInvalid) as refused:
         check_engine_settings("local", {"num_cpus": "4", "pretend": "yes"})
-    assert refused.value.hint.endswith("corral up --engine ray --set num_cpus=4 --set pretend=yes")
+    assert refused.value.hint.endswith(
+        "corral up --engine ray --set num_cpus=4 --set pretend=yes"
+    )
 
 
 FILES = [(engine, name) for engine, kind in KINDS.items() for name in kind.FILES]
-BESIDE = {"token_file": {"address": "10.0.0.1:6379"}, "rest_token_file": {"rest": "http://a"}}
+BESIDE = {
+    "token_file": {"address": "10.0.0.1:6379"},
+    "rest_token_file": {"rest": "http://a"},
+}
 
 
 @pytest.mark.parametrize(("engine", "name"), FILES)
@@ -113,9 +132,15 @@ def test_a_file_that_is_not_there_is_refused_before_a_head_starts(
     engine: str, name: str, tmp_path: Path
 ) -> None:
     place, given = ClusterDir(tmp_path / "here"), BESIDE.get(name, {})
-    for path, why in (("/nonexistent/file", "there is no such file"), (str(tmp_path), "no file")):
+    for path, why in (
+        ("/nonexistent/file", "there is no such file"),
+        (str(tmp_path), "no file"),
+    ):
         with pytest.raises(SpecInvalid, match=f"^{name}={path}: .*{why}") as refused:
-            bring_up(place, ClusterOptions(engine=engine, engine_settings={**given, name: path}))
+            bring_up(
+                place,
+                ClusterOptions(engine=engine, engine_settings={**given, name: path}),
+            )
         hint = refused.value.hint
         assert f"run: corral up --engine {engine} " in hint
         assert told_in(hint) == {**given, name: path}
@@ -136,29 +161,40 @@ def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
     assert below.value.hint == (
         "choose another: corral up --engine slurm --set folder=FOLDER --set partition=p"
     )
-    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
+    # root may write everywhere
+    monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(SpecInvalid, match=f"{tmp_path} cannot be written") as refused:
         check_files("slurm", {"folder": str(tmp_path / "x")})
-    assert f"mkdir -p {tmp_path}/x; then run: corral up --engine slurm" in refused.value.hint
+    assert (
+        f"mkdir -p {tmp_path}/x; then run: corral up --engine slurm"
+        in refused.value.hint
+    )
 
 
 def test_the_socket_of_slurmrestd_is_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with pytest.raises(SpecInvalid, match="no socket of slurmrestd") as refused:
         check_files("slurm", {"rest": f"unix:{path}"})
-    assert f"slurmrestd unix:{path}; then run: corral up --engine slurm" in refused.value.hint
+    assert (
+        f"slurmrestd unix:{path}; then run: corral up --engine slurm"
+        in refused.value.hint
+    )
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         check_files("slurm", {"rest": f"unix:{path}"})
 
 
-def test_a_file_is_kept_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_kept_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ada")
     place = ClusterDir(tmp_path / "here")
     for typed, whole in (("jwt", f"{tmp_path}/jwt"), ("~/jwt", "/home/ada/jwt")):
         given = {"rest": "http://a", "rest_token_file": typed}
-        kept = decide(place, ClusterOptions(engine="slurm", engine_settings=given), lambda: 0)
+        kept = decide(
+            place, ClusterOptions(engine="slurm", engine_settings=given), lambda: 0
+        )
         assert kept.engine_settings == {"rest": "http://a", "rest_token_file": whole}
 
 
@@ -166,15 +202,23 @@ def test_a_file_is_kept_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.Mo
 def test_own_shims_in_the_place_of_slurms_commands_are_refused_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurms_too: bool
 ) -> None:
-    shims, own, place = tmp_path / "shims", tmp_path / "own", ClusterDir(tmp_path / "here")
+    shims, own, place = (
+        tmp_path / "shims",
+        tmp_path / "own",
+        ClusterDir(tmp_path / "here"),
+    )
     install(into=shims)
     own.mkdir()
     for name in ("scontrol", "squeue", "sbatch", "scancel", "sacct") * slurms_too:
         (own / name).write_text("#!/bin/sh\n")
         (own / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{shims}:{own}")
-    with pytest.raises(Conflict, match=f"^{shims}/scontrol is no command of Slurm's") as refused:
-        bring_up(place, ClusterOptions(engine="slurm", engine_settings={"partition": "gpu"}))
+    with pytest.raises(
+        Conflict, match=f"^{shims}/scontrol is no command of Slurm's"
+    ) as refused:
+        bring_up(
+            place, ClusterOptions(engine="slurm", engine_settings={"partition": "gpu"})
+        )
     first = str(own) if slurms_too else "FOLDER_OF_SLURM"
     way_out = f'PATH={first}:"$PATH" corral up --engine slurm --set partition=gpu'
     assert refused.value.hint.endswith(way_out)

@@ -26,7 +26,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     [
         ("ray", ClusterOptions(engine="ray")),
         ("kubernetes", ClusterOptions(engine="kubernetes")),
-        ("postgres", ClusterOptions(nodes=1, gpus=0, store_file="/s", shared_state="/d")),
+        (
+            "postgres",
+            ClusterOptions(nodes=1, gpus=0, store_file="/s", shared_state="/d"),
+        ),
     ],
 )
 def test_what_is_not_installed_is_refused_before_a_head_starts(

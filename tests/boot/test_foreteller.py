@@ -1,4 +1,5 @@
-"""The process beside the head: it answers, is replaced when it is lost, and ends with the head."""
+"""The process beside the head: it answers, is replaced when it is lost, and ends with
+the head."""
 
 import asyncio
 import os

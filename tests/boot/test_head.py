@@ -1,4 +1,5 @@
-"""The head's process: one at a time, on the same port, and a start that fails says why."""
+"""The head's process: one at a time, on the same port, and a start that fails says
+why."""
 
 import json
 import os
@@ -43,8 +44,17 @@ def head(place: ClusterDir) -> Iterator[int]:
         yield pid
     finally:
         os.kill(pid, signal.SIGTERM)
-        assert until(lambda: not head_runs(place), PATIENCE_SECONDS), "the head does not end"
-        kill = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(place.nodes / "n1")]
+        assert until(lambda: not head_runs(place), PATIENCE_SECONDS), (
+            "the head does not end"
+        )
+        kill = [
+            sys.executable,
+            "-P",
+            "-m",
+            "corral.agent",
+            "--kill",
+            str(place.nodes / "n1"),
+        ]
         subprocess.run(kill, check=True)
         assert until(lambda: not node_processes(place), PATIENCE_SECONDS)
 
@@ -54,15 +64,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> ClusterDir:
     return ClusterDir(tmp_path_factory.mktemp("h") / "c")
 
 
-def test_a_head_serves_alone_on_loopback_and_comes_back_on_its_port(place: ClusterDir) -> None:
+def test_a_head_serves_alone_on_loopback_and_comes_back_on_its_port(
+    place: ClusterDir,
+) -> None:
     with head(place):
         about = json.loads(place.head_json.read_text())
         assert set(about) == {"pid", "url", "version", "started_at"}
         assert about["url"].startswith(f"http://{own_loopback()}:")
         assert healthy(about["url"])
-        start_head(place)  # as two `corral up` at the same moment would: the one that runs will do
+        # as two `corral up` at the same moment would: the one that runs will do
+        start_head(place)
         assert json.loads(place.head_json.read_text()) == about
-        for name in ("token", "key", "head.json", "head.log", "cluster.json", "corral.db"):
+        for name in (
+            "token",
+            "key",
+            "head.json",
+            "head.log",
+            "cluster.json",
+            "corral.db",
+        ):
             mode = stat.S_IMODE((place.root / name).stat().st_mode)
             assert mode == 0o600, f"{name} may be read by others: {mode:o}"
     assert not healthy(about["url"])
@@ -81,14 +101,18 @@ def test_a_head_whose_port_was_taken_takes_another(tmp_path: Path) -> None:
             assert found.getsockname()[1] not in (0, port)
 
 
-def test_a_head_that_machines_may_have_joined_takes_no_other_port(tmp_path: Path) -> None:
+def test_a_head_that_machines_may_have_joined_takes_no_other_port(
+    tmp_path: Path,
+) -> None:
     place = ClusterDir(tmp_path)
     with socket.socket() as other:
         other.bind((ANY, 0))
         other.listen()
         port = other.getsockname()[1]
         place.head_json.write_text(json.dumps({"url": f"https://192.0.2.2:{port}"}))
-        with pytest.raises(Conflict, match=f"look for the head at port {port}") as refused:
+        with pytest.raises(
+            Conflict, match=f"look for the head at port {port}"
+        ) as refused:
             bind(place, ANY)
         assert f"ss -tlnp 'sport = :{port}'" in refused.value.hint
         assert "corral up --port NUMBER" in refused.value.hint
@@ -96,10 +120,14 @@ def test_a_head_that_machines_may_have_joined_takes_no_other_port(tmp_path: Path
         assert found.getsockname()[1] == port
 
 
-def test_a_head_restored_on_another_machine_is_told_of_its_address(tmp_path: Path) -> None:
+def test_a_head_restored_on_another_machine_is_told_of_its_address(
+    tmp_path: Path,
+) -> None:
     place = ClusterDir(tmp_path)
     place.head_json.write_text(json.dumps({"url": "https://198.51.100.7:8470"}))
-    with pytest.raises(Conflict, match="does not have the address 198.51.100.7") as refused:
+    with pytest.raises(
+        Conflict, match="does not have the address 198.51.100.7"
+    ) as refused:
         bind(place, "198.51.100.7")
     assert "corral up --host ADDRESS" in refused.value.hint
 
@@ -112,14 +140,18 @@ def test_a_head_takes_the_port_that_was_asked_for_or_says_that_it_is_taken(
         other.bind((LOOPBACK, 0))
         port = other.getsockname()[1]
         other.listen()
-        with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1 cannot be served on"):
+        with pytest.raises(
+            Conflict, match=f"port {port} of 127.0.0.1 cannot be served on"
+        ):
             bind(place, LOOPBACK, port)
     place.head_json.write_text(json.dumps({"url": "http://127.0.0.1:1"}))
     with bind(place, LOOPBACK, port) as found:
         assert found.getsockname()[1] == port
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"url": 3}', '{"url": "http://x:port"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"url": 3}', '{"url": "http://x:port"}']
+)
 def test_a_damaged_head_json_stops_no_head(tmp_path: Path, text: str) -> None:
     place = ClusterDir(tmp_path)
     place.head_json.write_text(text)
@@ -152,10 +184,14 @@ def test_a_start_that_is_refused_tells_why(place: ClusterDir) -> None:
     assert not head_runs(place)
 
 
-def test_a_running_head_puts_back_the_files_that_it_is_found_by(place: ClusterDir) -> None:
+def test_a_running_head_puts_back_the_files_that_it_is_found_by(
+    place: ClusterDir,
+) -> None:
     with head(place):
         about, token = place.head_json.read_text(), place.token.read_text()
         place.head_json.unlink()
         place.token.unlink()
-        assert until(lambda: place.head_json.exists() and place.token.exists(), PATIENCE_SECONDS)
+        assert until(
+            lambda: place.head_json.exists() and place.token.exists(), PATIENCE_SECONDS
+        )
         assert (place.head_json.read_text(), place.token.read_text()) == (about, token)

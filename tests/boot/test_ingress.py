@@ -1,4 +1,5 @@
-"""The server within its limits: what it refuses before a token was seen, and what still gets in."""
+"""The server within its limits: what it refuses before a token was seen, and what still
+gets in."""
 
 import asyncio
 import json
@@ -50,7 +51,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 class Dialled:
     """One client's connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.reader, self.writer = reader, writer
 
     async def send(self, data: bytes) -> None:
@@ -117,10 +120,14 @@ def talk(
 @pytest.mark.parametrize(
     "line", [b"X-A: b\r\n", b"X-Long: " + b"a" * 30_000, b"\r\n", b"a"], ids=repr
 )
-def test_a_head_without_end_is_refused_after_a_bounded_number_of_bytes(line: bytes) -> None:
+def test_a_head_without_end_is_refused_after_a_bounded_number_of_bytes(
+    line: bytes,
+) -> None:
     limits = ConnectionLimits(head_bytes=64 * 1024)
 
-    async def endless(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def endless(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         sent = 0
         try:
@@ -133,7 +140,11 @@ def test_a_head_without_end_is_refused_after_a_bounded_number_of_bytes(line: byt
         except OSError:
             pass
         assert sent < 50_000_000
-        assert table.refused[ClosedReason.HEAD_SIZE] + table.refused[ClosedReason.MALFORMED] == 1
+        assert (
+            table.refused[ClosedReason.HEAD_SIZE]
+            + table.refused[ClosedReason.MALFORMED]
+            == 1
+        )
         calm = await dial()
         await calm.send(GET + b"\r\n")
         assert (await calm.answer())[0] == 200
@@ -142,7 +153,9 @@ def test_a_head_without_end_is_refused_after_a_bounded_number_of_bytes(line: byt
 
 
 def test_too_many_headers_are_refused_with_the_numbers() -> None:
-    async def many(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def many(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         await client.send(GET + b"X: y\r\n" * 200 + b"\r\n")
         status, body = await client.answer()
@@ -156,7 +169,9 @@ def test_too_many_headers_are_refused_with_the_numbers() -> None:
 
 
 def test_trailers_without_end_are_refused_too() -> None:
-    async def trailers(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def trailers(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         await client.send(GET + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")
         try:
@@ -172,7 +187,9 @@ def test_trailers_without_end_are_refused_too() -> None:
 
 
 def test_a_flood_of_requests_on_one_connection_is_refused() -> None:
-    async def pipeline(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def pipeline(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         await client.send((GET + b"\r\n") * 1000)
         await client.until_closed()
@@ -186,7 +203,9 @@ def test_a_flood_of_requests_on_one_connection_is_refused() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET + b"X-Slow: a"], ids=repr)
 def test_slow_ones_are_closed(sent: bytes) -> None:
-    async def slow(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def slow(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         await client.send(sent)
         await client.until_closed()
@@ -196,7 +215,9 @@ def test_slow_ones_are_closed(sent: bytes) -> None:
 
 
 def test_the_rest_of_a_body_that_nobody_wants_is_not_read_for_ever() -> None:
-    async def body(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def body(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         await client.send(GET + b"Content-Length: 1000000000\r\n\r\n")
         assert (await client.answer())[0] == 200
@@ -204,25 +225,34 @@ def test_the_rest_of_a_body_that_nobody_wants_is_not_read_for_ever() -> None:
             while not client.reader.at_eof():
                 await client.send(b"a")
                 await asyncio.sleep(0.02)
-        except (OSError, RuntimeError):  # closed; uvloop says the latter of a closed transport
+        except (OSError, RuntimeError):
+            # closed; uvloop says the latter of a closed transport
             pass
         assert table.refused[ClosedReason.HEAD_TIME] == 1
 
     talk(body, ConnectionLimits(head_seconds=SHORT))
 
 
-def test_a_handshake_without_end_is_closed_and_the_next_one_gets_in(tmp_path: Path) -> None:
+def test_a_handshake_without_end_is_closed_and_the_next_one_gets_in(
+    tmp_path: Path,
+) -> None:
     place = ClusterDir(tmp_path / "c")
     place.create()
     tls = tls_of(place, ClusterSettings(host="0.0.0.0"), SystemClock().wall())
     assert tls is not None
 
-    async def silent(dial: Callable[..., Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def silent(
+        dial: Callable[..., Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         for sent in (b"", b"\x16\x03\x01"):
             client = await dial(None)
             await client.send(sent)
             await client.until_closed()
-        while table.refused[ClosedReason.HEAD_TIME] + table.refused[ClosedReason.HANDSHAKE] < 2:
+        while (
+            table.refused[ClosedReason.HEAD_TIME]
+            + table.refused[ClosedReason.HANDSHAKE]
+            < 2
+        ):
             await asyncio.sleep(0.01)
         calm = await dial()
         await calm.send(GET + b"\r\n")
@@ -233,7 +263,9 @@ def test_a_handshake_without_end_is_closed_and_the_next_one_gets_in(tmp_path: Pa
 
 
 def test_connections_that_are_held_open_keep_nobody_out() -> None:
-    async def crowd(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+    async def crowd(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         agent = await dial()
         await agent.send(
             b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: right\r\nConnection: Upgrade\r\n"
@@ -254,9 +286,15 @@ def test_connections_that_are_held_open_keep_nobody_out() -> None:
     talk(crowd, ConnectionLimits(total=60, per_address=30))
 
 
-@pytest.mark.parametrize(("proxies", "seen"), [("", "127.0.0.1"), ("127.0.0.0/8", "203.0.113.9")])
-def test_a_forwarded_address_counts_from_a_trusted_proxy_alone(proxies: str, seen: str) -> None:
-    async def forwarded(dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable) -> None:
+@pytest.mark.parametrize(
+    ("proxies", "seen"), [("", "127.0.0.1"), ("127.0.0.0/8", "203.0.113.9")]
+)
+def test_a_forwarded_address_counts_from_a_trusted_proxy_alone(
+    proxies: str, seen: str
+) -> None:
+    async def forwarded(
+        dial: Callable[[], Awaitable[Dialled]], table: ConnectionTable
+    ) -> None:
         client = await dial()
         said = b"X-Forwarded-For: 198.51.100.1, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\r\n"
         await client.send(GET + said)

@@ -16,10 +16,19 @@ WANTED = join.JoinRequest(url="https://10.0.0.1:7000", token="corral_join_bad")
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (Unauthorised("the Authorization header is not: Bearer TOKEN", hint="send"), "not known"),
+        (
+            Unauthorised("the Authorization header is not: Bearer TOKEN", hint="send"),
+            "not known",
+        ),
         (Unauthorised("this cluster does not know the token", hint="set"), "not known"),
-        (Unauthorised("there is no user ann any more", hint=ANOTHER_JOIN), "no user ann"),
-        (TokenUsed("the join token t1 was used already", hint=ANOTHER_JOIN), "used already"),
+        (
+            Unauthorised("there is no user ann any more", hint=ANOTHER_JOIN),
+            "no user ann",
+        ),
+        (
+            TokenUsed("the join token t1 was used already", hint=ANOTHER_JOIN),
+            "used already",
+        ),
     ],
 )
 def test_a_join_token_that_is_not_taken_is_told_with_how_to_get_another(

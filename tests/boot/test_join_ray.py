@@ -19,7 +19,11 @@ INVITATION = RayInvitation(address="10.0.0.1:7000", token="secret", folder="/n/w
 @pytest.mark.parametrize(
     ("here", "says", "to_do"),
     [
-        (("", "3.11.2"), "not installed here", "pip install 'corral[ray]' 'ray==2.60.0'"),
+        (
+            ("", "3.11.2"),
+            "not installed here",
+            "pip install 'corral[ray]' 'ray==2.60.0'",
+        ),
         (("2.59.0", "3.11.2"), "Ray 2.59.0 is installed here", "ray==2.60.0"),
         (("2.60.0", "3.11.4"), "this one 3.11.4", "Python 3.11.2"),
     ],
@@ -41,8 +45,12 @@ def test_what_all_nodes_see_is_not_for_one_machine_to_say() -> None:
         check_machine(ClusterSettings(shared=("/data",)))
 
 
-def test_a_machines_labels_and_pretended_gpus_are_labels_of_its_ray_node(tmp_path: Path) -> None:
-    machine = ClusterSettings(gpus=2, gpu_type="a100", pretend=True, labels=("rack=r1",))
+def test_a_machines_labels_and_pretended_gpus_are_labels_of_its_ray_node(
+    tmp_path: Path,
+) -> None:
+    machine = ClusterSettings(
+        gpus=2, gpu_type="a100", pretend=True, labels=("rack=r1",)
+    )
     write(tmp_path / "ray", "w1", INVITATION, machine, "")
     made = RayMember.load(tmp_path / "ray")
     assert made.labels == {"corral.node": "w1", "rack": "r1", "corral.pretend": "a100"}
@@ -55,4 +63,8 @@ def test_a_machines_labels_and_pretended_gpus_are_labels_of_its_ray_node(tmp_pat
 def test_gpus_that_are_real_are_counted_by_ray_unless_told(tmp_path: Path) -> None:
     write(tmp_path / "ray", "w1", INVITATION, ClusterSettings(), "10.0.0.7")
     made = RayMember.load(tmp_path / "ray")
-    assert (made.num_gpus, made.host, "corral.pretend" in made.labels) == (None, "10.0.0.7", False)
+    assert (made.num_gpus, made.host, "corral.pretend" in made.labels) == (
+        None,
+        "10.0.0.7",
+        False,
+    )

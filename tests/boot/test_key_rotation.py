@@ -1,4 +1,5 @@
-"""The cluster's key is changed while everything goes on, and wherever a head is cut short."""
+"""The cluster's key is changed while everything goes on, and wherever a head is cut
+short."""
 
 import asyncio
 import json
@@ -10,7 +11,13 @@ from typing import Any
 import pytest
 
 from corral.api.job_tokens import job_token, job_tokens
-from corral.boot.key_rotation import AUTHORITY, CURRENT, RETIRED_SECONDS, WRAPPED, HeadKeys
+from corral.boot.key_rotation import (
+    AUTHORITY,
+    CURRENT,
+    RETIRED_SECONDS,
+    WRAPPED,
+    HeadKeys,
+)
 from corral.boot.secret_encryption import KeyRing, KeyTrouble
 from corral.domain.errors import Conflict
 from corral.domain.ids import AttemptNumber, JobId, UserName
@@ -66,7 +73,9 @@ class Cluster:
 
     def head(self, name: str = "a", *, several: bool = True) -> HeadKeys:
         ring = KeyRing.load(self.folder / name)
-        return HeadKeys(store=self.store, ring=ring, wall=lambda: self.now, several=several)
+        return HeadKeys(
+            store=self.store, ring=ring, wall=lambda: self.now, several=several
+        )
 
     async def start(self) -> HeadKeys:
         head = self.head()
@@ -84,7 +93,10 @@ class Cluster:
 
     async def check_opens(self, head: HeadKeys) -> None:
         for name in NAMES:
-            assert head.ring.open(name, await self.store.secret(name) or b"") == name.encode()
+            assert (
+                head.ring.open(name, await self.store.secret(name) or b"")
+                == name.encode()
+            )
         said = await self.store.agreed(AUTHORITY)
         assert head.ring.open(AUTHORITY, b64decode(said or "")) == b"the authority"
 
@@ -107,7 +119,9 @@ def scenario(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_everything_is_sealed_anew_and_the_audit_log_has_a_line(cluster: Cluster) -> None:
+def test_everything_is_sealed_anew_and_the_audit_log_has_a_line(
+    cluster: Cluster,
+) -> None:
     async def work() -> None:
         head = await cluster.start()
         before = head.ring.check
@@ -116,7 +130,9 @@ def test_everything_is_sealed_anew_and_the_audit_log_has_a_line(cluster: Cluster
         assert done.key == head.ring.check != before
         await cluster.check_sealed_by(cluster.head())
         assert await cluster.store.secrets() == [(name, ANN, 1.0) for name in NAMES]
-        assert [one.what for one in await cluster.store.audit(limit=9)] == ["key.rotate"] * 2
+        assert [one.what for one in await cluster.store.audit(limit=9)] == [
+            "key.rotate"
+        ] * 2
         assert (cluster.folder / "a").stat().st_mode & 0o777 == 0o600
 
     scenario(work)
@@ -181,7 +197,9 @@ def test_other_heads_take_the_fresh_key_and_lead_with_it(cluster: Cluster) -> No
     scenario(work)
 
 
-def test_a_head_that_was_off_for_too_long_is_refused_with_what_to_do(cluster: Cluster) -> None:
+def test_a_head_that_was_off_for_too_long_is_refused_with_what_to_do(
+    cluster: Cluster,
+) -> None:
     async def work() -> None:
         head = await cluster.start()
         cluster.copy_key("b")
@@ -190,7 +208,9 @@ def test_a_head_that_was_off_for_too_long_is_refused_with_what_to_do(cluster: Cl
         await head.look(leads=True)
         assert await cluster.store.agreed(WRAPPED) is None
         late = cluster.head("b")
-        with pytest.raises(Conflict, match="another than that of the other heads") as refused:
+        with pytest.raises(
+            Conflict, match="another than that of the other heads"
+        ) as refused:
             await late.begin()
         assert "copy the file" in refused.value.hint
         cluster.copy_key("b")
@@ -214,7 +234,8 @@ def test_a_rotation_that_is_cut_short_loses_nothing_and_is_finished_by_the_next_
         store.cut_at, store.after = cut_at, after
         with pytest.raises(Cut):
             await head.rotate(entry())
-        for name in "ba":  # the other one leads, then the one that was cut short comes back
+        # the other one leads, then the one that was cut short comes back
+        for name in "ba":
             again = cluster.head(name)
             await again.begin()
             await again.look(leads=True)
@@ -282,7 +303,9 @@ def test_a_secret_that_no_key_opens_is_counted_and_does_not_stop_the_rest(
     scenario(work)
 
 
-def test_a_lone_head_whose_key_file_was_replaced_starts_all_the_same(cluster: Cluster) -> None:
+def test_a_lone_head_whose_key_file_was_replaced_starts_all_the_same(
+    cluster: Cluster,
+) -> None:
     async def work() -> None:
         await cluster.start()
         (cluster.folder / "a").unlink()

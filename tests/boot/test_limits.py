@@ -1,4 +1,5 @@
-"""What the head asks of its process: files for its agents, and a heap that gives back."""
+"""What the head asks of its process: files for its agents, and a heap that gives
+back."""
 
 import ctypes
 import resource
@@ -16,7 +17,9 @@ def in_a_process(code: str, *, soft: int, hard: int) -> str:
     """What it prints, with these limits of open files."""
     limits = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
     words = [sys.executable, "-P", "-c", limits + HEAD + code]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        words, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_a_head_takes_all_the_files_that_it_may_have() -> None:
@@ -26,25 +29,32 @@ def test_a_head_takes_all_the_files_that_it_may_have() -> None:
     assert in_a_process(code, soft=256, hard=most).split() == [str(most)] * 3
 
 
-def test_a_thousand_agents_do_not_fit_into_a_shell_s_limit_and_the_head_says_so() -> None:
+def test_a_thousand_agents_do_not_fit_into_a_shell_s_limit_and_the_head_says_so() -> (
+    None
+):
     assert agents_in(files_for(1000)) == 1000
     shown = "import logging, sys; to = {'format': '%(message)s %(fields)s', 'stream': sys.stdout}"
     code = f"{shown}; logging.basicConfig(**to); prepare(); print(too_few_files(413))"
     log, told = in_a_process(code, soft=512, hard=1024).splitlines()
     assert "few_files" in log
     assert "'agents': 412" in log
-    assert told.startswith("the head may open 1024 files, enough for the agents of 412 nodes")
+    assert told.startswith(
+        "the head may open 1024 files, enough for the agents of 412 nodes"
+    )
     assert "there are 413" in told
     assert in_a_process("print(too_few_files(412))", soft=512, hard=1024) == (
         "the head may open 512 files, enough for the agents of 156 nodes, and there are 412: "
         "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
     )
-    silent = in_a_process("raise_files(); print([too_few_files(412)])", soft=512, hard=1024)
+    silent = in_a_process(
+        "raise_files(); print([too_few_files(412)])", soft=512, hard=1024
+    )
     assert silent == "['']"
 
 
 def test_what_was_large_for_a_moment_is_given_back_whatever_came_after_it() -> None:
-    """A block of 10 MB, given back once, lets glibc cut the next ones out of its heap."""
+    """A block of 10 MB, given back once, lets glibc cut the next ones out of its
+    heap."""
     if not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("this C library's allocator cannot be told")
     code = """

@@ -28,7 +28,11 @@ def test_tokens_reach_the_log_by_no_way(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", SCRIPT, str(file)], check=True)
     text = file.read_text()
     asked, library, failed = [json.loads(line) for line in text.splitlines()]
-    assert (asked["token"], asked["by"], asked["path"]) == (HIDDEN, "ann", f"/x?{HIDDEN}")
+    assert (asked["token"], asked["by"], asked["path"]) == (
+        HIDDEN,
+        "ann",
+        f"/x?{HIDDEN}",
+    )
     assert library["event"] == f"sent Authorization: Bearer {HIDDEN} to head"
     assert "ValueError" in failed["exception"]
     assert "known-token-123456" not in text
@@ -38,4 +42,9 @@ def test_tokens_reach_the_log_by_no_way(tmp_path: Path) -> None:
 def test_telling_names_are_hidden_whatever_they_hold() -> None:
     entry = {"password": 1, "sealed": b"x", "api_token": "t", "node": "n1"}
     clean = Redaction()(entry)
-    assert clean == {"password": HIDDEN, "sealed": HIDDEN, "api_token": HIDDEN, "node": "n1"}
+    assert clean == {
+        "password": HIDDEN,
+        "sealed": HIDDEN,
+        "api_token": HIDDEN,
+        "node": "n1",
+    }

@@ -1,11 +1,17 @@
-"""What `corral up` is told of a provider: refused where unsafe, its secret kept from others."""
+"""What `corral up` is told of a provider: refused where unsafe, its secret kept from
+others."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corral.boot.oidc_provider import SECRET_FILE, SECRET_VARIABLE, provider_secret, rule_of
+from corral.boot.oidc_provider import (
+    SECRET_FILE,
+    SECRET_VARIABLE,
+    provider_secret,
+    rule_of,
+)
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.users import Role
@@ -43,7 +49,9 @@ def test_what_is_unsafe_or_lets_nobody_in_is_refused_with_what_to_type(
     assert hint in refused.value.hint
 
 
-def test_the_secret_of_the_environment_is_kept_where_only_its_owner_reads(tmp_path: Path) -> None:
+def test_the_secret_of_the_environment_is_kept_where_only_its_owner_reads(
+    tmp_path: Path,
+) -> None:
     place = ClusterDir(tmp_path)
     assert keep_variable(place, SECRET_VARIABLE, SECRET_FILE, {}) is None
     said = {"CORRAL_OIDC_SECRET": "hush"}

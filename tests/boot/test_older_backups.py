@@ -35,7 +35,10 @@ def lines_of(database: Path) -> bytes:
         for table in metadata.sorted_tables:
             if table is not heads and table.name in there:
                 rows = raw.execute(f'SELECT * FROM "{table.name}"').fetchall()
-                lines += [msgspec.json.encode((str(table.name), dict(row))) + b"\n" for row in rows]
+                lines += [
+                    msgspec.json.encode((str(table.name), dict(row))) + b"\n"
+                    for row in rows
+                ]
     return b"".join(lines)
 
 
@@ -78,14 +81,18 @@ def test_a_backup_of_an_older_schema_is_restored_with_all_it_holds(
     assert [save.step for save in world.saves["j1"]] == [10, 20]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("role", "shared"), [("admin", True), ("user", False), (None, False)])
+@pytest.mark.parametrize(
+    ("role", "shared"), [("admin", True), ("user", False), (None, False)]
+)
 def test_secrets_of_admins_serve_everybody_as_they_did(
     role: str | None, shared: bool, tmp_path: Path
 ) -> None:
     """As migration 0011 decides it; the secrets of a removed user belong to no user."""
     dump = next(path for path in OLDER if path.stem[-4:] == "0010")
     older = tmp_path / dump.name
-    user = json.dumps({"name": "ann", "role": role, "created_at": 1.0, "disabled": False})
+    user = json.dumps(
+        {"name": "ann", "role": role, "created_at": 1.0, "disabled": False}
+    )
     row = f"INSERT INTO users VALUES ('ann', '{user}', {zlib.crc32(user.encode())});\n"
     older.write_text(dump.read_text() + (row if role else ""))
     place = ClusterDir(tmp_path / "there")
@@ -95,7 +102,9 @@ def test_secrets_of_admins_serve_everybody_as_they_did(
     assert found == [("ann" if role else "(removed)", int(shared))]
 
 
-def test_a_backup_from_before_the_oldest_readable_schema_is_refused(tmp_path: Path) -> None:
+def test_a_backup_from_before_the_oldest_readable_schema_is_refused(
+    tmp_path: Path,
+) -> None:
     before = next(path for path in reversed(upgrades.RELEASED) if path not in OLDER)
     place = ClusterDir(tmp_path / "there")
     with pytest.raises(Unsupported, match=f"schema {before.stem[-4:]}"):

@@ -1,4 +1,5 @@
-"""Who does not get to the cluster's directory, and so is not told of a thing that hurts nobody."""
+"""Who does not get to the cluster's directory, and so is not told of a thing that hurts
+nobody."""
 
 import os
 import pwd
@@ -19,7 +20,8 @@ def user(name: str, role: Role = Role.USER, *, disabled: bool = False) -> User:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cluster's directory, for a head that root started, in a folder closed to others."""
+    """A cluster's directory, for a head that root started, in a folder closed to
+    others."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with tempfile.TemporaryDirectory(prefix="corral-passing-") as folder:
         root = Path(folder) / "of root" / "cluster"
@@ -29,7 +31,9 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield root
 
 
-def test_the_folder_in_the_way_is_named_and_once_others_pass_nothing_is_said(place: Path) -> None:
+def test_the_folder_in_the_way_is_named_and_once_others_pass_nothing_is_said(
+    place: Path,
+) -> None:
     wall = place.parent
     said = kept_out(place, "local", [user("ann"), user("root"), user("bob")])
     assert said == (
@@ -46,7 +50,8 @@ def test_who_has_no_ranks_or_runs_as_the_head_does_is_kept_from_nothing(
     ranks_of_root = [user("root", Role.ADMIN)]
     no_ranks = [user("ann", Role.VIEWER), user("bob", disabled=True)]
     assert kept_out(place, "local", [*ranks_of_root, *no_ranks]) == ""
-    assert kept_out(place, "slurm", [user("ann")]) == ""  # its nodes' files lie elsewhere
+    # its nodes' files lie elsewhere
+    assert kept_out(place, "slurm", [user("ann")]) == ""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert kept_out(place, "local", [user("ann")]) == ""
 
@@ -57,4 +62,6 @@ def test_a_folder_open_to_the_accounts_group_lets_it_pass(place: Path) -> None:
     os.chown(place.parent, -1, pwd.getpwnam("games").pw_gid)
     place.parent.chmod(0o710)
     assert kept_out(place, "local", [user("games")]) == ""
-    assert "ranks of ann cannot" in kept_out(place, "local", [user("games"), user("ann")])
+    assert "ranks of ann cannot" in kept_out(
+        place, "local", [user("games"), user("ann")]
+    )

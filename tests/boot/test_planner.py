@@ -1,4 +1,5 @@
-"""Plans are made beside the head: in a bounded line, within a time, and for each user's seconds."""
+"""Plans are made beside the head: in a bounded line, within a time, and for each user's
+seconds."""
 
 import asyncio
 import json
@@ -96,7 +97,8 @@ def test_one_user_fills_the_line_for_nobody_else() -> None:
         assert stuck.asked == MOST_OF_ONE_USER + 1
         stuck.go_on.set()
         assert all(
-            isinstance(one, Trouble) for one in await asyncio.gather(*plans, return_exceptions=True)
+            isinstance(one, Trouble)
+            for one in await asyncio.gather(*plans, return_exceptions=True)
         )
         with pytest.raises(Trouble):
             await process.plan("cost", b"{}", by=ANN)

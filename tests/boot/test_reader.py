@@ -19,16 +19,22 @@ from tests.patience import PATIENCE_SECONDS
 SLOW = "*** [" * 800  # of what an expression begins to match and never ends
 
 
-def ends(ranks: int, tail: str = "RuntimeError: CUDA out of memory. \ud83d") -> RankEnds:
+def ends(
+    ranks: int, tail: str = "RuntimeError: CUDA out of memory. \ud83d"
+) -> RankEnds:
     exit = Exit(code=1, at=1.0)
     printed = tail.encode(errors="replace").decode()
     return tuple(
-        RankEnd(rank=rank, node=NodeId(f"n{rank // 8}"), exit=exit, tail=f"{rank} {printed}")
+        RankEnd(
+            rank=rank, node=NodeId(f"n{rank // 8}"), exit=exit, tail=f"{rank} {printed}"
+        )
         for rank in range(ranks)
     )
 
 
-def test_it_reads_what_the_loop_would_have_read_in_a_process_that_ends_with_the_head() -> None:
+def test_it_reads_what_the_loop_would_have_read_in_a_process_that_ends_with_the_head() -> (
+    None
+):
     async def ask() -> None:
         process = ReaderProcess()
         for read in (ends(3), ends(1, ""), ends(64, SLOW), ()):
@@ -43,7 +49,9 @@ def test_it_reads_what_the_loop_would_have_read_in_a_process_that_ends_with_the_
     asyncio.run(ask())
 
 
-def test_the_loop_goes_on_while_an_evil_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_goes_on_while_an_evil_log_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Read in the loop, these tails would stop it for about a second."""
     monkeypatch.setattr(log_reader_process, "READ_SECONDS", PATIENCE_SECONDS)
 

@@ -28,7 +28,9 @@ def test_the_key_is_made_at_first_use_for_its_owner_alone(tmp_path: Path) -> Non
 
 
 @given(name=st.text(), value=st.binary(max_size=300))
-def test_what_is_sealed_opens_to_the_same_and_shows_nothing(name: str, value: bytes) -> None:
+def test_what_is_sealed_opens_to_the_same_and_shows_nothing(
+    name: str, value: bytes
+) -> None:
     ring = KeyRing(Path("key"), (b"k" * 32,))
     sealed = ring.seal(name, value)
     assert ring.open(name, sealed) == value
@@ -61,7 +63,9 @@ def test_another_key_is_named_as_the_trouble(tmp_path: Path, ring: KeyRing) -> N
 
 
 @pytest.mark.parametrize("text", ["", "no hex", "abcd", "00" * 31])
-def test_a_file_without_a_key_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_key_is_refused_and_left_alone(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "key"
     path.write_text(text)
     path.chmod(0o600)

@@ -1,4 +1,5 @@
-"""What a connection leaves behind when it is over: nothing, also where nobody looks for garbage."""
+"""What a connection leaves behind when it is over: nothing, also where nobody looks for
+garbage."""
 
 import asyncio
 import gc
@@ -18,7 +19,15 @@ from corral.boot.http_server import HttpServer, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 
-OF_A_CONNECTION = ("Http", "Ws", "Inbox", "SSLProtocol", "SSLObject", "MemoryBIO", "Connection")
+OF_A_CONNECTION = (
+    "Http",
+    "Ws",
+    "Inbox",
+    "SSLProtocol",
+    "SSLObject",
+    "MemoryBIO",
+    "Connection",
+)
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,7 +39,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(tls: Tls | None, server: HttpServer | None = None) -> AsyncIterator[int]:
+async def serving(
+    tls: Tls | None, server: HttpServer | None = None
+) -> AsyncIterator[int]:
     server = server or HttpServer(uvicorn_config(app, tls))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -52,12 +63,16 @@ def left() -> Counter[str]:
 async def talk(port: int) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
+    async with connect(
+        f"wss://127.0.0.1:{port}/", ssl=context, compression=None
+    ) as socket:
         await socket.send(b"there?")
         assert await socket.recv() == b"there?"
 
 
-def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(tmp_path: Path) -> None:
+def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(
+    tmp_path: Path,
+) -> None:
     place = ClusterDir(tmp_path / "c")
     place.create()
     tls = tls_of(place, ClusterSettings(host="0.0.0.0"), 1_800_000_000.0)

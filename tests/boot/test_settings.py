@@ -68,8 +68,12 @@ def test_loopback_needs_no_encryption(host: str) -> None:
     assert ClusterSettings(host=host).host == host
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "127.0.0.1.x"])
-def test_another_host_is_served_with_a_certificate_given_whole_or_made(host: str) -> None:
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "127.0.0.1.x"]
+)
+def test_another_host_is_served_with_a_certificate_given_whole_or_made(
+    host: str,
+) -> None:
     assert ClusterSettings(host=host, nodes=0).host == host
     assert ClusterSettings(host=host, tls_certificate="c", tls_key="k").host == host
     with pytest.raises(UnsafeBind) as refused:
@@ -90,7 +94,9 @@ def test_a_head_on_loopback_has_a_node_of_its_own() -> None:
     assert "--host" not in refused.value.hint
 
 
-@pytest.mark.parametrize(("nodes", "gpus"), [(0, 1), (-1, 1), (1, -1), (100_000, 1), (1, 10_000)])
+@pytest.mark.parametrize(
+    ("nodes", "gpus"), [(0, 1), (-1, 1), (1, -1), (100_000, 1), (1, 10_000)]
+)
 def test_a_cluster_that_cannot_be_is_refused(nodes: int, gpus: int) -> None:
     with pytest.raises(SpecInvalid):
         ClusterSettings(nodes=nodes, gpus=gpus)
@@ -103,10 +109,18 @@ def test_a_cluster_that_cannot_be_is_refused(nodes: int, gpus: int) -> None:
         (ClusterOptions(), 8, ClusterSettings()),
         (ClusterOptions(nodes=3), 0, ClusterSettings(nodes=3, gpus=0)),
         (ClusterOptions(nodes=3), 8, ClusterSettings(nodes=3, gpus=2)),
-        (ClusterOptions(nodes=3, gpus=2), 0, ClusterSettings(nodes=3, gpus=2, pretend=True)),
+        (
+            ClusterOptions(nodes=3, gpus=2),
+            0,
+            ClusterSettings(nodes=3, gpus=2, pretend=True),
+        ),
         (ClusterOptions(nodes=3, gpus=2), 6, ClusterSettings(nodes=3, gpus=2)),
         (ClusterOptions(gpus=0), 8, ClusterSettings(gpus=0)),
-        (ClusterOptions(gpus=4, pretend=True), 8, ClusterSettings(gpus=4, pretend=True)),
+        (
+            ClusterOptions(gpus=4, pretend=True),
+            8,
+            ClusterSettings(gpus=4, pretend=True),
+        ),
     ],
 )
 def test_gpus_are_pretended_only_where_there_are_none_or_when_asked(
@@ -124,7 +138,9 @@ def test_gpus_are_pretended_only_where_there_are_none_or_when_asked(
         ClusterOptions(gpu_type="h100"),
     ],
 )
-def test_more_than_the_machines_gpus_is_refused_not_pretended(asked: ClusterOptions) -> None:
+def test_more_than_the_machines_gpus_is_refused_not_pretended(
+    asked: ClusterOptions,
+) -> None:
     with pytest.raises(SpecInvalid) as refused:
         settled(asked, lambda: 5)
     assert "--pretend" in refused.value.hint
@@ -160,7 +176,9 @@ def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
     place = ClusterDir(tmp_path)
     ClusterSettings().save(place)
     monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
-    asked = ClusterOptions(gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",))
+    asked = ClusterOptions(
+        gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",)
+    )
     with pytest.raises(Conflict) as refused:
         decide(place, asked, none)
     assert refused.value.message.endswith(
@@ -233,7 +251,9 @@ def test_a_cluster_that_shrinks_forgets_the_labels_of_nodes_that_it_has_no_more(
     tmp_path: Path,
 ) -> None:
     place = ClusterDir(tmp_path)
-    settled(ClusterOptions(nodes=4, labels=("zone=a", "n3:disk", "n4:zone=b")), none).save(place)
+    settled(
+        ClusterOptions(nodes=4, labels=("zone=a", "n3:disk", "n4:zone=b")), none
+    ).save(place)
     assert decide(place, ClusterOptions(nodes=3), none).labels == ("zone=a", "n3:disk")
     with pytest.raises(SpecInvalid, match="no node n4"):
         decide(place, ClusterOptions(nodes=3, labels=("n4:zone=b",)), none)
@@ -247,7 +267,12 @@ def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
     known = ClusterSettings.load(place)
     assert known is not None
     assert known.retention == Retention(seconds=43_200.0, jobs=7)
-    for wrong in ({"keep_days": 0.0}, {"keep_days": 1e9}, {"keep_days": nan}, {"keep_jobs": 0}):
+    for wrong in (
+        {"keep_days": 0.0},
+        {"keep_days": 1e9},
+        {"keep_days": nan},
+        {"keep_jobs": 0},
+    ):
         with pytest.raises(SpecInvalid, match="cannot be kept"):
             ClusterSettings(**wrong)
 
@@ -264,7 +289,8 @@ def test_the_health_of_nodes_is_observed_or_enforced_and_nothing_else() -> None:
     [
         ({"0": ("0x10de", "0x030200")}, ("NVIDIA",)),
         ({"0": ("0x1002", "0x120000"), "1": ("0x1002", "0x030000")}, ("AMD",)),
-        ({"0": ("0x8086", "0x030000"), "1": ("0x10de", "0x020000")}, ()),  # a NIC is not a GPU
+        # a NIC is not a GPU
+        ({"0": ("0x8086", "0x030000"), "1": ("0x10de", "0x020000")}, ()),
     ],
 )
 def test_no_gpu_is_pretended_unasked_where_there_is_one_that_no_driver_reads(
@@ -284,6 +310,8 @@ def test_no_gpu_is_pretended_unasked_where_there_is_one_that_no_driver_reads(
     if not makers:
         assert made(ClusterOptions(gpus=8)) is True
         return
-    with pytest.raises(SpecInvalid, match=f"--gpus 8: this machine has a GPU of {makers[0]}") as no:
+    with pytest.raises(
+        SpecInvalid, match=f"--gpus 8: this machine has a GPU of {makers[0]}"
+    ) as no:
         made(ClusterOptions(gpus=8))
     assert "--pretend" in no.value.hint

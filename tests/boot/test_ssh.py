@@ -29,7 +29,10 @@ def test_a_line_is_a_host_and_what_goes_to_the_join_there() -> None:
     assert read_targets(text, "hosts") == [
         SshHost(host="w1"),
         SshHost(
-            host="10.0.0.2", port=2222, user="ann", words=("--name", "w2", "--label", "zone=a b")
+            host="10.0.0.2",
+            port=2222,
+            user="ann",
+            words=("--name", "w2", "--label", "zone=a b"),
         ),
         SshHost(host="fd00::1"),
         SshHost(host="fd00::2"),
@@ -37,7 +40,8 @@ def test_a_line_is_a_host_and_what_goes_to_the_join_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "# none\n", "w1\nw1\n", "w1:ssh\n", "@\n", "-oProxyCommand=x\n", "w1 'open\n"]
+    "text",
+    ["", "# none\n", "w1\nw1\n", "w1:ssh\n", "@\n", "-oProxyCommand=x\n", "w1 'open\n"],
 )
 def test_a_file_that_names_no_hosts_or_odd_ones_is_refused(text: str) -> None:
     with pytest.raises(SpecInvalid) as refused:
@@ -46,25 +50,35 @@ def test_a_file_that_names_no_hosts_or_odd_ones_is_refused(text: str) -> None:
     assert refused.value.hint
 
 
-def test_the_wheel_is_the_code_that_runs_here_and_its_record_is_right(tmp_path: Path) -> None:
+def test_the_wheel_is_the_code_that_runs_here_and_its_record_is_right(
+    tmp_path: Path,
+) -> None:
     wheel = own_wheel(tmp_path)
     again = tmp_path / "again"
     again.mkdir()
     assert own_wheel(again).read_bytes() == wheel.read_bytes()
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
-        info = next(name.partition("/")[0] for name in names if name.endswith("/RECORD"))
+        info = next(
+            name.partition("/")[0] for name in names if name.endswith("/RECORD")
+        )
         for row in packed.read(f"{info}/RECORD").decode().splitlines():
             name, digest, size = row.rsplit(",", 2)
             content = packed.read(name)
             if name.endswith("RECORD"):
                 assert (digest, size) == ("", "")
                 continue
-            own = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            own = (
+                base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+                .rstrip(b"=")
+                .decode()
+            )
             assert (digest, size) == (f"sha256={own}", str(len(content)))
         packed.extractall(tmp_path / "site")
     main = Path(corral.__file__).with_name("cli") / "main.py"
-    assert (tmp_path / "site" / "corral" / "cli" / "main.py").read_bytes() == main.read_bytes()
+    assert (
+        tmp_path / "site" / "corral" / "cli" / "main.py"
+    ).read_bytes() == main.read_bytes()
     found = subprocess.run(
         [sys.executable, "-P", "-c", "import corral; print(corral.__file__)"],
         env={"PYTHONPATH": str(tmp_path / "site")},
@@ -84,7 +98,8 @@ class Done:
 
 @dataclass
 class Machine:
-    """A host that does as it is told; it keeps what was typed, and the mark of what it has."""
+    """A host that does as it is told; it keeps what was typed, and the mark of what it
+    has."""
 
     has: str = ""
     typed: list[str] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""What several heads on one store must have alike, and how the store's address is given."""
+"""What several heads on one store must have alike, and how the store's address is
+given."""
 
 import asyncio
 from base64 import b64decode
@@ -32,7 +33,9 @@ def settings(state: Path, name: str = "a") -> ClusterSettings:
     return ClusterSettings(store_file="/store", name=name, shared_state=str(state))
 
 
-def join(store: MemoryStore, root: Path, name: str, state: Path, key: Path | None = None) -> None:
+def join(
+    store: MemoryStore, root: Path, name: str, state: Path, key: Path | None = None
+) -> None:
     place, ring = place_of(root, key)
 
     async def begin() -> None:
@@ -63,7 +66,13 @@ def test_a_head_that_differs_is_refused_with_what_to_do(
     store = MemoryStore()
     join(store, tmp_path / "a", "a", tmp_path / "state")
     with pytest.raises(Conflict, match=what) as refused:
-        join(store, tmp_path / "b", name, tmp_path / state, tmp_path / key if key else None)
+        join(
+            store,
+            tmp_path / "b",
+            name,
+            tmp_path / state,
+            tmp_path / key if key else None,
+        )
     assert "corral up --" in refused.value.hint
 
 
@@ -100,8 +109,12 @@ def test_what_the_variable_says_is_kept_for_the_next_start(tmp_path: Path) -> No
     assert url_in(kept) == ADDRESS
 
 
-def test_a_password_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    asked = ClusterOptions(nodes=1, gpus=0, store_file=ADDRESS, shared_state=str(tmp_path))
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(
+    tmp_path: Path,
+) -> None:
+    asked = ClusterOptions(
+        nodes=1, gpus=0, store_file=ADDRESS, shared_state=str(tmp_path)
+    )
     with pytest.raises(SpecInvalid, match="names a file") as refused:
         bring_up(ClusterDir(tmp_path / "a"), asked)
     assert "hush" not in f"{refused.value.message}{refused.value.hint}"
@@ -140,7 +153,9 @@ def test_a_head_is_silent_for_as_long_as_its_beats_stand_still() -> None:
     a, b = HeadSeen(name="a", url="x", beats=1), HeadSeen(name="b", url="y", beats=7)
     roll.look([a, b], 100.0)
     roll.look([HeadSeen(name="a", url="x", beats=2), b], 104.0)
-    found = {one.name: (one.leads, one.silent_seconds) for one in roll.heads("b", 105.0)}
+    found = {
+        one.name: (one.leads, one.silent_seconds) for one in roll.heads("b", 105.0)
+    }
     assert found == {"b": (True, 5.0), "a": (False, 1.0)}
     assert [one.name for one in roll.heads("b", 105.0)] == ["b", "a"]
     roll.look([b], 106.0)
@@ -149,13 +164,17 @@ def test_a_head_is_silent_for_as_long_as_its_beats_stand_still() -> None:
 
 def certified(store: MemoryStore, root: Path, name: str, key: Path) -> ClusterDir:
     place, keys = place_of(root, key)
-    said = ClusterSettings(host="10.0.0.1", store_file="/store", name=name, shared_state="/d")
+    said = ClusterSettings(
+        host="10.0.0.1", store_file="/store", name=name, shared_state="/d"
+    )
     asyncio.run(agree_on_authority(store, place, said, keys, NOW))
     assert tls_of(place, said, NOW) is not None
     return place
 
 
-def test_heads_that_make_their_certificates_themselves_have_one_authority(tmp_path: Path) -> None:
+def test_heads_that_make_their_certificates_themselves_have_one_authority(
+    tmp_path: Path,
+) -> None:
     """Also one that had another before; and it is the same after each start."""
     store, key = MemoryStore(), tmp_path / "key"
     late = ClusterDir(tmp_path / "b")
@@ -171,4 +190,6 @@ def test_heads_that_make_their_certificates_themselves_have_one_authority(tmp_pa
         shown.verify_directly_issued_by(authority)
     assert (second.tls / "ca.key").stat().st_mode & 0o077 == 0
     said = asyncio.run(store.agree("authority", ""))
-    assert "PRIVATE KEY" not in b64decode(said).decode(errors="replace"), "it is kept sealed"
+    assert "PRIVATE KEY" not in b64decode(said).decode(errors="replace"), (
+        "it is kept sealed"
+    )

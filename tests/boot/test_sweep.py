@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from corral.boot.retention_sweep import UNASKED_SECONDS, keep_swept, sweep_logs, sweep_snapshots
+from corral.boot.retention_sweep import (
+    UNASKED_SECONDS,
+    keep_swept,
+    sweep_logs,
+    sweep_snapshots,
+)
 from corral.domain.ids import ClusterId, JobId, Sequence, job_id
 from corral.domain.job_states import JobState
 from corral.domain.world import Changes, World
@@ -67,7 +72,9 @@ def test_it_looks_at_the_start_and_whenever_more_are_forgotten(tmp_path: Path) -
         asyncio.run(tell())
 
 
-def test_a_snapshot_stays_while_a_job_runs_in_it_or_somebody_has_just_asked(tmp_path: Path) -> None:
+def test_a_snapshot_stays_while_a_job_runs_in_it_or_somebody_has_just_asked(
+    tmp_path: Path,
+) -> None:
     used, asked, unused = ("a" * 64, "b" * 64, "c" * 64)
 
     async def tell() -> None:

@@ -1,4 +1,5 @@
-"""The head's own certificate: made once, kept, renewed, and vouched for by its authority."""
+"""The head's own certificate: made once, kept, renewed, and vouched for by its
+authority."""
 
 import os
 import shutil
@@ -34,7 +35,9 @@ def shown(tls: Tls) -> bytes:
     return tls.certificate.read_bytes()
 
 
-def test_a_certificate_is_kept_until_its_last_month_or_another_address(place: ClusterDir) -> None:
+def test_a_certificate_is_kept_until_its_last_month_or_another_address(
+    place: ClusterDir,
+) -> None:
     first = shown(own_tls(place, ["10.0.0.1", "head"], NOW))
     assert shown(own_tls(place, ["head"], NOW + DAY)) == first
     more = shown(own_tls(place, ["10.0.0.1", "10.0.0.2"], NOW + DAY))
@@ -43,7 +46,8 @@ def test_a_certificate_is_kept_until_its_last_month_or_another_address(place: Cl
     assert shown(own_tls(place, names, NOW + (DAYS - 31) * DAY)) == more
     authority = place.trusted.read_bytes()
     assert shown(own_tls(place, names, NOW + (DAYS - 28) * DAY)) != more
-    assert place.trusted.read_bytes() == authority  # whoever trusts it need not be asked again
+    # whoever trusts it need not be asked again
+    assert place.trusted.read_bytes() == authority
 
 
 def test_what_is_broken_is_made_anew(place: ClusterDir) -> None:
@@ -63,7 +67,9 @@ def test_its_files_are_for_their_owner_alone(place: ClusterDir) -> None:
         assert file.stat().st_mode & 0o077 == 0, file
 
 
-def test_the_authority_vouches_for_servers_alone_and_for_ten_years(place: ClusterDir) -> None:
+def test_the_authority_vouches_for_servers_alone_and_for_ten_years(
+    place: ClusterDir,
+) -> None:
     own_tls(place, ["head"], NOW)
     authority = x509.load_pem_x509_certificate(place.trusted.read_bytes())
     usage = authority.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -72,14 +78,32 @@ def test_the_authority_vouches_for_servers_alone_and_for_ten_years(place: Cluste
     assert NOW + 9 * 365 * 86_400 < ends < NOW + 11 * 365 * 86_400
 
 
-def test_openssl_takes_the_chain_and_says_the_same_fingerprint(place: ClusterDir) -> None:
+def test_openssl_takes_the_chain_and_says_the_same_fingerprint(
+    place: ClusterDir,
+) -> None:
     if not shutil.which("openssl"):
         pytest.skip("there is no openssl here")
     tls = own_tls(place, ["10.0.0.1", "head"], NOW)
-    words = ["openssl", "verify", "-attime", f"{NOW:.0f}", "-x509_strict", "-verify_ip", "10.0.0.1"]
+    words = [
+        "openssl",
+        "verify",
+        "-attime",
+        f"{NOW:.0f}",
+        "-x509_strict",
+        "-verify_ip",
+        "10.0.0.1",
+    ]
     words += ["-CAfile", str(tls.trusted), str(tls.certificate)]
     assert subprocess.run(words, capture_output=True).returncode == 0
-    words = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", str(tls.certificate)]
+    words = [
+        "openssl",
+        "x509",
+        "-noout",
+        "-fingerprint",
+        "-sha256",
+        "-in",
+        str(tls.certificate),
+    ]
     said = subprocess.run(words, capture_output=True, text=True).stdout
     plain = said.strip().rpartition("=")[2].replace(":", "").lower()
     assert tls.fingerprint == f"sha256:{plain}"
@@ -90,7 +114,9 @@ def test_loopback_needs_none_and_what_was_given_is_taken(place: ClusterDir) -> N
     assert not place.tls.exists()
     given = ClusterSettings(host="10.0.0.1", tls_certificate="/c.pem", tls_key="/k.pem")
     found = tls_of(place, given, NOW)
-    assert found == Tls(certificate=Path("/c.pem"), key=Path("/k.pem"), trusted=Path("/c.pem"))
+    assert found == Tls(
+        certificate=Path("/c.pem"), key=Path("/k.pem"), trusted=Path("/c.pem")
+    )
     assert not place.tls.exists()
     assert tls_of(place, ClusterSettings(host="10.0.0.1"), NOW) is not None
 
@@ -138,9 +164,15 @@ def now() -> float:
 def test_a_token_is_sent_to_whom_the_fingerprint_names_and_to_nobody_else(
     place: ClusterDir,
 ) -> None:
-    tls = own_tls(place, names_of("10.0.0.1"), now())  # not for the server's address: pinned
+    # not for the server's address: pinned
+    tls = own_tls(place, names_of("10.0.0.1"), now())
     server = Server(tls)
-    assert ask(server.url, ASKED, fingerprint=tls.fingerprint.upper().replace("SHA", "sha")) == {}
+    assert (
+        ask(
+            server.url, ASKED, fingerprint=tls.fingerprint.upper().replace("SHA", "sha")
+        )
+        == {}
+    )
     assert b"the-secret-token" in server.close()
     server = Server(tls)
     with pytest.raises(WrongHead):
@@ -163,7 +195,8 @@ def test_a_token_is_sent_to_whom_the_file_vouches_for_and_to_nobody_else(
         with pytest.raises(WrongHead):
             ask(server.url, ASKED, trusted=trusted)
         assert server.close() == b""
-    elsewhere = own_tls(place, ["10.0.0.9"], now())  # vouched for, but for another address
+    # vouched for, but for another address
+    elsewhere = own_tls(place, ["10.0.0.9"], now())
     server = Server(elsewhere)
     with pytest.raises(WrongHead):
         ask(server.url, ASKED, trusted=elsewhere.trusted)
@@ -178,7 +211,9 @@ def test_no_token_goes_in_the_clear_to_another_machine() -> None:
         ask(f"http://{own_loopback()}:9", ASKED)
 
 
-def test_a_certificate_that_vouches_for_itself_can_be_trusted(place: ClusterDir) -> None:
+def test_a_certificate_that_vouches_for_itself_can_be_trusted(
+    place: ClusterDir,
+) -> None:
     tls = own_tls(place, [own_loopback()], now())
     assert trusting(tls.certificate).verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
     with pytest.raises(OSError, match="."):

@@ -28,7 +28,9 @@ def no_gpus() -> int:
     return 0
 
 
-def test_nodes_of_this_machine_are_what_nobody_asks_otherwise(place: ClusterDir) -> None:
+def test_nodes_of_this_machine_are_what_nobody_asks_otherwise(
+    place: ClusterDir,
+) -> None:
     assert decide(place, ClusterOptions(), no_gpus).engine == "local"
 
 
@@ -67,7 +69,11 @@ def test_the_local_engine_has_no_settings(place: ClusterDir) -> None:
     [
         ("slurm", {"pretned": "yes"}, "no setting 'pretned'"),
         ("ray", {"address": "here"}, "no address of a Ray cluster"),
-        ("kubernetes", {"call_seconds": "soon"}, "call_seconds=soon is no number of seconds"),
+        (
+            "kubernetes",
+            {"call_seconds": "soon"},
+            "call_seconds=soon is no number of seconds",
+        ),
     ],
 )
 def test_settings_that_the_engine_would_not_take_are_refused_and_not_kept(

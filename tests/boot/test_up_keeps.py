@@ -37,7 +37,9 @@ def test_of_a_first_head_that_never_came_up_nothing_is_kept(
     assert ClusterSettings.load(place) is None
     monkeypatch.setattr(up, "start_head", lambda place: None)
     bring_up(place, ClusterOptions(**PRETEND))
-    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
+    assert ClusterSettings.load(place) == ClusterSettings(
+        **PRETEND, started_in=str(Path.cwd())
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,9 @@ def test_a_head_that_had_to_move_says_which_port_was_taken(
     assert bring_up(place, ClusterOptions(**PRETEND)).lost_port == lost
 
 
-def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_before_is_there_again(
+    place: ClusterDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.create()
     before = ClusterSettings(**PRETEND, keep_jobs=7)
     before.save(place)
@@ -81,13 +85,19 @@ def test_a_head_that_is_only_late_keeps_what_it_was_started_with(
         monkeypatch.setattr(up, "start_head", late)
         with pytest.raises(StartFailed):
             bring_up(place, ClusterOptions(**PRETEND))
-    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
+    assert ClusterSettings.load(place) == ClusterSettings(
+        **PRETEND, started_in=str(Path.cwd())
+    )
 
 
-def test_a_store_file_that_is_a_folder_is_refused_before_a_head_starts(place: ClusterDir) -> None:
+def test_a_store_file_that_is_a_folder_is_refused_before_a_head_starts(
+    place: ClusterDir,
+) -> None:
     asked = ClusterOptions(
         **PRETEND, store_file=str(place.root), shared_state=str(place.root / "state")
     )
-    with pytest.raises(Conflict, match="address of the store cannot be read: .*directory"):
+    with pytest.raises(
+        Conflict, match="address of the store cannot be read: .*directory"
+    ):
         bring_up(place, asked)
     assert ClusterSettings.load(place) is None

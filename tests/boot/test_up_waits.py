@@ -60,7 +60,11 @@ def test_what_the_head_warns_of_is_told_at_once_and_each_thing_once(
 
     with pytest.raises(Unreachable):
         bring_up.wait_for_nodes(place, ask, since_bytes=0, tell=told.append)
-    assert told == ["waiting for a node of slurm", "warning: it is late", f"warning: {SILENT}"]
+    assert told == [
+        "waiting for a node of slurm",
+        "warning: it is late",
+        f"warning: {SILENT}",
+    ]
 
 
 def lent(root: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
@@ -77,7 +81,9 @@ def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = lent(tmp_path, monkeypatch)
-    with pytest.raises(StartFailed, match="the head runs, and goes on trying") as failed:
+    with pytest.raises(
+        StartFailed, match="the head runs, and goes on trying"
+    ) as failed:
         bring_up.wait_for_nodes(place, status, since_bytes=0)
     assert SILENT in failed.value.message
     for next_command in ("corral status", "corral down", "corral up --engine local"):

@@ -1,4 +1,5 @@
-"""Whatever a config.json says, it is a model or refused with a hint: it comes from anywhere."""
+"""Whatever a config.json says, it is a model or refused with a hint: it comes from
+anywhere."""
 
 from math import inf, nan
 from typing import Any
@@ -28,7 +29,9 @@ FIELDS = sorted(
 @given(
     base=st.sampled_from([LLAMA, MIXTRAL, DEEPSEEK]),
     kind=st.none() | st.sampled_from(sorted(FAMILIES)),
-    odd=st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(ODD), min_size=1, max_size=3),
+    odd=st.dictionaries(
+        st.sampled_from(FIELDS), st.sampled_from(ODD), min_size=1, max_size=3
+    ),
 )
 @example(base=LLAMA, kind=None, odd={"head_dim": "many"})
 @example(base=LLAMA, kind=None, odd={"num_attention_heads": 0})

@@ -11,7 +11,15 @@ from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
 
 DATA = Path(__file__).parents[2] / "validation" / "data"
-KINDS = ("training", "inference", "collectives", "gemm", "memory_ci", "prices", "failures")
+KINDS = (
+    "training",
+    "inference",
+    "collectives",
+    "gemm",
+    "memory_ci",
+    "prices",
+    "failures",
+)
 AMBIGUOUS = {  # a spelling of the tables that names no one device, and why
     "": "not told",
     "mixed": "several",
@@ -33,7 +41,9 @@ def spellings() -> list[str]:
 
 
 @pytest.mark.parametrize("spelling", spellings())
-def test_each_spelling_of_the_tables_is_a_device_or_told_to_be_ambiguous(spelling: str) -> None:
+def test_each_spelling_of_the_tables_is_a_device_or_told_to_be_ambiguous(
+    spelling: str,
+) -> None:
     if spelling in AMBIGUOUS:
         with pytest.raises(NotFound):
             device(spelling)
@@ -95,7 +105,8 @@ def test_no_alias_is_the_name_of_another() -> None:
 def test_the_units_of_a_device_are_plausible(one: Device) -> None:
     widest = one.flops.get(Precision.BF16) or one.flops[Precision.FP16]
     assert 2e12 <= widest <= 3e15
-    assert 8e9 <= one.memory_bytes <= 520e9  # as much as an M3 Ultra shares with its processor
+    # as much as an M3 Ultra shares with its processor
+    assert 8e9 <= one.memory_bytes <= 520e9
     assert 60e9 <= one.memory_bytes_per_s <= 10e12
     assert 30 <= one.tdp_watts <= 1500
     assert 1 <= one.processors <= 400
@@ -107,7 +118,13 @@ def test_the_units_of_a_device_are_plausible(one: Device) -> None:
 
 @pytest.mark.parametrize("one", devices(), ids=lambda one: str(one.name))
 def test_a_narrower_form_is_never_slower(one: Device) -> None:
-    order = (Precision.FP32, Precision.TF32, Precision.FP16, Precision.FP8, Precision.FP4)
+    order = (
+        Precision.FP32,
+        Precision.TF32,
+        Precision.FP16,
+        Precision.FP8,
+        Precision.FP4,
+    )
     rates = [one.flops[form] for form in order if form in one.flops]
     assert rates == sorted(rates)
 
@@ -131,7 +148,8 @@ def test_a_bridge_joins_at_least_two(one: Device) -> None:
         ("gb200", Precision.BF16, 2500),
         ("b300", Precision.FP4, 13125),
         ("mi300x", Precision.BF16, 1307.4),
-        ("gaudi-3", Precision.BF16, 1678),  # not 1835, which the first white paper printed
+        # not 1835, which the first white paper printed
+        ("gaudi-3", Precision.BF16, 1678),
         ("mi100", Precision.BF16, 92.3),  # half of its fp16
     ],
 )
@@ -147,13 +165,17 @@ PRINTED = {
     "memory_bw_GBps": lambda one: one.memory_bytes_per_s / 1e9,
     "tdp_w": lambda one: one.tdp_watts,
 }
-CONFLICTS = {  # where the sources beside each other disagree, and which one the catalog has
+# where the sources beside each other disagree, and which one the catalog has
+CONFLICTS = {
     ("b200", "memory_bw_GBps"): "7.7 TB/s a GPU of an HGX B200; 8.0 is that of a GB200",
     ("b300", "memory_bw_GBps"): "8.0 TB/s; one table has 7.75",
     ("b300", "tdp_w"): "1,100 W; one table has 1,000",
     ("gh200-96", "memory_bw_GBps"): "4.0 TB/s of HBM3; 4.8 is that of the 144 GB part",
     ("mi100", "bf16_dense_tflops"): "92.3; one table has the rate of fp16",
-    ("rtx-pro-6000", "memory_bw_GBps"): "1,597 GB/s of the Server Edition; 1,792 of the others",
+    (
+        "rtx-pro-6000",
+        "memory_bw_GBps",
+    ): "1,597 GB/s of the Server Edition; 1,792 of the others",
 }
 
 
@@ -176,7 +198,9 @@ def known(name: str) -> str:
         return ""
 
 
-def test_each_rate_is_that_of_the_collected_data_sheets_or_a_conflict_that_is_told() -> None:
+def test_each_rate_is_that_of_the_collected_data_sheets_or_a_conflict_that_is_told() -> (
+    None
+):
     cells = printed()
     assert len(cells) > 100
     off = {

@@ -23,7 +23,9 @@ def test_each_fact_of_the_catalog_is_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_source_can_be_looked_up_or_is_an_assumption_with_its_reason(name: str) -> None:
+def test_each_source_can_be_looked_up_or_is_an_assumption_with_its_reason(
+    name: str,
+) -> None:
     for fact in (fact for facts in table(name).values() for fact in facts.values()):
         told = fact.source.lower()
         assert not any(words in told for words in ("from memory", "own choice")), fact
@@ -33,7 +35,13 @@ def test_each_source_can_be_looked_up_or_is_an_assumption_with_its_reason(name: 
 
 
 @pytest.mark.parametrize(
-    "line", ["a,b,1,GB,,2026-01-01", "a,b,1,GB,book,soon", "a,b,one,GB,book,2026-01-01", "a,b,1"]
+    "line",
+    [
+        "a,b,1,GB,,2026-01-01",
+        "a,b,1,GB,book,soon",
+        "a,b,one,GB,book,2026-01-01",
+        "a,b,1",
+    ],
 )
 def test_a_number_without_source_or_date_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -8,13 +8,18 @@ from corral.catalog.failures import ClusterFailures, failing_parts, rate_of, see
 
 def test_the_parts_of_llama_3_come_to_all_its_unexpected_interruptions() -> None:
     # Table 5: 148 faulty GPUs and 17 other lines; the paper says 419 in all
-    assert sum(facts["count"].number for facts in table("failure_parts").values()) == 419
+    assert (
+        sum(facts["count"].number for facts in table("failure_parts").values()) == 419
+    )
     assert sum(part.share for part in failing_parts()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("one", [one for one in seen() if one.failures], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", [one for one in seen() if one.failures], ids=lambda one: one.name
+)
 def test_a_rate_is_what_was_counted(one: ClusterFailures) -> None:
-    # Llama 3: 419 / (2,048 nodes x 54 days) = 3.789 per 1,000; GLM: 11 / (96 x 56) = 2.046
+    # Llama 3: 419 / (2,048 nodes x 54 days) = 3.789 per 1,000; GLM: 11 / (96 x 56) =
+    # 2.046
     facts = table("failures")[one.name]
     counted = facts["failures"].number / (facts["nodes"].number * facts["days"].number)
     assert facts["rate"].number == pytest.approx(1_000 * counted, rel=2e-3)

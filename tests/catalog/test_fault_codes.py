@@ -1,4 +1,5 @@
-"""Each fault code has one row, an action, and where peers disagree a reason for ours."""
+"""Each fault code has one row, an action, and where peers disagree a reason for
+ours."""
 
 import pytest
 
@@ -75,7 +76,9 @@ def test_the_action_of_a_code_is_that_of_the_table(code: int, remedy: Remedy) ->
         ("gb300", 144, Remedy.RESET),
     ],
 )
-def test_a_links_code_means_what_its_family_says(gpu: str, code: int, remedy: Remedy) -> None:
+def test_a_links_code_means_what_its_family_says(
+    gpu: str, code: int, remedy: Remedy
+) -> None:
     assert rule_of(XID, code, family_of(gpu)).remedy == remedy
 
 

@@ -1,4 +1,5 @@
-"""A config.json of Hugging Face makes the same model as the catalog has, or says what it lacks."""
+"""A config.json of Hugging Face makes the same model as the catalog has, or says what
+it lacks."""
 
 from dataclasses import replace
 from typing import Any
@@ -136,18 +137,26 @@ QWEN: dict[str, Any] = {
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_config_makes_the_model_that_the_catalog_has(config: dict[str, Any], name: str) -> None:
+def test_a_config_makes_the_model_that_the_catalog_has(
+    config: dict[str, Any], name: str
+) -> None:
     known = model(name)
-    found = replace(model_of_config(config, name), left_out=(), published=known.published)
+    found = replace(
+        model_of_config(config, name), left_out=(), published=known.published
+    )
     assert found == known
 
 
-# llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf: sizes that are usual for the text model are
-# not repeated in them.
+# llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf: sizes that are usual for the
+# text model are not repeated in them.
 LLAVA: dict[str, Any] = {
     "architectures": ["LlavaForConditionalGeneration"],
     "model_type": "llava",
-    "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064},
+    "text_config": {
+        "model_type": "llama",
+        "max_position_embeddings": 4096,
+        "vocab_size": 32064,
+    },
     "vision_config": {
         "hidden_size": 1024,
         "intermediate_size": 4096,
@@ -186,7 +195,9 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
 
 def test_a_field_of_experts_that_is_missing_is_named() -> None:
     with pytest.raises(ModelRefused, match="no kv_lora_rank"):
-        model_of_config({key: value for key, value in DEEPSEEK.items() if key != "kv_lora_rank"})
+        model_of_config(
+            {key: value for key, value in DEEPSEEK.items() if key != "kv_lora_rank"}
+        )
 
 
 def test_a_field_that_is_no_number_is_named() -> None:
@@ -202,7 +213,9 @@ def test_an_unknown_type_is_refused_with_the_nearest() -> None:
 
 def test_a_config_without_type_is_refused() -> None:
     with pytest.raises(ModelRefused, match="no model_type"):
-        model_of_config({key: value for key, value in LLAMA.items() if key != "model_type"})
+        model_of_config(
+            {key: value for key, value in LLAMA.items() if key != "model_type"}
+        )
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -222,7 +235,12 @@ def test_a_config_of_each_family_can_be_read(kind: str) -> None:
     }
     latent = {
         key: DEEPSEEK[key]
-        for key in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+        for key in (
+            "kv_lora_rank",
+            "qk_rope_head_dim",
+            "qk_nope_head_dim",
+            "v_head_dim",
+        )
     }
     config = MIXTRAL | experts | latent | {"model_type": kind, "alibi": True}
     one = model_of_config(config)
@@ -232,7 +250,9 @@ def test_a_config_of_each_family_can_be_read(kind: str) -> None:
 
 def test_more_layers_are_more_parameters_and_a_bias_adds_its_own() -> None:
     plain = model_of_config(LLAMA)
-    assert model_of_config(LLAMA | {"num_hidden_layers": 81}).parameters > plain.parameters
+    assert (
+        model_of_config(LLAMA | {"num_hidden_layers": 81}).parameters > plain.parameters
+    )
     biased = model_of_config(LLAMA | {"attention_bias": True})
     # of 64 + 2 x 8 heads of 128, and of the 8192 that come out, in each of 80 layers
     assert biased.parameters - plain.parameters == 80 * (80 * 128 + 8192)
@@ -243,8 +263,12 @@ def test_embeddings_of_another_width_are_refused() -> None:
         model_of_config(LLAMA | {"model_type": "opt", "word_embed_proj_dim": 512})
 
 
-@pytest.mark.parametrize(("method", "precision"), [("fp8", "fp8"), ("mxfp4", "fp4"), ("gptq", "")])
-def test_the_precision_of_published_weights_is_read(method: str, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "precision"), [("fp8", "fp8"), ("mxfp4", "fp4"), ("gptq", "")]
+)
+def test_the_precision_of_published_weights_is_read(
+    method: str, precision: str
+) -> None:
     config = {
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99,
         "num_attention_heads": 2, "intermediate_size": 128,

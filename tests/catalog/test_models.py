@@ -1,4 +1,5 @@
-"""Models of the catalog: their counts against what their makers publish, and their names."""
+"""Models of the catalog: their counts against what their makers publish, and their
+names."""
 
 import csv
 import gzip
@@ -15,7 +16,10 @@ DATA = Path(__file__).parents[2] / "validation" / "data"
 TOTAL_ELSEWHERE = {  # a published total that counts something else, and by how much
     "llama-4-scout": (0.009, "with its vision tower of 0.87 B"),
     "grok-1": (0.006, "314 B is printed; its tensors come to 315.7 B"),
-    "glm-4.5": (0.007, "without its embeddings, and with the layer that predicts several tokens"),
+    "glm-4.5": (
+        0.007,
+        "without its embeddings, and with the layer that predicts several tokens",
+    ),
     "glm-4.5-air": (
         0.009,
         "without its embeddings, and with the layer that predicts several tokens",
@@ -48,14 +52,18 @@ def test_active_parameters_come_to_what_is_published_with_or_without_the_input_e
     assert active is not None
     off = min(
         abs(count / active - 1)
-        for count in (one.active_parameters, one.active_parameters - one.vocab * one.hidden)
+        for count in (
+            one.active_parameters,
+            one.active_parameters - one.vocab * one.hidden,
+        )
     )
     assert off <= ACTIVE_ELSEWHERE.get(one.name, 0.025)
 
 
 def test_a_llama_counted_by_hand() -> None:
-    # 8B: 32 layers of 2 x 4096 x 4096 (q, o) + 2 x 4096 x 1024 (k, v) + 3 x 4096 x 14336 (MLP)
-    # + 2 x 4096 (norms) = 218,112,000; 128,256 x 4096 twice = 1,050,673,152; a last norm of 4,096
+    # 8B: 32 layers of 2 x 4096 x 4096 (q, o) + 2 x 4096 x 1024 (k, v) + 3 x 4096 x
+    # 14336 (MLP) + 2 x 4096 (norms) = 218,112,000; 128,256 x 4096 twice =
+    # 1,050,673,152; a last norm of 4,096
     assert 32 * 218_112_000 + 1_050_673_152 + 4_096 == 8_030_261_248
     assert model("llama-3.1-8b").parameters == 8_030_261_248
     assert model("llama-3.1-70b").parameters == 70_553_706_496
@@ -63,18 +71,23 @@ def test_a_llama_counted_by_hand() -> None:
 
 
 def test_a_mixture_counted_by_hand() -> None:
-    # 8x7B, a layer: attention 2 x 4096 x 4096 + 2 x 4096 x 1024 = 41,943,040; a router of
+    # 8x7B, a layer: attention 2 x 4096 x 4096 + 2 x 4096 x 1024 = 41,943,040; a router
+    # of
     # 4096 x 8 = 32,768; norms 8,192; 8 experts of 3 x 4096 x 14336 = 176,160,768
     each = 41_943_040 + 32_768 + 8_192
     outside = 2 * 32_000 * 4_096 + 4_096
     one = model("mixtral-8x7b")
     assert one.parameters == 32 * (each + 8 * 176_160_768) + outside == 46_702_792_704
-    assert one.active_parameters == 32 * (each + 2 * 176_160_768) + outside == 12_879_925_248
+    assert (
+        one.active_parameters
+        == 32 * (each + 2 * 176_160_768) + outside
+        == 12_879_925_248
+    )
 
 
 def test_latent_attention_counted_by_hand() -> None:
-    # DeepSeek V3, a layer: queries 1536 x (7168 + 128 x 192), keys and values down 7168 x 576 and
-    # up 512 x 128 x 256, out 128 x 128 x 7168
+    # DeepSeek V3, a layer: queries 1536 x (7168 + 128 x 192), keys and values down 7168
+    # x 576 and up 512 x 128 x 256, out 128 x 128 x 7168
     by_hand = 1_536 * (7_168 + 24_576) + 7_168 * 576 + 512 * 128 * 256 + 16_384 * 7_168
     one = model("deepseek-v3")
     assert one.attention_parameters == by_hand == 187_105_280
@@ -124,7 +137,9 @@ def test_no_alias_is_the_name_of_another() -> None:
         assert model(one.name) == one
 
 
-def test_each_model_of_the_measured_inference_rows_is_known_or_has_its_dimensions() -> None:
+def test_each_model_of_the_measured_inference_rows_is_known_or_has_its_dimensions() -> (
+    None
+):
     with gzip.open(DATA / "inference.csv.gz", "rt", encoding="utf-8") as file:
         named = {row["model"]: row["layers"] for row in csv.DictReader(file)}
     unknown = set()
@@ -151,7 +166,9 @@ def test_what_is_no_decoder_of_attention_is_refused_with_the_reason() -> None:
 
 
 def test_dimensions_alone_make_a_model() -> None:
-    gpt = model_of_dimensions(layers=96, hidden=12288, heads=96, vocab=51200, positions=2048)
+    gpt = model_of_dimensions(
+        layers=96, hidden=12288, heads=96, vocab=51200, positions=2048
+    )
     assert gpt.parameters == pytest.approx(174.6e9, rel=0.001)
     assert not gpt.is_gated
     assert gpt.is_tied
@@ -162,11 +179,15 @@ def test_dimensions_alone_make_a_model() -> None:
 
 
 def test_the_form_of_an_mlp_is_found_by_the_count_of_parameters() -> None:
-    # an MLP of four times the hidden size is taken for one without gate, unless the count says
-    # otherwise: 32 x 3 x 4096 x 16384 and not 2 x
-    gated = model_of_dimensions(layers=32, hidden=4096, heads=32, vocab=32000, parameters=8.85e9)
+    # an MLP of four times the hidden size is taken for one without gate, unless the
+    # count says otherwise: 32 x 3 x 4096 x 16384 and not 2 x
+    gated = model_of_dimensions(
+        layers=32, hidden=4096, heads=32, vocab=32000, parameters=8.85e9
+    )
     assert gated.is_gated
-    plain = model_of_dimensions(layers=32, hidden=4096, heads=32, vocab=32000, parameters=6.6e9)
+    plain = model_of_dimensions(
+        layers=32, hidden=4096, heads=32, vocab=32000, parameters=6.6e9
+    )
     assert not plain.is_gated
 
 
@@ -178,7 +199,9 @@ def test_the_form_of_an_mlp_is_found_by_the_count_of_parameters() -> None:
         ({"kv_heads": 3}, "share"),
     ],
 )
-def test_dimensions_that_do_not_fit_are_refused(given: dict[str, int], reason: str) -> None:
+def test_dimensions_that_do_not_fit_are_refused(
+    given: dict[str, int], reason: str
+) -> None:
     sizes = {"layers": 2, "hidden": 64, "heads": 8, "vocab": 100} | given
     with pytest.raises(ModelRefused, match=reason):
         model_of_dimensions(**sizes)  # type: ignore[arg-type]

@@ -26,7 +26,9 @@ def test_each_price_is_of_a_known_device_and_plausible() -> None:
 def test_what_binds_longer_or_may_be_taken_away_is_cheaper() -> None:
     by_offer: dict[tuple[str, str], dict[str, float]] = {}
     for rent in prices().rents:
-        by_offer.setdefault((rent.cloud, rent.device), {})[rent.kind] = rent.usd_per_gpu_hour
+        by_offer.setdefault((rent.cloud, rent.device), {})[rent.kind] = (
+            rent.usd_per_gpu_hour
+        )
     for offer in by_offer.values():
         asked = [offer[kind] for kind in KINDS[:3] if kind in offer]
         assert asked == sorted(asked, reverse=True)

@@ -1,6 +1,8 @@
-"""What must hold of a chaos run, whatever was injected. Pure: a History in, violations out.
+"""What must hold of a chaos run, whatever was injected. Pure: a History in, violations
+out.
 
-The evidence is that of the ranks themselves, so it does not depend on what the head believes.
+The evidence is that of the ranks themselves, so it does not depend on what the head
+believes.
 """
 
 from collections import defaultdict
@@ -21,8 +23,10 @@ from tests.chaos.history import (
 )
 
 FINAL: Final = frozenset({"DONE", "FAILED", "CANCELLED"})
-SILENT_SECONDS: Final = 20.0  # of a head to which nothing happens; it is asked every two seconds
-LIMIT_SLACK_SECONDS: Final = 4.0  # a loaded machine of two cores, beats half a second apart
+# of a head to which nothing happens; it is asked every two seconds
+SILENT_SECONDS: Final = 20.0
+# a loaded machine of two cores, beats half a second apart
+LIMIT_SLACK_SECONDS: Final = 4.0
 AFTER_FAULT_SECONDS: Final = 15.0  # until a part that was away has caught up
 NODE_ENDS: Final = (
     "kill shim",
@@ -32,13 +36,21 @@ NODE_ENDS: Final = (
     "freeze agent",
     "freeze shim",
 )
-AWAY: Final = ("freeze node", "freeze agent", "freeze head", "kill agent", "kill head", "full disk")
+AWAY: Final = (
+    "freeze node",
+    "freeze agent",
+    "freeze head",
+    "kill agent",
+    "kill head",
+    "full disk",
+)
 OF_COMMANDS: Final = ("kill head", "kill head, two starts", "two starts", "backup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """`rule` is the name of what does not hold; `job` is empty where it is about all."""
+    """`rule` is the name of what does not hold; `job` is empty where it is about
+    all."""
 
     rule: str
     job: str
@@ -62,7 +74,11 @@ class Book:
     def plans(self) -> Mapping[str, Planned]:
         """By job id, of the jobs whose names were planned."""
         by_name = {one.name: one for one in self.history.plans}
-        return {one.job: by_name[one.name] for one in self.history.jobs if one.name in by_name}
+        return {
+            one.job: by_name[one.name]
+            for one in self.history.jobs
+            if one.name in by_name
+        }
 
     @cached_property
     def by_name(self) -> Mapping[str, JobRecord]:
@@ -79,13 +95,19 @@ class Book:
     @cached_property
     def killed_ranks(self) -> frozenset[tuple[str, int]]:
         return frozenset(
-            (one.job, one.attempt) for one in self.history.faults if one.kind == "kill rank"
+            (one.job, one.attempt)
+            for one in self.history.faults
+            if one.kind == "kill rank"
         )
 
     def faults(self, begin: float, end: float, nodes: Sequence[str]) -> Iterator[Fault]:
         """Faults of these nodes or of the head that overlap with the interval."""
         for one in self.history.faults:
-            if one.target in (*nodes, "head") and one.begun <= end and one.ended >= begin:
+            if (
+                one.target in (*nodes, "head")
+                and one.begun <= end
+                and one.ended >= begin
+            ):
                 yield one
 
 
@@ -115,16 +137,22 @@ def _lost(book: Book) -> Iterator[Violation]:
     """What is acknowledged is there, and once."""
     for ack in book.history.acknowledged:
         if ack.job not in book.jobs:
-            yield Violation(rule="lost", job=ack.job, text=f"{ack.plan} was acknowledged")
+            yield Violation(
+                rule="lost", job=ack.job, text=f"{ack.plan} was acknowledged"
+            )
         elif book.jobs[ack.job].name != ack.plan:
             name = book.jobs[ack.job].name
-            yield Violation(rule="lost", job=ack.job, text=f"{ack.plan} has become {name}")
+            yield Violation(
+                rule="lost", job=ack.job, text=f"{ack.plan} has become {name}"
+            )
     ids = defaultdict(list)
     for job in book.history.jobs:
         ids[job.name].append(job.job)
     for name, some in ids.items():
         if len(some) > 1:
-            yield Violation(rule="submitted twice", job=some[0], text=f"{name} is also {some[1:]}")
+            yield Violation(
+                rule="submitted twice", job=some[0], text=f"{name} is also {some[1:]}"
+            )
 
 
 def _ends_once(book: Book) -> Iterator[Violation]:
@@ -134,7 +162,9 @@ def _ends_once(book: Book) -> Iterator[Violation]:
             text = f"it is {job.state} long after the last fault: {job.reason}"
             yield Violation(rule="not over", job=job.job, text=text)
         elif job.ends != (job.state,):
-            text = f"it is {job.state}, its events say {', '.join(job.ends) or 'nothing'}"
+            text = (
+                f"it is {job.state}, its events say {', '.join(job.ends) or 'nothing'}"
+            )
             yield Violation(rule="end recorded once", job=job.job, text=text)
     for seen in book.history.sightings:
         record = book.jobs.get(seen.job)
@@ -180,7 +210,9 @@ def _wrongly_failed(book: Book, job: JobRecord, plan: Planned) -> str:
     if last.cause == "infra":
         return f"it is FAILED by a fault of the cluster: {job.reason}"
     if last.cause == "wish":
-        return "" if plan.limit_seconds is not None else f"it has no limit: {job.reason}"
+        return (
+            "" if plan.limit_seconds is not None else f"it has no limit: {job.reason}"
+        )
     if (job.job, job.attempt) in book.killed_ranks and job.exit_code:
         return ""
     if not job.exit_code or job.exit_code != plan.code:
@@ -198,19 +230,26 @@ def _wrongly_cancelled(book: Book, job: JobRecord, plan: Planned) -> str:
 
 
 def _attempts_charged(book: Book) -> Iterator[Violation]:
-    """An attempt that is charged to its user ended by a code of its own ranks; and one whose ranks
-    all ended by themselves is not taken for lost, unless a fault has hit what records ends."""
+    """An attempt that is charged to its user ended by a code of its own ranks; and one
+    whose ranks all ended by themselves is not taken for lost, unless a fault has hit
+    what records ends."""
     for id, plan in book.plans.items():
         if not plan.has_evidence or plan.kind == "batch":
             continue
         for attempt in book.jobs[id].attempts:
             ranks = book.evidence.get((id, attempt.number), ())
             if text := _wrongly_charged(book, id, plan, attempt, ranks):
-                yield Violation(rule="charge", job=id, text=f"attempt {attempt.number}: {text}")
+                yield Violation(
+                    rule="charge", job=id, text=f"attempt {attempt.number}: {text}"
+                )
 
 
 def _wrongly_charged(
-    book: Book, id: str, plan: Planned, attempt: AttemptRecord, ranks: Sequence[RankEvidence]
+    book: Book,
+    id: str,
+    plan: Planned,
+    attempt: AttemptRecord,
+    ranks: Sequence[RankEvidence],
 ) -> str:
     ends = [one.end for one in ranks]
     said = f"code {attempt.exit_code}, cause {attempt.cause} ({attempt.evidence})"
@@ -223,13 +262,17 @@ def _wrongly_charged(
     return ""
 
 
-def _is_lost_end(plan: Planned, attempt: AttemptRecord, ranks: Sequence[RankEvidence]) -> bool:
+def _is_lost_end(
+    plan: Planned, attempt: AttemptRecord, ranks: Sequence[RankEvidence]
+) -> bool:
     """Whether all of its ranks exited by themselves, and it was taken for lost."""
     ends = [one.end for one in ranks]
     return attempt.cause == "infra" and len(ends) == plan.nodes and None not in ends
 
 
-def _may_lose_end(book: Book, attempt: AttemptRecord, ranks: Sequence[RankEvidence]) -> bool:
+def _may_lose_end(
+    book: Book, attempt: AttemptRecord, ranks: Sequence[RankEvidence]
+) -> bool:
     """Whether a fault has hit what records its end: its shim, its node, or its disk."""
     last = max(one.last for one in ranks)
     return any(
@@ -243,15 +286,19 @@ def _may_lose_end(book: Book, attempt: AttemptRecord, ranks: Sequence[RankEviden
 
 
 def _one_attempt(book: Book) -> Iterator[Violation]:
-    """No rank of an attempt runs once a rank of a later one has begun, and none begins twice.
+    """No rank of an attempt runs once a rank of a later one has begun, and none begins
+    twice.
 
-    Except (architecture, I2, `disconnect: replace`): a job with saves goes on elsewhere once its
-    node is silent. What is left of the old attempt is fenced, and ended when the node is back.
+    Except (architecture, I2, `disconnect: replace`): a job with saves goes on elsewhere
+    once its node is silent. What is left of the old attempt is fenced, and ended when
+    the node is back.
     """
     for (id, number), ranks in book.evidence.items():
         names = [(one.rank, one.node) for one in ranks]
         if len(set(names)) != len(names):
-            yield Violation(rule="rank twice", job=id, text=f"attempt {number}: {sorted(names)}")
+            yield Violation(
+                rule="rank twice", job=id, text=f"attempt {number}: {sorted(names)}"
+            )
     for over in _overlaps(book):
         if not _may_overlap(book, over):
             text = f"attempt {over.rank.attempt} ran on {over.rank.node} for "
@@ -261,7 +308,8 @@ def _one_attempt(book: Book) -> Iterator[Violation]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Overlap:
-    """A rank that ran until `last`, though a later attempt of its job had begun at `since`."""
+    """A rank that ran until `last`, though a later attempt of its job had begun at
+    `since`."""
 
     rank: RankEvidence
     since: float
@@ -269,10 +317,14 @@ class _Overlap:
 
 
 def _overlaps(book: Book) -> Iterator[_Overlap]:
-    begun = {key: min(one.begun for one in ranks) for key, ranks in book.evidence.items()}
+    begun = {
+        key: min(one.begun for one in ranks) for key, ranks in book.evidence.items()
+    }
     for rank in book.history.evidence:
         later = [
-            at for (job, number), at in begun.items() if job == rank.job and number > rank.attempt
+            at
+            for (job, number), at in begun.items()
+            if job == rank.job and number > rank.attempt
         ]
         if later and rank.last > min(later):
             yield _Overlap(rank=rank, since=min(later), last=rank.last)
@@ -303,7 +355,8 @@ def _own_gpus(book: Book) -> Iterator[Violation]:
 
 
 def _limits(book: Book) -> Iterator[Violation]:
-    """No attempt runs past its limit and its grace, but for as long as what ends it was away."""
+    """No attempt runs past its limit and its grace, but for as long as what ends it was
+    away."""
     for (id, number), ranks in book.evidence.items():
         plan = book.plans.get(id)
         if plan is None or plan.limit_seconds is None:
@@ -314,14 +367,20 @@ def _limits(book: Book) -> Iterator[Violation]:
             min(end, one.ended + AFTER_FAULT_SECONDS) - max(begin, one.begun)
             for one in book.faults(begin, end, nodes)
         )
-        allowed = plan.limit_seconds + plan.grace_seconds + LIMIT_SLACK_SECONDS + max(0.0, away)
+        allowed = (
+            plan.limit_seconds
+            + plan.grace_seconds
+            + LIMIT_SLACK_SECONDS
+            + max(0.0, away)
+        )
         if end - begin > allowed:
             text = f"attempt {number} ran for {end - begin:.1f} s, limit {plan.limit_seconds:g} s"
             yield Violation(rule="time limit", job=id, text=text)
 
 
 def _saves(book: Book) -> Iterator[Violation]:
-    """An attempt begins from the newest save that was committed before it, never further back."""
+    """An attempt begins from the newest save that was committed before it, never
+    further back."""
     for wrong in book.history.wrong:
         yield Violation(rule="saves", job="", text=wrong)
     for id, plan in book.plans.items():
@@ -331,10 +390,14 @@ def _saves(book: Book) -> Iterator[Violation]:
         for attempt in job.attempts:
             for rank in book.evidence.get((id, attempt.number), ()):
                 if text := _wrong_resume(book, job, attempt, rank):
-                    yield Violation(rule="saves", job=id, text=f"attempt {attempt.number} {text}")
+                    yield Violation(
+                        rule="saves", job=id, text=f"attempt {attempt.number} {text}"
+                    )
 
 
-def _wrong_resume(book: Book, job: JobRecord, attempt: AttemptRecord, rank: RankEvidence) -> str:
+def _wrong_resume(
+    book: Book, job: JobRecord, attempt: AttemptRecord, rank: RankEvidence
+) -> str:
     begun = rank.resumed_step
     if begun != (attempt.resume_step or 0):
         return f"began from step {begun}; recorded is {attempt.resume_step}"
@@ -360,7 +423,9 @@ def _after(book: Book) -> Iterator[Violation]:
             continue
         begun = min(one.placed_at for one in book.jobs[id].attempts)
         if parent.state != "DONE" or begun < (parent.ended_at or 0.0) - 0.01:
-            text = f"it was placed at {begun:.2f}; {parent.job} is {parent.state} since "
+            text = (
+                f"it was placed at {begun:.2f}; {parent.job} is {parent.state} since "
+            )
             text += f"{parent.ended_at}"
             yield Violation(rule="after", job=id, text=text)
 
@@ -376,12 +441,15 @@ def _cancels(book: Book) -> Iterator[Violation]:
             text = f"attempts {late} were placed after its cancel was acknowledged"
             yield Violation(rule="cancel", job=one.job, text=text)
         if job.state == "FAILED" and (job.ended_at or 0.0) > one.at:
-            text = f"it is FAILED {(job.ended_at or 0.0) - one.at:.1f} s after its cancel"
+            text = (
+                f"it is FAILED {(job.ended_at or 0.0) - one.at:.1f} s after its cancel"
+            )
             yield Violation(rule="cancel", job=one.job, text=text)
 
 
 def _stores(book: Book) -> Iterator[Violation]:
-    """The store is sound, and so is every backup, with all that was acknowledged before it."""
+    """The store is sound, and so is every backup, with all that was acknowledged before
+    it."""
     if book.history.integrity != "ok":
         yield Violation(rule="store", job="", text=book.history.integrity)
     for backup in book.history.backups:
@@ -390,7 +458,9 @@ def _stores(book: Book) -> Iterator[Violation]:
             continue
         for ack in book.history.acknowledged:
             if ack.at < backup.begun and ack.job not in backup.jobs:
-                text = f"{ack.plan} was acknowledged before the backup, and is not in it"
+                text = (
+                    f"{ack.plan} was acknowledged before the backup, and is not in it"
+                )
                 yield Violation(rule="backup", job=ack.job, text=text)
 
 
@@ -406,18 +476,22 @@ def _head_answers(book: Book) -> Iterator[Violation]:
     on_head = [one for one in book.history.faults if one.target == "head"]
     for first, second in pairwise(book.history.answers):
         near = [one for one in on_head if one.begun <= second and one.ended >= first]
-        away = sum(min(second, one.ended + AFTER_FAULT_SECONDS) - one.begun for one in near)
+        away = sum(
+            min(second, one.ended + AFTER_FAULT_SECONDS) - one.begun for one in near
+        )
         if second - first > SILENT_SECONDS + max(0.0, away):
             text = f"it did not answer for {second - first:.1f} s from {first:.1f} on"
             yield Violation(rule="head away", job="", text=text)
 
 
 def _commands(book: Book) -> Iterator[Violation]:
-    """Commands of an operator work, unless another fault hits meanwhile. The full disk of a node
-    is none for what the head does."""
+    """Commands of an operator work, unless another fault hits meanwhile. The full disk
+    of a node is none for what the head does."""
     for one in book.history.failed_commands:
         if not any(_may_fail(one, fault) for fault in book.history.faults):
-            text = f"corral {one.words}: exit code {one.code}: {one.text.strip()[-400:]}"
+            text = (
+                f"corral {one.words}: exit code {one.code}: {one.text.strip()[-400:]}"
+            )
             yield Violation(rule="command", job="", text=text)
 
 

@@ -18,14 +18,15 @@ from tests.chaos.history import Acknowledged, Cancelled, Planned, Sighting
 from tests.chaos.workload import Submission
 
 RETRY_SECONDS: Final = 0.5
-MOST_BEHIND_SECONDS: Final = 10.0  # what a head that was away has kept from being submitted
+# what a head that was away has kept from being submitted
+MOST_BEHIND_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 2.0
 PAGE: Final = 500
 
 
 class Submitter:
-    """Submits jobs at a rate, each until it is acknowledged: a try after one that was not answered
-    has the same key. It also cancels the jobs whose plans say so.
+    """Submits jobs at a rate, each until it is acknowledged: a try after one that was
+    not answered has the same key. It also cancels the jobs whose plans say so.
 
     `has_room`: whether the cluster keeps up; nothing is submitted while it does not.
     """
@@ -63,7 +64,9 @@ class Submitter:
         with corral.Client(dir=self._root) as client:
             due = time.monotonic()
             for one in self._jobs:
-                due = max(due + self._pause_seconds, time.monotonic() - MOST_BEHIND_SECONDS)
+                due = max(
+                    due + self._pause_seconds, time.monotonic() - MOST_BEHIND_SECONDS
+                )
                 if self._over.wait(max(0.0, due - time.monotonic())):
                     break
                 while not self._has_room() and not self._over.wait(RETRY_SECONDS):
@@ -96,7 +99,9 @@ class Submitter:
             self._ids[plan.name] = job.id
             self.acknowledged.append(Acknowledged(plan=plan.name, job=job.id, at=at))
             if plan.cancel_after is not None:
-                heapq.heappush(self._cancels, (time.monotonic() + plan.cancel_after, job.id))
+                heapq.heappush(
+                    self._cancels, (time.monotonic() + plan.cancel_after, job.id)
+                )
 
     def _cancel_due(self, client: "corral.Client", now: float) -> None:
         while self._cancels and self._cancels[0][0] <= now:
@@ -109,7 +114,9 @@ class Submitter:
                     return
                 except CorralError:
                     time.sleep(RETRY_SECONDS)
-            self.cancelled.append(Cancelled(job=job, at=time.time(), state=answer.state))
+            self.cancelled.append(
+                Cancelled(job=job, at=time.time(), state=answer.state)
+            )
 
 
 def spec_of(one: Submission, directory: Path) -> dict[str, Any]:
@@ -117,12 +124,17 @@ def spec_of(one: Submission, directory: Path) -> dict[str, Any]:
     if not one.script:
         return dict(one.spec)
     path = {"PATH": os.environ["PATH"], "HOME": str(directory)}
-    here = Here(directory=str(directory), host="here", now=datetime.now(UTC), environment=path)
-    return dict(read_batch([f"{one.key}.sh"], one.script, here, name=f"{one.key}.sh").spec)
+    here = Here(
+        directory=str(directory), host="here", now=datetime.now(UTC), environment=path
+    )
+    return dict(
+        read_batch([f"{one.key}.sh"], one.script, here, name=f"{one.key}.sh").spec
+    )
 
 
 class Watcher:
-    """Lists all jobs again and again, and records what differs from the listing before."""
+    """Lists all jobs again and again, and records what differs from the listing
+    before."""
 
     def __init__(self, root: Path) -> None:
         self.sightings: list[Sighting] = []

@@ -1,4 +1,5 @@
-"""The cluster of a chaos run: its commands, its processes, and small disks for its nodes."""
+"""The cluster of a chaos run: its commands, its processes, and small disks for its
+nodes."""
 
 import os
 import shutil
@@ -35,8 +36,8 @@ class RankProcess:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster of three nodes in `folder`/c. `has_small_disks`: each of them, and the head, is on
-    a file system of its own.
+    """A cluster of three nodes in `folder`/c. `has_small_disks`: each of them, and the
+    head, is on a file system of its own.
 
     Commands may come from several threads.
     """
@@ -64,7 +65,9 @@ class Cluster:
 
     # -- commands --------------------------------------------------------------------------------
 
-    def corral(self, *words: str, root: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    def corral(
+        self, *words: str, root: Path | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; one that fails is kept in `failed`."""
         began = time.time()
         with self.start(*words, root=root) as started:
@@ -76,7 +79,12 @@ class Cluster:
         plain = {name: one for name, one in os.environ.items() if "CORRAL" not in name}
         return subprocess.Popen(
             [*CORRAL, *words],
-            env={**plain, "CORRAL_DIR": str(root or self.root), "COLUMNS": "200", "TZ": "UTC"},
+            env={
+                **plain,
+                "CORRAL_DIR": str(root or self.root),
+                "COLUMNS": "200",
+                "TZ": "UTC",
+            },
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -95,7 +103,11 @@ class Cluster:
     def _keep(self, words: tuple[str, ...], began: float, code: int, text: str) -> None:
         if code:
             one = Command(
-                words=" ".join(words), begun=began, ended=time.time(), code=code, text=text
+                words=" ".join(words),
+                begun=began,
+                ended=time.time(),
+                code=code,
+                text=text,
             )
             with self._lock:
                 self.failed.append(one)
@@ -129,12 +141,16 @@ class Cluster:
         for pid in sorted(int(one) for one in os.listdir("/proc") if one.isdecimal()):
             found = LocalProcess.find(pid)
             try:
-                said = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+                said = (
+                    Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+                )
             except OSError:
                 continue
             env = dict(one.partition("=")[::2] for one in said.split("\0"))
             if found and mark in said and env.get("CORRAL_ATTEMPT", "").isdecimal():
-                yield RankProcess(found, env["CORRAL_JOB_ID"], int(env["CORRAL_ATTEMPT"]))
+                yield RankProcess(
+                    found, env["CORRAL_JOB_ID"], int(env["CORRAL_ATTEMPT"])
+                )
 
     def all_of(self, node: str) -> list[LocalProcess]:
         pids = self.house.processes(f"nodes/{node}/")
@@ -154,8 +170,8 @@ class Cluster:
         return self.root if target == HEAD else self.node_dir(target)
 
     def make_disks(self) -> str:
-        """Mount a small file system for the head, and one for each node. Return why there is none,
-        else ""."""
+        """Mount a small file system for the head, and one for each node. Return why
+        there is none, else ""."""
         self.root.mkdir()
         for target, size in DISK_BYTES.items():
             image, place = self.folder / f"{target}.img", self.folder_of(target)
@@ -168,7 +184,9 @@ class Cluster:
                     subprocess.run(words, check=True, capture_output=True, text=True)
                 except (OSError, subprocess.CalledProcessError) as error:
                     self.drop_disks()
-                    return f"{words[0]}: {getattr(error, 'stderr', '') or error}".strip()
+                    return (
+                        f"{words[0]}: {getattr(error, 'stderr', '') or error}".strip()
+                    )
             (place / "lost+found").rmdir()
             place.chmod(0o700)
         self.has_small_disks = True
@@ -186,7 +204,8 @@ class Cluster:
         (self.folder_of(target) / FILLER).unlink(missing_ok=True)
 
     def clear(self, target: str) -> None:
-        """Tell the head, if it answers, that the node is mended; of the head's disk, all nodes."""
+        """Tell the head, if it answers, that the node is mended; of the head's disk,
+        all nodes."""
         with corral.Client(dir=self.root) as client:
             for node in NODES if target == HEAD else (target,):
                 for change in (client.clear_node, client.uncordon):
@@ -199,7 +218,9 @@ class Cluster:
         for target in reversed(DISK_BYTES):
             place = self.folder_of(target)
             if os.path.ismount(place):
-                done = subprocess.run(["umount", str(place)], capture_output=True, text=True)
+                done = subprocess.run(
+                    ["umount", str(place)], capture_output=True, text=True
+                )
                 if done.returncode:
                     left.append(done.stderr.strip())
                     subprocess.run(["umount", "-l", str(place)], capture_output=True)
@@ -211,11 +232,13 @@ class Cluster:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [line.split(" ")[4] for line in lines]
         own = {str(self.folder_of(target)) for target in DISK_BYTES}
-        return [one for one in points if one.startswith(str(self.folder)) and one not in own]
+        return [
+            one for one in points if one.startswith(str(self.folder)) and one not in own
+        ]
 
     def keep_logs(self) -> None:
-        """Copy what explains a violation to beside the run's folder: logs of the head and of
-        agents, evidence, the store."""
+        """Copy what explains a violation to beside the run's folder: logs of the head
+        and of agents, evidence, the store."""
         into = self.folder.with_name(f"{self.folder.name}-kept")
         into.mkdir(parents=True, exist_ok=True)
         for pattern in ("head.log*", "corral.db*", "nodes/*/*.log"):

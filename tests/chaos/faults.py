@@ -37,8 +37,8 @@ WEIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """A fault to inject after so many seconds. `seconds`: how long it lasts, or how long a head
-    stays down. `chance` picks among the processes there are then."""
+    """A fault to inject after so many seconds. `seconds`: how long it lasts, or how
+    long a head stays down. `chance` picks among the processes there are then."""
 
     kind: str
     after_seconds: float
@@ -48,19 +48,27 @@ class Injection:
 
 
 def injections(seed: int) -> Iterator[Injection]:
-    """Endless, and the same for the same seed. Each kind comes once before any comes again by
-    weight, so that short runs have all of them."""
+    """Endless, and the same for the same seed. Each kind comes once before any comes
+    again by weight, so that short runs have all of them."""
     chance = Random(f"faults {seed}")
     first = list(WEIGHTS)
     chance.shuffle(first)
     at = 2.0
     while True:
-        kind = first.pop() if first else chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        at += chance.uniform(*AT_ONCE_SECONDS if chance.random() < AT_ONCE else QUIET_SECONDS)
+        kind = (
+            first.pop()
+            if first
+            else chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        )
+        at += chance.uniform(
+            *AT_ONCE_SECONDS if chance.random() < AT_ONCE else QUIET_SECONDS
+        )
         yield Injection(
             kind=kind,
             after_seconds=at,
-            target=HEAD if kind.endswith(("head", "starts", "backup")) else chance.choice(NODES),
+            target=HEAD
+            if kind.endswith(("head", "starts", "backup"))
+            else chance.choice(NODES),
             seconds=chance.uniform(*_seconds_of(kind)),
             chance=chance.random(),
         )

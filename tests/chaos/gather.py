@@ -1,4 +1,5 @@
-"""Reads what is left after a chaos run: evidence files, the head's records, stores, backups."""
+"""Reads what is left after a chaos run: evidence files, the head's records, stores,
+backups."""
 
 import json
 import re
@@ -21,7 +22,9 @@ def read_evidence(folder: Path) -> tuple[tuple[RankEvidence, ...], tuple[str, ..
     found, wrong = [], []
     for file in sorted(folder.glob("*.jsonl")):
         lines = [json.loads(line) for line in file.read_text().splitlines()]
-        wrong += [f"{file.name}: {one['text']}" for one in lines if one["what"] == "wrong"]
+        wrong += [
+            f"{file.name}: {one['text']}" for one in lines if one["what"] == "wrong"
+        ]
         lines = [one for one in lines if one["what"] != "wrong"]
         if lines:
             found.append(evidence_of(lines))
@@ -56,7 +59,8 @@ def read_jobs(root: Path) -> tuple[JobRecord, ...]:
     ends: dict[str, list[str]] = defaultdict(list)
     with corral.Client(dir=root) as client:
         jobs = all_jobs(client)
-        for event in client.events():  # after the jobs: an end that is listed has its event
+        # after the jobs: an end that is listed has its event
+        for event in client.events():
             if event.job and (end := _END.match(event.text)):
                 ends[event.job].append(end.group(1))
         return tuple(_record(client, job.id, ends[job.id]) for job in reversed(jobs))
@@ -93,7 +97,8 @@ def _record(client: "corral.Client", id: str, ends: Sequence[str]) -> JobRecord:
 
 
 def check_store(database: Path) -> tuple[str, tuple[str, ...]]:
-    """("ok" or what SQLite finds wrong, ids of its jobs) of a store that no head has open."""
+    """("ok" or what SQLite finds wrong, ids of its jobs) of a store that no head has
+    open."""
     with closing(sqlite3.connect(database)) as store:
         words = [str(row[0]) for row in store.execute("PRAGMA integrity_check")]
         jobs = tuple(str(row[0]) for row in store.execute("SELECT id FROM jobs"))

@@ -1,6 +1,8 @@
-"""Shapes of what a chaos run has recorded: plans, answers, faults, evidence, final records.
+"""Shapes of what a chaos run has recorded: plans, answers, faults, evidence, final
+records.
 
-Times are seconds since 1970 by this machine's clock. `history.json` is a History as JSON.
+Times are seconds since 1970 by this machine's clock. `history.json` is a History as
+JSON.
 """
 
 from dataclasses import dataclass, field
@@ -53,8 +55,8 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An injected fault. `target`: the node, or "head"; `job` and `attempt` of a shim or rank. That
-    of a killed head ends when it is started again."""
+    """An injected fault. `target`: the node, or "head"; `job` and `attempt` of a shim
+    or rank. That of a killed head ends when it is started again."""
 
     kind: str
     target: str
@@ -78,9 +80,11 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEvidence:
-    """The evidence file of one rank. `end`: exit code that it announced, None where it was ended.
+    """The evidence file of one rank. `end`: exit code that it announced, None where it
+    was ended.
 
-    `beats` are moments at which it ran, at least two a second; the first one is its begin.
+    `beats` are moments at which it ran, at least two a second; the first one is its
+    begin.
     """
 
     job: str
@@ -118,7 +122,8 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job in the head's final records. `ends`: its events of a final state, oldest first."""
+    """A job in the head's final records. `ends`: its events of a final state, oldest
+    first."""
 
     job: str
     name: str
@@ -145,7 +150,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """A backup made midway, and what its restore has shown. `integrity` is "ok" or the error."""
+    """A backup made midway, and what its restore has shown. `integrity` is "ok" or the
+    error."""
 
     begun: float
     jobs: tuple[str, ...]

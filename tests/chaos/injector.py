@@ -33,7 +33,8 @@ class Injector:
         self._full: set[str] = set()
 
     def run(self, schedule: Iterable[Injection], seconds: float) -> None:
-        """Inject for so long; return once every fault is over, which ends them early."""
+        """Inject for so long; return once every fault is over, which ends them
+        early."""
         began = time.monotonic()
         for one in schedule:
             if one.after_seconds > seconds:
@@ -73,7 +74,8 @@ class Injector:
             self._hit_part(one, verb, what)
 
     def _hit_part(self, one: Injection, verb: str, what: str) -> None:
-        """Kill or freeze an agent, launcher, shim or rank, of another node where this has none."""
+        """Kill or freeze an agent, launcher, shim or rank, of another node where this
+        has none."""
         for node in (one.target, *(name for name in NODES if name != one.target)):
             job, attempt = "", 0
             if what == "rank":
@@ -99,7 +101,12 @@ class Injector:
         self.missed[one.kind] += 1
 
     def _freeze(
-        self, one: Injection, some: list[LocalProcess], target: str, job: str = "", attempt: int = 0
+        self,
+        one: Injection,
+        some: list[LocalProcess],
+        target: str,
+        job: str = "",
+        attempt: int = 0,
     ) -> None:
         if not some:
             self.missed[one.kind] += 1
@@ -159,6 +166,10 @@ class Injector:
         act()
         self._keep(one.kind, one.target, began)
 
-    def _keep(self, kind: str, target: str, began: float, job: str = "", attempt: int = 0) -> None:
+    def _keep(
+        self, kind: str, target: str, began: float, job: str = "", attempt: int = 0
+    ) -> None:
         about = {"kind": kind, "target": target, "job": job}
-        self.faults.append(Fault(**about, begun=began, ended=time.time(), attempt=attempt))
+        self.faults.append(
+            Fault(**about, begun=began, ended=time.time(), attempt=attempt)
+        )

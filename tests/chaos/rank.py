@@ -1,7 +1,8 @@
-"""Program of a rank in a chaos run: it runs for a while, and writes down what really happened.
+"""Program of a rank in a chaos run: it runs for a while, and writes down what really
+happened.
 
-Standard library only, and copied beside the evidence: nodes start it hundreds of times. Each file
-of evidence is one process; its lines are JSON, written with O_APPEND.
+Standard library only, and copied beside the evidence: nodes start it hundreds of times.
+Each file of evidence is one process; its lines are JSON, written with O_APPEND.
 """
 
 import argparse
@@ -33,7 +34,11 @@ class Evidence:
             "attempt": self.attempt,
             "node": env["CORRAL_NODE"],
             "rank": int(rank),
-            "gpus": [int(one) for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if one],
+            "gpus": [
+                int(one)
+                for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+                if one
+            ],
         }
         name = f"{env['CORRAL_JOB_ID']}.{self.attempt}.{rank}.{time.time_ns()}"
         flags = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
@@ -134,11 +139,14 @@ def save(folder: Path, attempt: int, step: int) -> dict[str, Any]:
 
 
 def count(evidence: Evidence, steps: int, code: int) -> None:
-    """Count steps with saves, from the save that this attempt was told to begin from."""
+    """Count steps with saves, from the save that this attempt was told to begin
+    from."""
     told = json.loads(os.environ.get("CORRAL_RESUME") or "[]")
     step = int(told[0]["step"]) if told else 0
     if told and int((Path(told[0]["path"]) / "step").read_text()) != step:
-        evidence.write("wrong", text=f"the save at {told[0]['path']} is not of step {step}")
+        evidence.write(
+            "wrong", text=f"the save at {told[0]['path']} is not of step {step}"
+        )
     evidence.begin(resumed_step=step)
     folder = Path(os.environ["CORRAL_CHECKPOINT_PATH"])
     shim = Shim(os.environ["CORRAL_SOCKET"])
@@ -170,7 +178,8 @@ def main() -> None:
     asked = parser.parse_args()
     evidence = Evidence(asked.evidence)
     if asked.steps:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the shim's message says it as well
+        # the shim's message says it as well
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         count(evidence, asked.steps, asked.code)
 
     def stop(*_: object) -> None:

@@ -1,4 +1,5 @@
-"""What is told of chaos runs: lines for each seed in a terminal, and the page of all of them."""
+"""What is told of chaos runs: lines for each seed in a terminal, and the page of all of
+them."""
 
 import os
 import platform
@@ -20,7 +21,8 @@ Tests for some of them: tests/scenarios, tests/contracts, tests/simulate."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One seed's run, and what the checker found. `load`: the machine's over the last 5 min."""
+    """One seed's run, and what the checker found. `load`: the machine's over the last 5
+    min."""
 
     history: History
     violations: Sequence[Violation]
@@ -57,7 +59,9 @@ def causes(history: History) -> Counter[str]:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+    return (
+        ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+    )
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -82,13 +86,20 @@ def page(runs: Sequence[Run]) -> str:
         "",
         "## Faults",
         "",
-        *_table(["fault", *(f"seed {one.history.seed}" for one in runs)], _fault_rows(runs)),
+        *_table(
+            ["fault", *(f"seed {one.history.seed}" for one in runs)], _fault_rows(runs)
+        ),
         "",
         NOT_INJECTED,
     ]
     notes = [(run.history.seed, note) for run in runs for note in run.history.notes]
     if notes:
-        lines += ["", "## Notes", "", *(f"- seed {seed}: {note}" for seed, note in notes)]
+        lines += [
+            "",
+            "## Notes",
+            "",
+            *(f"- seed {seed}: {note}" for seed, note in notes),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -105,8 +116,14 @@ def _rows(runs: Sequence[Run]) -> list[list[object]]:
         ["ended by a wish or a limit", *(causes(one)["wish"] for one in told)],
         ["evidence files of ranks", *(len(one.evidence) for one in told)],
         ["saves recorded", *(sum(len(job.saves) for job in one.jobs) for one in told)],
-        ["backups made and restored, the last started", *(len(one.backups) for one in told)],
-        ["commands that failed while a fault hit", *(len(one.failed_commands) for one in told)],
+        [
+            "backups made and restored, the last started",
+            *(len(one.backups) for one in told),
+        ],
+        [
+            "commands that failed while a fault hit",
+            *(len(one.failed_commands) for one in told),
+        ],
         [
             "overlaps of a job with saves, its node away",
             *(allowed(one)["overlaps"] for one in told),

@@ -1,10 +1,12 @@
-"""Chaos: a real cluster under random faults, and a check of what it acknowledged and recorded.
+"""Chaos: a real cluster under random faults, and a check of what it acknowledged and
+recorded.
 
 Run: .venv/bin/python -m tests.chaos.run [--seeds 1,2,3] [--minutes 10] [--pause 1.0]
     [--folder DIR] [--write FILE.md]
 
-The folder keeps of each run `seed-N.json` (tests/chaos/history.py) and, in `seed-N-kept`, the
-logs of its head and agents. `python -m tests.chaos.check FILE` checks one again.
+The folder keeps of each run `seed-N.json` (tests/chaos/history.py) and, in
+`seed-N-kept`, the logs of its head and agents. `python -m tests.chaos.check FILE`
+checks one again.
 """
 
 import argparse
@@ -30,9 +32,20 @@ from tests.chaos.history import Backup, History
 from tests.chaos.injector import Injector
 from tests.chaos.workload import Place, submissions
 
-UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4", "--disk-reserve", "1MB")
+UP: Final = (
+    "--nodes",
+    "3",
+    "--gpus",
+    "2",
+    "--pretend",
+    "--reboot",
+    "4",
+    "--disk-reserve",
+    "1MB",
+)
 MOST_UNFINISHED: Final = 24  # more would wait for minutes once the faults are over
-SETTLE_SECONDS: Final = 420.0  # a retry delay is 60 s at most, and several may follow each other
+# a retry delay is 60 s at most, and several may follow each other
+SETTLE_SECONDS: Final = 420.0
 PROGRAM: Final = Path(__file__).with_name("rank.py")
 
 
@@ -51,7 +64,8 @@ def prepared(cluster: Cluster) -> Place:
 
 
 def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> History:
-    """One run: faults for so many minutes, peace until every job is over, down, and the record."""
+    """One run: faults for so many minutes, peace until every job is over, down, and the
+    record."""
     folder.mkdir(parents=True)
     cluster = Cluster(folder)
     try:
@@ -75,7 +89,9 @@ def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> H
         notes += until_all_over(cluster)
         time.sleep(3.0)  # the watcher sees the last ends
         watcher.end()
-        return record(cluster, place, seed, minutes * 60.0, notes, submitter, watcher, injector)
+        return record(
+            cluster, place, seed, minutes * 60.0, notes, submitter, watcher, injector
+        )
     finally:
         cluster.thaw()
         cluster.keep_logs()
@@ -83,7 +99,8 @@ def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> H
 
 
 def settle(cluster: Cluster) -> None:
-    """Mend everything as an operator would: nothing frozen, no disk full, a head, clear nodes."""
+    """Mend everything as an operator would: nothing frozen, no disk full, a head, clear
+    nodes."""
     cluster.thaw()
     for target in DISK_BYTES:
         cluster.empty(target)
@@ -156,7 +173,8 @@ def record(
 
 
 def restored(cluster: Cluster, began: float, file: Path, *, start: bool) -> Backup:
-    """Restore a backup into a folder of its own. With `start`, a head takes it up and goes down."""
+    """Restore a backup into a folder of its own. With `start`, a head takes it up and
+    goes down."""
     root = file.with_suffix(".restored")
     steps: list[tuple[str, ...]] = [("restore", str(file))]
     if start:
@@ -164,7 +182,9 @@ def restored(cluster: Cluster, began: float, file: Path, *, start: bool) -> Back
     for words in steps:
         done = cluster.corral(*words, root=root)
         if done.returncode:
-            return Backup(begun=began, jobs=(), integrity=f"{words[0]}: {done.stderr.strip()}")
+            return Backup(
+                begun=began, jobs=(), integrity=f"{words[0]}: {done.stderr.strip()}"
+            )
     integrity, jobs = check_store(root / "corral.db")
     return Backup(begun=began, jobs=jobs, integrity=integrity)
 
@@ -173,7 +193,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds between submissions")
+    parser.add_argument(
+        "--pause", type=float, default=1.0, help="seconds between submissions"
+    )
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
@@ -183,7 +205,9 @@ def main() -> int:
         history = run_seed(seed, asked.minutes, asked.pause, folder / f"seed-{seed}")
         (folder / f"seed-{seed}.json").write_bytes(msgspec.json.encode(history))
         load = os.getloadavg()[1]
-        runs.append(report.Run(history=history, violations=violations(history), load=load))
+        runs.append(
+            report.Run(history=history, violations=violations(history), load=load)
+        )
         print(report.of_seed(runs[-1]), flush=True)
         if asked.write is not None:
             asked.write.write_text(report.page(runs))

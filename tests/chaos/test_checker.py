@@ -1,4 +1,5 @@
-"""The checker of chaos runs finds each planted violation, and none where nothing is wrong."""
+"""The checker of chaos runs finds each planted violation, and none where nothing is
+wrong."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +33,9 @@ def attempt(number: int = 1, at: float = 10.0, **more: Any) -> AttemptRecord:
     return AttemptRecord(number=number, **(plain | more))
 
 
-def record(job: str = "j1", state: str = "DONE", code: int | None = 0, **more: Any) -> JobRecord:
+def record(
+    job: str = "j1", state: str = "DONE", code: int | None = 0, **more: Any
+) -> JobRecord:
     plain: dict[str, Any] = {
         "name": f"name-{job}", "reason": "", "attempts": (attempt(),), "ended_at": 15.0,
         "ends": (state,),
@@ -42,7 +45,9 @@ def record(job: str = "j1", state: str = "DONE", code: int | None = 0, **more: A
     return JobRecord(job=job, state=state, exit_code=code, attempt=newest, **merged)
 
 
-def rank(job: str = "j1", number: int = 1, at: float = 10.0, **more: Any) -> RankEvidence:
+def rank(
+    job: str = "j1", number: int = 1, at: float = 10.0, **more: Any
+) -> RankEvidence:
     plain: dict[str, Any] = {
         "node": "n1", "rank": 0, "gpus": (0,), "beats": (at, at + 2.0, at + 4.0), "end": 0,
     }  # fmt: skip
@@ -54,7 +59,10 @@ def fault(kind: str, at: float, until: float, **more: Any) -> Fault:
 
 
 def history(
-    job: JobRecord, ranks: Sequence[RankEvidence] = (), plan: Planned | None = None, **more: Any
+    job: JobRecord,
+    ranks: Sequence[RankEvidence] = (),
+    plan: Planned | None = None,
+    **more: Any,
 ) -> History:
     """One job that was acknowledged, with its evidence, and what else is given."""
     planned = plan or Planned(name=job.name, kind="code", gpus=1)
@@ -164,7 +172,9 @@ def test_what_waits_for_a_job_begins_when_that_is_done() -> None:
 
 
 def test_a_killed_rank_explains_any_code() -> None:
-    failed = record(**{**FAILED, "code": 137}, attempts=(attempt(cause="user", exit_code=137),))
+    failed = record(
+        **{**FAILED, "code": 137}, attempts=(attempt(cause="user", exit_code=137),)
+    )
     assert rules(history(failed, [rank(end=None)], faults=(KILLED,))) == []
     assert rules(history(failed, [rank(end=None)])) == ["true end", "charge"]
 

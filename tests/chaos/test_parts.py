@@ -1,5 +1,5 @@
-"""Schedules of chaos runs are the same for the same seed and can be submitted; ranks write down
-what happens to them."""
+"""Schedules of chaos runs are the same for the same seed and can be submitted; ranks
+write down what happens to them."""
 
 import os
 import signal
@@ -28,7 +28,9 @@ def test_a_seed_has_its_jobs_and_each_can_be_submitted() -> None:
     some = list(islice(submissions(1, PLACE), 200))
     assert some == list(islice(submissions(1, PLACE), 200))
     assert some != list(islice(submissions(2, PLACE), 200))
-    assert {one.plans[0].kind for one in some} == {kind.__name__.strip("_") for kind in WEIGHTS}
+    assert {one.plans[0].kind for one in some} == {
+        kind.__name__.strip("_") for kind in WEIGHTS
+    }
     for one in some:
         read_wished(spec_of(one, Path("/tmp")))
 
@@ -38,11 +40,18 @@ def test_a_seed_has_its_faults_and_every_kind_comes_early() -> None:
     assert some == list(islice(injections(1), 100))
     assert some != list(islice(injections(2), 100))
     assert {one.kind for one in some[: len(FAULTS)]} == set(FAULTS)
-    assert [one.after_seconds for one in some] == sorted(one.after_seconds for one in some)
+    assert [one.after_seconds for one in some] == sorted(
+        one.after_seconds for one in some
+    )
 
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
-    env = {"CORRAL_JOB_ID": "j7", "CORRAL_ATTEMPT": "2", "CORRAL_NODE": "n1", "RANK": "0"}
+    env = {
+        "CORRAL_JOB_ID": "j7",
+        "CORRAL_ATTEMPT": "2",
+        "CORRAL_NODE": "n1",
+        "RANK": "0",
+    }
     env |= {"CUDA_VISIBLE_DEVICES": "1", "CORRAL_SOCKET": str(folder / "none.sock")}
     env |= {"CORRAL_CHECKPOINT_PATH": str(folder / "saves"), **os.environ}
     command = [sys.executable, "-S", "-E", str(PROGRAM), str(folder), *words]
@@ -56,7 +65,8 @@ def evidence(folder: Path) -> RankEvidence:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["--code", "9"], 9), (["--code", "9", "--fails-before", "3"], 1)]
+    ("words", "code"),
+    [(["--code", "9"], 9), (["--code", "9", "--fails-before", "3"], 1)],
 )
 def test_a_rank_announces_the_code_that_it_exits_with(
     words: list[str], code: int, tmp_path: Path
@@ -69,7 +79,10 @@ def test_a_rank_announces_the_code_that_it_exits_with(
 
 def test_a_rank_that_is_ended_announces_no_code(tmp_path: Path) -> None:
     process = start(tmp_path, "--seconds", "600")
-    until(lambda: list(tmp_path.glob("*.jsonl")) and read_evidence(tmp_path)[0], "it has begun")
+    until(
+        lambda: list(tmp_path.glob("*.jsonl")) and read_evidence(tmp_path)[0],
+        "it has begun",
+    )
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     told = evidence(tmp_path)

@@ -32,13 +32,15 @@ class Place:
     saves: str
 
     def rank(self, *words: object) -> str:
-        return " ".join([self.python, "-S", "-E", self.program, self.evidence, *map(str, words)])
+        return " ".join(
+            [self.python, "-S", "-E", self.program, self.evidence, *map(str, words)]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One request. `plans` are its jobs in the order of the answer. A batch script is `script`,
-    and then `spec` is empty."""
+    """One request. `plans` are its jobs in the order of the answer. A batch script is
+    `script`, and then `spec` is empty."""
 
     key: str
     spec: dict[str, Any]
@@ -59,20 +61,28 @@ def submissions(seed: int, place: Place) -> Iterator[Submission]:
         made = kind(chance, name, place)
         if recent and not made.script and chance.random() < 0.07:
             parent = chance.choice(recent).name
-            made = replace(made, plans=tuple(replace(one, after=parent) for one in made.plans))
+            made = replace(
+                made, plans=tuple(replace(one, after=parent) for one in made.plans)
+            )
         yield made
         recent = [*recent, *made.plans][-RECENT:]
 
 
 def _one(plan: Planned, run: str, **more: Any) -> Submission:
     resources = {"gpu": plan.gpus, "cpu": 0.01}
-    spec = {"name": plan.name, "run": run, "resources": resources, "nodes": plan.nodes} | more
+    spec = {
+        "name": plan.name,
+        "run": run,
+        "resources": resources,
+        "nodes": plan.nodes,
+    } | more
     spec |= {"grace": f"{plan.grace_seconds:g}s", "retry": {"user": plan.user_retries}}
     return Submission(key=plan.name, spec=spec, plans=(plan,))
 
 
 def _shell(chance: Random, name: str, place: Place) -> Submission:
-    """A command that is over at once and leaves no evidence: its code is in its plan alone."""
+    """A command that is over at once and leaves no evidence: its code is in its plan
+    alone."""
     code = chance.choice(CODES)
     plan = Planned(name=name, kind="shell", code=code, gpus=1, has_evidence=False)
     return _one(plan, f"exit {code}" if code else "true")
@@ -104,10 +114,12 @@ def _batch(chance: Random, name: str, place: Place) -> Submission:
 
 def _array(chance: Random, name: str, place: Place) -> Submission:
     plans = tuple(
-        Planned(name=f"{name}_{index}", kind="array", gpus=1, code=index) for index in range(ARRAY)
+        Planned(name=f"{name}_{index}", kind="array", gpus=1, code=index)
+        for index in range(ARRAY)
     )
     run = (
-        place.rank("--seconds", round(chance.uniform(0.0, 2.0), 1)) + " --code $SLURM_ARRAY_TASK_ID"
+        place.rank("--seconds", round(chance.uniform(0.0, 2.0), 1))
+        + " --code $SLURM_ARRAY_TASK_ID"
     )
     spec = _one(plans[0], run, array=f"0-{ARRAY - 1}", name=name).spec
     return Submission(key=name, spec=spec, plans=plans)
@@ -117,7 +129,9 @@ def _saves(chance: Random, name: str, place: Place) -> Submission:
     steps, code = chance.randint(16, 140), chance.choice((0, 0, 0, 4))
     plan = Planned(name=name, kind="saves", code=code, gpus=1, saves=True)
     checkpoint = {"path": f"{place.saves}/{name}"}
-    return _one(plan, place.rank("--steps", steps, "--code", code), checkpoint=checkpoint)
+    return _one(
+        plan, place.rank("--steps", steps, "--code", code), checkpoint=checkpoint
+    )
 
 
 def _limit(chance: Random, name: str, place: Place) -> Submission:

@@ -1,4 +1,5 @@
-"""A head that the command line finds by its environment, and one node that a test plays."""
+"""A head that the command line finds by its environment, and one node that a test
+plays."""
 
 from collections.abc import Iterator
 

@@ -34,7 +34,8 @@ def corral(capsys: pytest.CaptureFixture[str]) -> Say:
 
 @pytest.fixture
 def sweep(head: Head, agent: Agent) -> str:
-    """The id of an array: index 0 is done, 1 has failed, 2 runs, 3 is being suspended."""
+    """The id of an array: index 0 is done, 1 has failed, 2 runs, 3 is being
+    suspended."""
     spec = {"name": "sweep", "run": "x", "resources": {"gpu": 2}, "array": "0-3"}
     with Client() as client:
         jobs = client.submit(spec)
@@ -46,7 +47,9 @@ def sweep(head: Head, agent: Agent) -> str:
     with head.dial("n1", "/v1/agents/logs") as channel:
         for place, id in enumerate(ids[:2]):
             data = f"line {place}\nrest".encode()
-            chunk = LogChunk(job=JobId(id), attempt=AttemptNumber(1), rank=0, offset=0, data=data)
+            chunk = LogChunk(
+                job=JobId(id), attempt=AttemptNumber(1), rank=0, offset=0, data=data
+            )
             channel.send(encode(chunk))
             channel.recv(10)
     save = Save(
@@ -78,7 +81,9 @@ def test_an_array_is_shown_whole_by_name_and_by_id(sweep: str, corral: Say) -> N
     code, text = corral("show", "sweep")
     assert code == 0
     assert f"sweep ({sweep})" in text
-    states = [line.split()[:3] for line in text.splitlines() if line.split()[1:2] != []][-4:]
+    states = [
+        line.split()[:3] for line in text.splitlines() if line.split()[1:2] != []
+    ][-4:]
     assert [words[0] for words in states] == ["0", "1", "2", "3"]
     assert [words[2] for words in states][:2] == ["DONE", "FAILED"]
     assert ageless(*corral("show", sweep)) == ageless(code, text)
@@ -101,10 +106,14 @@ def test_why_gives_one_reason_a_group(sweep: str, corral: Say) -> None:
     ]
 
 
-def test_logs_events_and_saves_of_an_array_say_whose_they_are(sweep: str, corral: Say) -> None:
+def test_logs_events_and_saves_of_an_array_say_whose_they_are(
+    sweep: str, corral: Say
+) -> None:
     code, text = corral("logs", "sweep")
     assert (code, text) == (0, "[0] line 0\n[0] rest\n[1] line 1\n[1] rest\n")
-    lines = [json.loads(line) for line in corral("logs", sweep, "--json")[1].splitlines()]
+    lines = [
+        json.loads(line) for line in corral("logs", sweep, "--json")[1].splitlines()
+    ]
     assert {line["job"] for line in lines} == {f"{sweep}_{index}" for index in range(4)}
     code, text = corral("events", "sweep", "--json")
     events = json.loads(text)["events"]
@@ -124,7 +133,9 @@ def test_a_change_of_an_array_leaves_what_is_over_alone(
     assert code == 0
     assert [line.split()[0] for line in text.splitlines()] == ["sweep_2", "sweep_3"]
     with Client() as client:
-        client.submit({"name": "sweep", "run": "x", "nodes": 1, "resources": {"gpu": 4}})
+        client.submit(
+            {"name": "sweep", "run": "x", "nodes": 1, "resources": {"gpu": 4}}
+        )
     assert corral("stop", "sweep", "-y")[1].startswith("sweep (j")
     code, text = corral("stop", "sweep_1", "-y")
     assert code == 3
@@ -135,7 +146,9 @@ def test_a_signal_goes_to_those_of_an_array_that_run_and_of_the_others_it_is_sai
 ) -> None:
     code, text = corral("stop", "--signal", "USR1", "sweep", "-y")
     assert code == 0
-    assert f"USR1 was sent to sweep_2 ({sweep}_2), which is not cancelled by that" in text
+    assert (
+        f"USR1 was sent to sweep_2 ({sweep}_2), which is not cancelled by that" in text
+    )
     assert re.search("sweep_3 is [A-Z]+: there is nothing to send USR1 to", text)
     while not isinstance(message := agent.receive(), SignalNow):
         pass
@@ -149,10 +162,14 @@ def test_a_signal_goes_to_those_of_an_array_that_run_and_of_the_others_it_is_sai
 def test_one_job_that_is_refused_keeps_no_other_from_its_change(
     sweep: str, corral: Say, agent: Agent
 ) -> None:
-    code, text = corral("stop", "--signal", "USR1", f"{sweep}_3", f"{sweep}_2", "nobody", "-y")
+    code, text = corral(
+        "stop", "--signal", "USR1", f"{sweep}_3", f"{sweep}_2", "nobody", "-y"
+    )
     assert code == 3
     assert f"USR1 was sent to sweep_2 ({sweep}_2)" in text
-    assert re.search("corral: sweep_3 is [A-Z]+: there is nothing to send USR1 to", text)
+    assert re.search(
+        "corral: sweep_3 is [A-Z]+: there is nothing to send USR1 to", text
+    )
     assert "corral: there is no job 'nobody'" in text
     assert corral("stop", "--signal", "USR1", f"{sweep}_2", "-y")[0] == 0
     code, text = corral("stop", f"{sweep}_1", f"{sweep}_2", "nobody", "--json")
@@ -186,12 +203,26 @@ def test_one_node_that_is_not_there_keeps_no_other_from_its_change(
     ],
 )
 def test_indices_are_told_as_spans(indices: list[int], text: str) -> None:
-    assert spans_of([JobView.model_construct(array_index=index) for index in indices]) == text
+    assert (
+        spans_of([JobView.model_construct(array_index=index) for index in indices])
+        == text
+    )
 
 
-def test_a_submitted_array_is_told_by_its_own_name_and_id(agent: Agent, corral: Say) -> None:
+def test_a_submitted_array_is_told_by_its_own_name_and_id(
+    agent: Agent, corral: Say
+) -> None:
     told = corral(
-        "run", "-d", "--no-workdir", "--begin", "9h", "-n", "late", "--array=0-11", "--", "x"
+        "run",
+        "-d",
+        "--no-workdir",
+        "--begin",
+        "9h",
+        "-n",
+        "late",
+        "--array=0-11",
+        "--",
+        "x",
     )
     assert told[1].splitlines()[:2] == [
         "late",
@@ -199,11 +230,26 @@ def test_a_submitted_array_is_told_by_its_own_name_and_id(agent: Agent, corral: 
     ]
 
 
-def test_what_is_advised_to_an_array_is_about_all_of_it(agent: Agent, corral: Say) -> None:
-    corral("run", "-d", "--no-workdir", "--begin", "9h", "-n", "late", "--array=0-11", "--", "x")
+def test_what_is_advised_to_an_array_is_about_all_of_it(
+    agent: Agent, corral: Say
+) -> None:
+    corral(
+        "run",
+        "-d",
+        "--no-workdir",
+        "--begin",
+        "9h",
+        "-n",
+        "late",
+        "--array=0-11",
+        "--",
+        "x",
+    )
     assert "corral stop j1, and submit it without begin" in corral("why", "late")[1]
     (group,) = json.loads(corral("why", "late", "--json")[1])["groups"]
-    assert group["suggestions"] == ["to begin sooner: corral stop j1, and submit it without begin"]
+    assert group["suggestions"] == [
+        "to begin sooner: corral stop j1, and submit it without begin"
+    ]
     assert "corral stop j1_3, and submit it without begin" in corral("why", "late_3")[1]
     corral("stop", "late", "-y")
     assert "corral stop" not in corral("why", "late")[1]
@@ -212,7 +258,9 @@ def test_what_is_advised_to_an_array_is_about_all_of_it(agent: Agent, corral: Sa
 def test_many_jobs_of_an_array_are_one_line_and_a_few_a_line_each() -> None:
     few = [changed("a", 1, index, "STOPPING") for index in range(2)]
     many = [changed("a", 1, index, "CANCELLED") for index in (*range(2, 1500), 1501)]
-    alone = ChangedJob(id="j9", name="train", state="STOPPING", array=None, array_index=None)
+    alone = ChangedJob(
+        id="j9", name="train", state="STOPPING", array=None, array_index=None
+    )
     assert list(changed_lines([*few, *many, alone])) == [
         "a_0 (j1_0) is STOPPING",
         "a_1 (j1_1) is STOPPING",

@@ -1,4 +1,5 @@
-"""Curves in a terminal: what is drawn is what was measured, whatever moments it was measured at."""
+"""Curves in a terminal: what is drawn is what was measured, whatever moments it was
+measured at."""
 
 import csv
 import io
@@ -53,7 +54,9 @@ def test_the_least_is_the_lowest_block_and_the_most_the_highest() -> None:
     assert sparkline([100.0, 99.9, 95.0], 8) == "██▁", "a thousandth of it is no valley"
     assert sparkline([0, 0], 8) == "▁▁"
     assert sparkline([0.0, 0.5, 1.0], 8, low=0.0, high=1.0) == "▁▅█"
-    assert sparkline([0.25, 9.0], 8, low=0.0, high=1.0) == "▃█", "beyond the scale is at its end"
+    assert sparkline([0.25, 9.0], 8, low=0.0, high=1.0) == "▃█", (
+        "beyond the scale is at its end"
+    )
     assert narrowed([1, 3, None, 5], 2) == [2, 5]
 
 
@@ -65,7 +68,9 @@ def test_values_are_told_in_their_units() -> None:
 
 
 @given(
-    points=st.lists(st.tuples(st.floats(0, 1000), st.floats(-5, 5)), min_size=1, max_size=60),
+    points=st.lists(
+        st.tuples(st.floats(0, 1000), st.floats(-5, 5)), min_size=1, max_size=60
+    ),
     until=st.floats(30, 1000),
 )
 def test_cells_lie_between_the_least_and_the_most_that_was_measured(
@@ -95,7 +100,9 @@ def test_what_only_rises_is_told_as_its_rise_and_a_new_beginning_is_no_fall() ->
 
 def series(key: str, times: list[float], **fields: list[float | None]) -> SeriesView:
     return SeriesView(
-        key=key, times=times, fields={k.replace("__", "."): v for k, v in fields.items()}
+        key=key,
+        times=times,
+        fields={k.replace("__", "."): v for k, v in fields.items()},
     )
 
 
@@ -105,7 +112,9 @@ def test_gpus_of_several_nodes_make_one_mean_and_a_row_each() -> None:
         "n1",
         grid,
         [
-            series("node:n1", [1.0, 11.0], gpu0__utilisation=[0.2, 0.4], cpu=[0.5, None]),
+            series(
+                "node:n1", [1.0, 11.0], gpu0__utilisation=[0.2, 0.4], cpu=[0.5, None]
+            ),
             series("node:n2", [6.0, 16.0], gpu3__utilisation=[0.6, 0.8]),
         ],
     )
@@ -113,12 +122,17 @@ def test_gpus_of_several_nodes_make_one_mean_and_a_row_each() -> None:
     assert rows["GPU busy"].values == pytest.approx((0.4, 0.6))
     assert rows["CPU busy"].low == 0.5
     assert [row.name for row in found.gpus] == ["n1 GPU 0", "n2 GPU 3"]
-    assert (found.gpus[1].low, found.gpus[1].mean, found.gpus[1].last) == (0.6, 0.7, 0.8)
+    assert (found.gpus[1].low, found.gpus[1].mean, found.gpus[1].last) == (
+        0.6,
+        0.7,
+        0.8,
+    )
 
 
 def picture(gpus: int = 2) -> Picture:
     rows = tuple(
-        CurveRow(name=f"n1 GPU {at}", unit="share", values=(0.5, None, 1.0)) for at in range(gpus)
+        CurveRow(name=f"n1 GPU {at}", unit="share", values=(0.5, None, 1.0))
+        for at in range(gpus)
     )
     power = CurveRow(name="GPU power", unit="W", values=(300.0, None, 612.5))
     grid = Grid(since=1000.0, until=1030.0, cells=3)
@@ -194,14 +208,20 @@ def test_the_command_shows_what_the_head_has_kept_of_a_job_and_of_a_node(
     agent = Agent(recorded, "n1").hello()
     agent.beat()
     with recorded.http() as http:
-        (job,) = http.post("/v1/jobs", json={"specs": [SPEC], "key": "k"}).json()["jobs"]
+        (job,) = http.post("/v1/jobs", json={"specs": [SPEC], "key": "k"}).json()[
+            "jobs"
+        ]
         eventually(lambda: bool(recorded.control.world.attempts))
         attempt = recorded.control.world.attempts[job["id"]]
         agent.beat(up((job["id"], 1)))
         (gpu,) = attempt.seats[0].gpus
         at = attempt.placed_at + 0.2
         assert recorded.series is not None
-        busy = {f"gpu{gpu}.utilisation": 0.75, f"gpu{1 - gpu}.utilisation": 0.125, "cpu": 0.5}
+        busy = {
+            f"gpu{gpu}.utilisation": 0.75,
+            f"gpu{1 - gpu}.utilisation": 0.125,
+            "cpu": 0.5,
+        }
         recorded.series.put("node:n1", at, busy)
         recorded.series.put(
             f"job:{job['id']}", at, {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0}
@@ -210,8 +230,13 @@ def test_the_command_shows_what_the_head_has_kept_of_a_job_and_of_a_node(
     assert run(["metrics", "train", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     logged = {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0}
-    assert {row["name"]: row["last"] for row in found["curves"]} == {"GPU busy": 0.75, **logged}
-    assert [row["name"] for row in found["gpus"]] == [f"n1 GPU {gpu}"], "its own GPU and no other"
+    assert {row["name"]: row["last"] for row in found["curves"]} == {
+        "GPU busy": 0.75,
+        **logged,
+    }
+    assert [row["name"] for row in found["gpus"]] == [f"n1 GPU {gpu}"], (
+        "its own GPU and no other"
+    )
     assert run(["metrics", "--node", "n1"]) == 0
     told = capsys.readouterr().out
     assert "CPU busy" in told
@@ -243,7 +268,9 @@ def test_watching_goes_on_until_the_job_is_over(
 ) -> None:
     naps = []
     with recorded.http() as http:
-        (job,) = http.post("/v1/jobs", json={"specs": [SPEC], "key": "k"}).json()["jobs"]
+        (job,) = http.post("/v1/jobs", json={"specs": [SPEC], "key": "k"}).json()[
+            "jobs"
+        ]
 
         def sleep(seconds: float) -> None:
             naps.append(seconds)
@@ -260,7 +287,13 @@ def test_watching_goes_on_until_the_job_is_over(
 
 
 def test_of_a_wide_job_not_every_node_is_asked() -> None:
-    seat = {"node": NodeId("n1"), "gpus": [0], "gpu_count": 1, "cpus": 1, "memory_bytes": 1}
+    seat = {
+        "node": NodeId("n1"),
+        "gpus": [0],
+        "gpu_count": 1,
+        "cpus": 1,
+        "memory_bytes": 1,
+    }
     attempt = {
         "number": 1,
         "nodes": [],

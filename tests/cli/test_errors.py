@@ -49,7 +49,9 @@ def test_each_kind_of_error_has_its_exit_code(error: CorralError, code: int) -> 
 def test_an_error_is_told_on_stderr_with_the_next_thing_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    error_output.tell("not_found", "there is no job 'x'", "run: corral ps", as_json=False)
+    error_output.tell(
+        "not_found", "there is no job 'x'", "run: corral ps", as_json=False
+    )
     out, err = capsys.readouterr()
     assert (out, err) == ("", "corral: there is no job 'x'\n  run: corral ps\n")
 
@@ -161,7 +163,9 @@ def test_another_fault_of_a_file_is_not_taken_for_a_full_disk(
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
-def test_a_reader_that_has_gone_ends_a_command_quietly(tmp_path: Path, form: list[str]) -> None:
+def test_a_reader_that_has_gone_ends_a_command_quietly(
+    tmp_path: Path, form: list[str]
+) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     words = ["run", "--dry-run", *form, "--no-workdir", "--array", "0-2"]

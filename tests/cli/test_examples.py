@@ -31,4 +31,6 @@ def test_the_options_of_an_example_exist(name: str) -> None:
     app = build(examples=False)
     for line in EXAMPLES[name]:
         words = line.split(" -- ")[0].split(" > ")[0].split()[1:]
-        app.parse_args([*words, *(["--", "true"] if " -- " in line else [])], exit_on_error=False)
+        app.parse_args(
+            [*words, *(["--", "true"] if " -- " in line else [])], exit_on_error=False
+        )

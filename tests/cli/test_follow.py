@@ -1,4 +1,5 @@
-"""Following several jobs: their lines come as they are printed, each with its job's name."""
+"""Following several jobs: their lines come as they are printed, each with its job's
+name."""
 
 import io
 import threading
@@ -43,12 +44,18 @@ class Followed:
         self.codes.append(run(self._words))
 
 
-def test_logs_of_a_job_that_waits_say_so_at_once_and_its_end_is_told_once(head: Head) -> None:
+def test_logs_of_a_job_that_waits_say_so_at_once_and_its_end_is_told_once(
+    head: Head,
+) -> None:
     spec = {"name": "slow", "run": "true", "resources": {"gpu": 1}}
     with head.http() as http:
-        (job,) = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["jobs"]
+        (job,) = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()[
+            "jobs"
+        ]
         with Followed("logs", "-f", "slow") as followed:
-            eventually(lambda: "has not run yet: its output follows" in followed.err.getvalue())
+            eventually(
+                lambda: "has not run yet: its output follows" in followed.err.getvalue()
+            )
             http.post(f"/v1/jobs/{job['id']}/cancel", json={}).raise_for_status()
     assert followed.codes == [0]
     assert {"stopped_time", "too_late", "give_up", "ranks_failed"} <= SAID_ELSEWHERE
@@ -71,16 +78,22 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
 
     def says(id: JobId, offset: int, data: bytes) -> int:
         with head.dial("n1", "/v1/agents/logs") as channel:
-            chunk = LogChunk(job=id, attempt=AttemptNumber(1), rank=0, offset=offset, data=data)
+            chunk = LogChunk(
+                job=id, attempt=AttemptNumber(1), rank=0, offset=offset, data=data
+            )
             channel.send(encode(chunk))
             channel.recv(PATIENCE_SECONDS)
         return offset + len(data)
 
     with Followed("apply", "-f", str(file), "--follow", "-y") as followed:
-        eventually(lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2)
+        eventually(
+            lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2
+        )
         one, two = sorted(world.jobs)
         agent.beat(up((one, 1)), up((two, 1)))
-        eventually(lambda: sum(job.state == "RUNNING" for job in world.jobs.values()) == 2)
+        eventually(
+            lambda: sum(job.state == "RUNNING" for job in world.jobs.values()) == 2
+        )
         place = {one: 0, two: 0}
         for id, data, line in (
             (one, b"a\n", "[one] a\n"),
@@ -109,7 +122,9 @@ def test_why_a_job_without_retries_failed_is_told_at_its_end_alone(
     world = head.control.world
 
     def runs() -> JobId | None:
-        return next((id for id, job in world.jobs.items() if job.spec.name == "alone"), None)
+        return next(
+            (id for id, job in world.jobs.items() if job.spec.name == "alone"), None
+        )
 
     with Followed("apply", "-f", str(one), "--follow", "-y") as followed:
         eventually(lambda: runs() in world.attempts)
@@ -144,7 +159,9 @@ def test_a_line_that_an_attempt_left_unfinished_is_not_taken_on_by_the_next() ->
 
 
 def test_labels_tell_jobs_apart() -> None:
-    def row(id: str, name: str, array: str | None = None, index: int | None = None) -> JobView:
+    def row(
+        id: str, name: str, array: str | None = None, index: int | None = None
+    ) -> JobView:
         return JobView.model_construct(id=id, name=name, array=array, array_index=index)
 
     plain = [row("j1_0", "a"), row("j1_1", "b"), row("j1_2", "b")]
@@ -161,7 +178,8 @@ class Terminal(io.StringIO):
 
 
 WIPE = (
-    "\x1b[2J\x1b[H\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x1b\\\x1bP$q\x1b\\\x1bc\x9b5n\a\x1b[5A\x1b[6n"
+    "\x1b[2J\x1b[H\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x1b\\\x1bP$q\x1b\\\x1bc\x9b5n\a"
+    "\x1b[5A\x1b[6n"
 )
 FINE = "\x1b[1;31mred\x1b[0m\t10 %\r\x1b[K20 % \x1b[38:5:9mé ☃\x1b[m\n"
 
@@ -177,7 +195,8 @@ def test_a_job_commands_no_terminal_and_keeps_its_colours_and_progress(
         lines.write(LogLines(rank=0, attempt=1, data=data))
     lines.finish()
     whole = f"a{WIPE}{WIPE}{FINE}"
-    shown = whole if raw else f"a5n5n{FINE}"  # of an 8-bit sequence the text stays, and is text
+    # of an 8-bit sequence the text stays, and is text
+    shown = whole if raw else f"a5n5n{FINE}"
     assert out.getvalue() == ("[0] " if label else "") + shown
 
 

@@ -18,7 +18,9 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
+def said(
+    capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
+) -> tuple[str, str]:
     capsys.readouterr()
     assert run(words) == code
     told = capsys.readouterr()
@@ -47,7 +49,10 @@ def test_what_is_imported_twice_is_there_once_and_the_log_tells_by_whom(
         0, 2, 3, 2,
     )  # fmt: skip
     with Client() as client:
-        assert [one.id for one in client.imports()] == ["sacct:big/101", "sacct:big/102_3"]
+        assert [one.id for one in client.imports()] == [
+            "sacct:big/101",
+            "sacct:big/102_3",
+        ]
     (entry,) = head.run(head.store.audit(limit=1))
     assert (entry.by, entry.what, entry.on, entry.detail) == (
         "admin", "history.import", "sacct", "2 jobs",
@@ -58,7 +63,9 @@ def test_a_strict_import_takes_all_or_nothing(
     agent: Agent, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, err = said(capsys, "import", "sacct", str(log), "--strict", "-y", code=3)
-    assert "nothing was imported: line 9: Submit is 'soon', not a moment; line 10" in err
+    assert (
+        "nothing was imported: line 9: Submit is 'soon', not a moment; line 10" in err
+    )
     with Client() as client:
         assert client.imports() == []
 
@@ -72,7 +79,9 @@ def test_ones_own_history_is_replayed_with_what_was_imported(
     said(capsys, "import", "sacct", str(log), "-y")
     with Client() as client:
         client.submit({"name": "waits", "run": "x", "resources": {"gpu": 1}})
-    out, _ = said(capsys, "simulate", "--own", "--cluster", "4x8", "--policy", "fifo", "--json")
+    out, _ = said(
+        capsys, "simulate", "--own", "--cluster", "4x8", "--policy", "fifo", "--json"
+    )
     answer = json.loads(out)
     assert (answer["trace"], answer["policies"]["fifo"]["jobs"]) == ("own history", 4)
     out, _ = said(capsys, "simulate", "--own", "--policy", "fifo", "--json", code=3)

@@ -13,7 +13,13 @@ def test_a_later_attempt_is_noted_once_and_the_lines_stay_as_they_were(
 ) -> None:
     out = io.StringIO()
     lines = LogLinePrinter(out, label=False)
-    for attempt, data in ((1, "a\n"), (1, "b\n"), (2, "c\n"), (1, "late\n"), (2, "d\n")):
+    for attempt, data in (
+        (1, "a\n"),
+        (1, "b\n"),
+        (2, "c\n"),
+        (1, "late\n"),
+        (2, "d\n"),
+    ):
         lines.write(LogLines(rank=0, attempt=attempt, data=data))
     lines.finish()
     assert out.getvalue() == "a\nb\nc\nlate\nd\n"
@@ -29,7 +35,9 @@ def test_a_line_has_the_time_at_which_it_began() -> None:
     lines.write(LogLines(rank=0, attempt=1, data="cut", times=[7.0]))
     lines.write(LogLines(rank=0, attempt=2, data="new\n", times=[9.0, 9.0]))
     lines.finish()
-    assert [line.replace(" UTC", "").split()[1:] for line in out.getvalue().splitlines()] == [
+    assert [
+        line.replace(" UTC", "").split()[1:] for line in out.getvalue().splitlines()
+    ] == [
         ["00:00:00", "[0]", "a"],
         ["not", "known", "[1]", "other"],
         ["00:00:00", "[0]", "begun"],

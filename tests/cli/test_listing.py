@@ -36,7 +36,10 @@ def test_what_is_cut_is_told_with_what_shows_the_rest(
 ) -> None:
     more = "the newest {}: there are more; see: corral ps {}"
     assert listed(capsys) == (100, more.format(100, "--before j1_20"))
-    assert listed(capsys, "--all", "--limit", "7") == (7, more.format(7, "--all --before j1_113"))
+    assert listed(capsys, "--all", "--limit", "7") == (
+        7,
+        more.format(7, "--all --before j1_113"),
+    )
     assert listed(capsys, "--limit", str(many)) == (many, "")
     assert listed(capsys, "--before", "j1_20") == (20, "")
 
@@ -56,11 +59,16 @@ def test_the_gpus_of_an_elastic_job_are_those_that_it_has(
         sizes = {"elastic": {"min_nodes": 1, "max_nodes": 3}, "resources": {"gpu": 2}}
         id = client.submit({"name": "e", "run": "x", **sizes, "nodes": 3})[0].id
         eventually(lambda: head.control.world.jobs[JobId(id)].state == "STARTING")
-        client.submit({"name": "held", "run": "x", **sizes, "nodes": 3, "after": [{"job": id}]})
+        client.submit(
+            {"name": "held", "run": "x", **sizes, "nodes": 3, "after": [{"job": id}]}
+        )
     capsys.readouterr()
     run(["ps"])
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[3] for row in rows if "STARTING" in row or "HELD" in row] == ["6", "2"]
+    assert [row.split()[3] for row in rows if "STARTING" in row or "HELD" in row] == [
+        "6",
+        "2",
+    ]
 
 
 def test_a_listing_is_narrowed_by_queue_user_state_and_time(
@@ -74,7 +82,10 @@ def test_a_listing_is_narrowed_by_queue_user_state_and_time(
     eventually(lambda: JobId(gone.id) in head.control.world.ended)
     assert ids(capsys, "--queue", "default", "--user", "admin") == [kept.id]
     assert ids(capsys, "--queue", "speech") == ids(capsys, "--user", "bob") == []
-    assert ids(capsys, "--state", "cancelled,queued", "--state", "starting") == [gone.id, kept.id]
+    assert ids(capsys, "--state", "cancelled,queued", "--state", "starting") == [
+        gone.id,
+        kept.id,
+    ]
     assert ids(capsys, "--since", "1h") == [gone.id, kept.id]
     assert ids(capsys, "--since", "2100-01-01") == [kept.id]  # it has not ended by then
     capsys.readouterr()
@@ -84,7 +95,18 @@ def test_a_listing_is_narrowed_by_queue_user_state_and_time(
     assert "not a state of a job" in capsys.readouterr().err
     assert run(["ps", "--since", "soon"]) == 2
     assert "--since soon is neither a span nor a date" in capsys.readouterr().err
-    run(["ps", "--all", "--since", "1h", "--state", "cancelled,queued,starting", "--limit", "1"])
+    run(
+        [
+            "ps",
+            "--all",
+            "--since",
+            "1h",
+            "--state",
+            "cancelled,queued,starting",
+            "--limit",
+            "1",
+        ]
+    )
     again = f"corral ps --all --state cancelled,queued,starting --since 1h --before {gone.id}"
     assert again in " ".join(capsys.readouterr().err.split())
 

@@ -1,4 +1,5 @@
-"""corral doctor alone: what is wrong, of this machine and of the cluster, and the line to type."""
+"""corral doctor alone: what is wrong, of this machine and of the cluster, and the line
+to type."""
 
 import json
 from pathlib import Path
@@ -44,12 +45,16 @@ def ailment(**more: Any) -> api.NodeAilment:
     return api.NodeAilment(**{**given, **more})
 
 
-def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_do() -> None:
+def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_do() -> (
+    None
+):
     nodes = [
         node("a", checks=[check("passed")]),
         node("b", checks=[check("passed")]),
         node("c", liveness="dead", why="its agent said so"),
-        node("d", health="x", cordoned=True, cordoned_by="health", ailments=[ailment()]),
+        node(
+            "d", health="x", cordoned=True, cordoned_by="health", ailments=[ailment()]
+        ),
         node("e", cordoned=True, checks=[check("failed")]),
         node("f", ailments=[ailment(mended_at=2.0)]),
     ]
@@ -59,8 +64,18 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
     assert told == [
         ("c", Is.WRONG, "dead: its agent said so", to_c),
         ("d", Is.WRONG, "GPU 0 fell off the bus", "reboot; then: corral node clear d"),
-        ("e", Is.NOTE, "cordoned by a person", "to give it work again: corral node uncordon e"),
-        ("e", Is.WRONG, "GPU 1 is slow", "when it is repaired: corral doctor gpu --node e"),
+        (
+            "e",
+            Is.NOTE,
+            "cordoned by a person",
+            "to give it work again: corral node uncordon e",
+        ),
+        (
+            "e",
+            Is.WRONG,
+            "GPU 1 is slow",
+            "when it is repaired: corral doctor gpu --node e",
+        ),
         ("nodes", Is.WELL, "3 nodes are alive and take work", ""),
         ("nodes", Is.NOTE, "never put to the proof: d, f", "corral doctor gpu"),
     ]
@@ -68,14 +83,19 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
 
 def test_pretend_gpus_of_the_cluster_are_told_beside_those_of_this_machine() -> None:
     texts = [
-        [one.text for one in of_pretend_gpus(api.Gpus(**COUNTS, total=6, pretend=pretend))]
+        [
+            one.text
+            for one in of_pretend_gpus(api.Gpus(**COUNTS, total=6, pretend=pretend))
+        ]
         for pretend in (0, 4, 6)
     ]
     ends = "GPUs of the cluster are pretend ones: jobs run on the CPU"
     assert texts == [[], [f"4 of 6 {ends}"], [f"all 6 {ends}"]]
 
 
-def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked_for() -> None:
+def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked_for() -> (
+    None
+):
     rows = [
         alerts.AlertRow(key=kind, kind=kind, severity=severity, text=kind, next="look", since=0.0)
         for kind, severity in (("node_down", "critical"), ("disk_full", "critical"),
@@ -94,12 +114,18 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
         "the disk is slow", "disk_full", "queue_starved", 
         "no receiver gets alerts when something fails",
     ]  # fmt: skip
-    assert found[0].to_do == f"this command line is {__version__}: install the same on both"
+    assert (
+        found[0].to_do
+        == f"this command line is {__version__}: install the same on both"
+    )
     assert [one.state for one in found[1:4]] == [Is.NOTE, Is.WRONG, Is.NOTE]
 
 
 def test_doctor_alone_looks_at_the_cluster_and_ends_with_1_where_something_is_wrong(
-    head: Head, agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    head: Head,
+    agent: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(doctor_checks, "of_machine", lambda common: ())
     assert run(["doctor", "--json"]) == 0
@@ -117,7 +143,9 @@ def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("corral.boot.bring_up.real_gpu_count", lambda: 0)
-    monkeypatch.setattr("corral.agent.containment.probe", lambda: ContainmentChoice("cgroup", ""))
+    monkeypatch.setattr(
+        "corral.agent.containment.probe", lambda: ContainmentChoice("cgroup", "")
+    )
     monkeypatch.delenv("CORRAL_URL", raising=False)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     run(["doctor", "--json", "--dir", str(tmp_path / "none")])
@@ -131,7 +159,10 @@ def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_f
 def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
     shared = separation_of(Inventory(shared_account="ann"))
     own = separation_of(Inventory())
-    told = [api.UserIsolationView.of(shared, ["n1"]), api.UserIsolationView.of(own, ["n2", "n3"])]
+    told = [
+        api.UserIsolationView.of(shared, ["n1"]),
+        api.UserIsolationView.of(own, ["n2", "n3"]),
+    ]
     found = list(doctor_checks.of_users(told))
     assert [(one.where, one.state, one.text) for one in found] == [
         ("n1", Is.NOTE, shared.text),
@@ -147,5 +178,7 @@ def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
         warnings=[f"n1: {shared.text}", "the disk is slow"],
         separation=told,
     )
-    of_cluster = list(of_head(status, alerts.Alerts(alerts=[], receivers=[], trouble="")))
+    of_cluster = list(
+        of_head(status, alerts.Alerts(alerts=[], receivers=[], trouble=""))
+    )
     assert [one.text for one in of_cluster[1:2]] == ["the disk is slow"]

@@ -22,9 +22,11 @@ def test_a_word_of_another_tool_names_a_command_that_there_is(
 def test_commands_of_this_tool_and_words_of_none_are_left_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert [other_word(["ps"]), other_word(["user", "list"]), other_word(["frobnicate"])] == [
-        None
-    ] * 3
+    assert [
+        other_word(["ps"]),
+        other_word(["user", "list"]),
+        other_word(["frobnicate"]),
+    ] == [None] * 3
     assert run(["frobnicate"]) == 2
     assert "run: corral --help" in capsys.readouterr().err
 
@@ -48,7 +50,9 @@ def test_a_long_end_says_what_it_waits_for() -> None:
 
 def test_a_certificate_that_is_not_trusted_names_the_variable() -> None:
     text = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed"
-    error = unreachable("https://head:1", OSError(text), hint="see that a head runs there")
+    error = unreachable(
+        "https://head:1", OSError(text), hint="see that a head runs there"
+    )
     assert "does not trust" in error.message
     assert "CORRAL_CA" in error.hint
     assert "head runs there" not in error.hint

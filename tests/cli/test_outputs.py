@@ -6,11 +6,15 @@ from corral.wire.output_answers import NodeOutputs, OutputFileView, Outputs
 
 def kept(node: str, *paths: str) -> NodeOutputs:
     files = [OutputFileView(path=path, bytes=10, modified_at=0.0) for path in paths]
-    return NodeOutputs(node=node, ranks=[0], files=files, count=len(files), bytes=10 * len(files))
+    return NodeOutputs(
+        node=node, ranks=[0], files=files, count=len(files), bytes=10 * len(files)
+    )
 
 
 def outputs(*nodes: NodeOutputs) -> Outputs:
-    return Outputs(job="j5", name="train", attempt=1, kept_until=None, nodes=list(nodes))
+    return Outputs(
+        job="j5", name="train", attempt=1, kept_until=None, nodes=list(nodes)
+    )
 
 
 def test_the_command_copies_all_that_the_line_counts() -> None:

@@ -8,14 +8,23 @@ from corral.cli.submission_plan import show_plan
 from corral.cli.submit import tell_when
 from corral.client.spec_input import WireSpecs
 from corral.domain.ids import JobId
-from corral.domain.run_history import ChangeSuggestion, StartForecast, StartForecastTold, TimeSpan
+from corral.domain.run_history import (
+    ChangeSuggestion,
+    StartForecast,
+    StartForecastTold,
+    TimeSpan,
+)
 from corral.wire import api, job_parts
 
 PLANNED = api.PlannedJob(
     name="train",
     starts_now=False,
     shape=api.ShapeView(
-        nodes=1, gpus_per_node=1, gpu_type=None, cpus_per_node=0, memory_bytes_per_node=0
+        nodes=1,
+        gpus_per_node=1,
+        gpu_type=None,
+        cpus_per_node=0,
+        memory_bytes_per_node=0,
     ),
     seats=[],
     ranks=1,
@@ -63,12 +72,18 @@ def test_the_plan_names_the_save_that_a_job_starts_from(
     ],
 )
 def test_a_program_of_ray_is_one_on_all_its_nodes(
-    nodes: int, least: int, starts_now: bool, where: str, capsys: pytest.CaptureFixture[str]
+    nodes: int,
+    least: int,
+    starts_now: bool,
+    where: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     forms = [form(nodes, least, 1)]
     shape = PLANNED.shape.model_copy(update={"nodes": nodes})
     known = {"kind": "ray", "ranks": nodes, "shape": shape, "starts_now": starts_now}
-    show_plan([PLANNED.model_copy(update={**known, "forms": forms})], NOTHING, whole=True)
+    show_plan(
+        [PLANNED.model_copy(update={**known, "forms": forms})], NOTHING, whole=True
+    )
     told = capsys.readouterr().out
     assert f"one program, on a Ray cluster of {where}\n" in told
     assert "ranks" not in told
@@ -87,7 +102,12 @@ def test_all_forms_are_shown_and_the_one_that_it_would_get(
 ) -> None:
     forms = [form(9, 2, 8), form(1, 1, 2)]
     planned = PLANNED.model_copy(
-        update={"starts_now": starts_now, "forms": forms, "shape": form(3, 3, 8), "ranks": 3}
+        update={
+            "starts_now": starts_now,
+            "forms": forms,
+            "shape": form(3, 3, 8),
+            "ranks": 3,
+        }
     )
     show_plan([planned], NOTHING, whole=True)
     told = capsys.readouterr().out
@@ -163,7 +183,10 @@ class Refused(Waiting):
             low_seconds=864_000.0, high_seconds=None, text="in more than 10 d"
         )
         late = forecast().model_copy(update={"starts": never})
-        update = {"reason": "no node has an account", "suggestions": ["run: useradd ann"]}
+        update = {
+            "reason": "no node has an account",
+            "suggestions": ["run: useradd ann"],
+        }
         return super().why(job).model_copy(update={**update, "forecast": late})
 
 

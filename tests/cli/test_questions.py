@@ -1,4 +1,5 @@
-"""Questions before a change: what Enter and the end of the input mean, and what is lost."""
+"""Questions before a change: what Enter and the end of the input mean, and what is
+lost."""
 
 import io
 import os
@@ -60,7 +61,8 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[IO[str]]:
 
 
 @pytest.mark.parametrize(
-    ("piped", "agreed"), [("y\n", True), ("yes", True), ("n\n", False), ("\n", False), ("", True)]
+    ("piped", "agreed"),
+    [("y\n", True), ("yes", True), ("n\n", False), ("\n", False), ("", True)],
 )
 def test_an_answer_that_is_piped_in_counts_before_something_ends(
     piped: str, agreed: bool, pipe: IO[str]
@@ -86,7 +88,9 @@ def test_nobody_waits_for_a_pipe_that_nobody_writes_to(pipe: IO[str]) -> None:
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("stdin", [io.StringIO(""), io.StringIO("n\n"), Terminal("n\n"), None])
+@pytest.mark.parametrize(
+    "stdin", [io.StringIO(""), io.StringIO("n\n"), Terminal("n\n"), None]
+)
 def test_a_script_without_a_pipe_is_taken_at_its_word(
     stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +106,9 @@ def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:
         state=state,
         shape=ShapeView.model_construct(nodes=2, gpus_per_node=4.0),
         attempts=[AttemptView.model_construct(running_at=1000.0)],
-        checkpoints=[CheckpointView.model_construct(at=at, quarantined="") for at in saves],
+        checkpoints=[
+            CheckpointView.model_construct(at=at, quarantined="") for at in saves
+        ],
         **more,
     )
 
@@ -135,7 +141,9 @@ def test_what_stopping_a_job_loses(one: JobDetail, text: str) -> None:
 def test_what_stopping_an_array_ends() -> None:
     states = ("DONE", "RUNNING", "RUNNING", "QUEUED")
     jobs = [
-        JobView.model_construct(name=f"sweep_{index}", state=state, started_at=1000.0 + index)
+        JobView.model_construct(
+            name=f"sweep_{index}", state=state, started_at=1000.0 + index
+        )
         for index, state in enumerate(states)
     ]
     assert array_impact(jobs, now=1061.0) == (

@@ -21,7 +21,12 @@ WARNED = "pods most likely do not; start it where they do: corral down --leave; 
         ("kubernetes", "http://[::1]:8700", {}, True),
         ("kubernetes", "https://10.0.0.1:8700", {}, False),
         ("kubernetes", "https://head.example:8700", {}, False),
-        ("kubernetes", "http://127.0.0.1:8700", {"head_url": "https://10.0.0.1:8700"}, False),
+        (
+            "kubernetes",
+            "http://127.0.0.1:8700",
+            {"head_url": "https://10.0.0.1:8700"},
+            False,
+        ),
         ("slurm", "http://127.0.0.1:8700", {}, False),
     ],
 )

@@ -31,12 +31,22 @@ def found(kind: str, by: str, *, limit: int = 10) -> ReportView:
         )
         for at, (user, amounts) in enumerate(
             [
-                ("ann", UsageAmounts(10 * HOUR, 10 * HOUR, 9 * HOUR, 0, 8 * HOUR, 2 * HOUR)),
-                ("bo", UsageAmounts(allocated_gpu_seconds=5 * HOUR, failed_gpu_seconds=5 * HOUR)),
+                (
+                    "ann",
+                    UsageAmounts(10 * HOUR, 10 * HOUR, 9 * HOUR, 0, 8 * HOUR, 2 * HOUR),
+                ),
+                (
+                    "bo",
+                    UsageAmounts(
+                        allocated_gpu_seconds=5 * HOUR, failed_gpu_seconds=5 * HOUR
+                    ),
+                ),
             ]
         )
     ]
-    body = encoded(report(kind, by, rows, limit), first=20_000, last=20_001, currency="EUR")
+    body = encoded(
+        report(kind, by, rows, limit), first=20_000, last=20_001, currency="EUR"
+    )
     return ReportView.model_validate_json(body)
 
 
@@ -66,7 +76,9 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
 ) -> None:
     _print_csv(found("usage", "job"))
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.startswith("job,name,allocated (GPU-hours),used (GPU-hours),utilisation (share)")
+    assert head.startswith(
+        "job,name,allocated (GPU-hours),used (GPU-hours),utilisation (share)"
+    )
     assert first.startswith("j1,train-ann,10,9,0.9,")
     assert second.startswith("j2,train-bo,5,0,,")
 
@@ -130,7 +142,14 @@ LOST = "0 wasted, an unknown part for time in which no kernel ran"
             HOUR,
             f"8.67 EUR by own prices ({LOST}); 10.8 USD at list prices of clouds ({LOST}); "
             "1.00 GPU-hours have no price",
-            ["money", "wasted", "not used", "list price", "wasted of it", "not used of it"],
+            [
+                "money",
+                "wasted",
+                "not used",
+                "list price",
+                "wasted of it",
+                "not used of it",
+            ],
         ),
     ],
 )
@@ -145,7 +164,11 @@ def test_two_price_bases_are_told_apart_with_their_currencies(
         list_money=listed,
     )
     row = UsageRecord(
-        day=1, queue=QueueName("team"), user=UserName("ann"), gpu_type="h100", amounts=amounts
+        day=1,
+        queue=QueueName("team"),
+        user=UserName("ann"),
+        gpu_type="h100",
+        amounts=amounts,
     )
     body = encoded(report("cost", "queue", [row]), first=0, last=1, currency="EUR")
     told = shown(ReportView.model_validate_json(body))

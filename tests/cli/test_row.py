@@ -7,7 +7,12 @@ from corral.wire.api import JobView, ProgressView
 
 
 def job(**fields: object) -> JobView:
-    named = {"submitted_at": 100.0, "started_at": 200.0, "ended_at": None, "ran_seconds": 0.0}
+    named = {
+        "submitted_at": 100.0,
+        "started_at": 200.0,
+        "ended_at": None,
+        "ran_seconds": 0.0,
+    }
     return JobView.model_construct(**(named | {"running_since": None} | fields))  # type: ignore[arg-type]
 
 

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from corral.cli.main import run
-from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
+from corral.domain.telemetry import (
+    DiskSample,
+    GpuSample,
+    NodeSample,
+    NvLink,
+    PortSample,
+)
 from tests.api.heads import Agent
 
 SAMPLE = NodeSample(
@@ -40,11 +46,18 @@ SAMPLE = NodeSample(
     ),
     ports=(
         PortSample(
-            name="mlx5_0/1", kind="infiniband", up=True, bits_per_second=4e11, errors=3, downs=1
+            name="mlx5_0/1",
+            kind="infiniband",
+            up=True,
+            bits_per_second=4e11,
+            errors=3,
+            downs=1,
         ),
     ),
     disks=(
-        DiskSample(path="/data", total_bytes=10**12, free_bytes=25 * 10**10, read_only=True),
+        DiskSample(
+            path="/data", total_bytes=10**12, free_bytes=25 * 10**10, read_only=True
+        ),
         DiskSample(path="/nfs", silent=True),
     ),
     silent=("/nfs",),

@@ -7,7 +7,9 @@ from corral.client import Client
 from tests.api.heads import Agent
 
 
-@pytest.mark.parametrize(("asked", "told"), [({"max_duration": "90m"}, True), ({}, False)])
+@pytest.mark.parametrize(
+    ("asked", "told"), [({"max_duration": "90m"}, True), ({}, False)]
+)
 def test_the_limit_of_a_job_is_shown_where_it_has_one(
     asked: dict[str, str], told: bool, agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -22,8 +24,17 @@ def test_the_signal_before_the_limit_is_shown_where_one_was_asked_for(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client() as client:
-        client.submit({"name": "warned", "run": "x", "max_duration": "1h", "warn": "USR1@2m"})
-        client.submit({"name": "early", "run": "x", "max_duration": "1h", "warn": {"before": "5m"}})
+        client.submit(
+            {"name": "warned", "run": "x", "max_duration": "1h", "warn": "USR1@2m"}
+        )
+        client.submit(
+            {
+                "name": "early",
+                "run": "x",
+                "max_duration": "1h",
+                "warn": {"before": "5m"},
+            }
+        )
     for name, told in (("warned", "USR1, 2 min"), ("early", "none, to save, 5 min")):
         capsys.readouterr()
         assert run(["show", name]) == 0
@@ -33,7 +44,9 @@ def test_the_signal_before_the_limit_is_shown_where_one_was_asked_for(
 def test_a_dry_run_tells_all_that_was_asked(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed = "run --dry-run --no-workdir --time 1h --signal USR1@2m --preemptible -C node=n1"
+    typed = (
+        "run --dry-run --no-workdir --time 1h --signal USR1@2m --preemptible -C node=n1"
+    )
     assert run([*typed.split(), "--priority", "low", "--", "true"]) == 0
     told = capsys.readouterr().out
     for row in (

@@ -1,4 +1,5 @@
-"""corral simulate answers with the numbers, side by side, and writes what it is told to write."""
+"""corral simulate answers with the numbers, side by side, and writes what it is told to
+write."""
 
 import json
 from gzip import compress
@@ -9,7 +10,8 @@ import pytest
 from corral.cli.main import run
 
 LOG = "job_id,submit_s,duration_s,gpus\n" + "".join(
-    f"j{at},{at * 50},{10_000 if at % 5 == 0 else 100},{1 + at % 8}\n" for at in range(60)
+    f"j{at},{at * 50},{10_000 if at % 5 == 0 else 100},{1 + at % 8}\n"
+    for at in range(60)
 )
 
 
@@ -24,7 +26,16 @@ def test_several_policies_side_by_side(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events, html = tmp_path / "events", tmp_path / "page.html"
-    words = ["simulate", str(log), "--cluster", "2x8", "--json", "--policy", "fifo", "default"]
+    words = [
+        "simulate",
+        str(log),
+        "--cluster",
+        "2x8",
+        "--json",
+        "--policy",
+        "fifo",
+        "default",
+    ]
     assert run([*words, "--events", str(events), "--html", str(html)]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["nodes"], answer["gpus"]) == (2, 16)
@@ -41,7 +52,15 @@ def test_several_policies_side_by_side(
 
 
 KEYS = {
-    *("jobs", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "wait_max_s"),
+    *(
+        "jobs",
+        "jct_mean_s",
+        "jct_p50_s",
+        "jct_p99_s",
+        "wait_mean_s",
+        "wait_p99_s",
+        "wait_max_s",
+    ),
     *("slowdown_mean", "utilisation", "preemptions", "lost_gpu_s", "wall_s"),
 }
 
@@ -49,7 +68,16 @@ KEYS = {
 def test_the_same_seed_gives_the_same_answer_to_the_last_digit(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["simulate", str(log), "--cluster", "2x8", "--json", "--mtbf-hours", "2", "--seed"]
+    words = [
+        "simulate",
+        str(log),
+        "--cluster",
+        "2x8",
+        "--json",
+        "--mtbf-hours",
+        "2",
+        "--seed",
+    ]
     said = []
     for seed in ("5", "5", "6"):
         assert run([*words, seed]) == 0
@@ -61,7 +89,9 @@ def test_the_same_seed_gives_the_same_answer_to_the_last_digit(
     assert said[0]["failures"] > 0
 
 
-def test_numbers_by_queue_and_by_size_add_up(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_by_queue_and_by_size_add_up(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["simulate", str(log), "--cluster", "2x8", "--json"]) == 0
     numbers = json.loads(capsys.readouterr().out)["policies"]["default"]
     for kind in ("queues", "sizes"):
@@ -100,7 +130,20 @@ def test_without_a_policy_it_is_the_default_on_the_nodes_beside_the_log(
 def test_a_policy_of_ones_own(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = log.with_name("mine.toml")
     config.write_text('[dear]\nlike = "default"\nprice = 50.0\n')
-    assert run(["simulate", str(log), "--cluster", "2x8", "--config", str(config), "--json"]) == 0
+    assert (
+        run(
+            [
+                "simulate",
+                str(log),
+                "--cluster",
+                "2x8",
+                "--config",
+                str(config),
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert list(json.loads(capsys.readouterr().out)["policies"]) == ["dear"]
 
 
@@ -149,7 +192,9 @@ def test_a_log_that_tells_nothing_or_nonsense_is_refused(
     assert ODD_LOGS[row] in capsys.readouterr().err
 
 
-def test_a_list_without_nodes_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_without_nodes_is_refused(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     nodes = log.with_name("none.csv")
     nodes.write_text("node_id,gpus\na,0\n")
     assert run(["simulate", str(log), "--nodes", str(nodes)]) == 3
@@ -162,7 +207,16 @@ def test_rows_out_of_order_of_one_id_or_no_time_are_jobs_like_others(
     log.write_text("job_id,submit_s,duration_s,gpus\na,50,10,1\nb,0,0,2\na,0,10,8\n")
     file = tmp_path / "queues.yaml"
     file.write_text("kind: queues\nqueues: [{name: a}]\n")
-    words = ["simulate", str(log), "--cluster", "1x8", "--policy", "fifo", "--queues", str(file)]
+    words = [
+        "simulate",
+        str(log),
+        "--cluster",
+        "1x8",
+        "--policy",
+        "fifo",
+        "--queues",
+        str(file),
+    ]
     assert run([*words, "--json"]) == 0
     for numbers in json.loads(capsys.readouterr().out)["policies"].values():
         assert (numbers["jobs"], numbers["wait_max_s"]) == (3, 1.0)
@@ -185,18 +239,29 @@ def test_rows_out_of_order_of_one_id_or_no_time_are_jobs_like_others(
         (["--cluster", "2x8", "--nodes", "n.csv"], 2),
     ],
 )
-def test_what_cannot_be_replayed_is_refused(log: Path, more: list[str], code: int) -> None:
+def test_what_cannot_be_replayed_is_refused(
+    log: Path, more: list[str], code: int
+) -> None:
     assert run(["simulate", str(log), *more]) == code
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--policy", "magic"], "there are: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las"),
+        (
+            ["--policy", "magic"],
+            "there are: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las",
+        ),
         (["--policy", "esy"], "did you mean easy? there are: fifo"),
         (["--policy", "service"], "run: corral simulate TRACE --queues FILE"),
-        (["--events", "/no/such/events"], "cannot be written: there is no directory /no/such"),
-        (["--html", "/no/such/a.html"], "cannot be written: there is no directory /no/such"),
+        (
+            ["--events", "/no/such/events"],
+            "cannot be written: there is no directory /no/such",
+        ),
+        (
+            ["--html", "/no/such/a.html"],
+            "cannot be written: there is no directory /no/such",
+        ),
         (["--html", "/tmp"], "/tmp cannot be written: it is a directory"),
     ],
 )
@@ -261,7 +326,10 @@ queues:
 def of_two(tmp_path: Path) -> Path:
     """One VC takes all there is, and then another comes for its own."""
     path = tmp_path / "two.csv"
-    rows = [f"a{n},a,{n},5000,8\n" for n in range(4)] + ["b,b,1000,500,8\n", "c,-,1000,10,1\n"]
+    rows = [f"a{n},a,{n},5000,8\n" for n in range(4)] + [
+        "b,b,1000,500,8\n",
+        "c,-,1000,10,1\n",
+    ]
     path.write_text("job_id,vc,submit_s,duration_s,gpus\n" + "".join(rows))
     return path
 
@@ -271,10 +339,20 @@ def test_queues_of_a_file_own_lend_and_take_back(
 ) -> None:
     file, events = tmp_path / "queues.yaml", tmp_path / "events"
     file.write_text(QUEUES)
-    words = ["simulate", str(of_two), "--cluster", "2x8", "--json", "--queues", str(file)]
+    words = [
+        "simulate",
+        str(of_two),
+        "--cluster",
+        "2x8",
+        "--json",
+        "--queues",
+        str(file),
+    ]
     assert run([*words, "--policy", "fifo-skip", "--events", str(events)]) == 0
     told = capsys.readouterr()
-    assert "queues is the live decision with these queues; fifo-skip: one line" in told.err
+    assert (
+        "queues is the live decision with these queues; fifo-skip: one line" in told.err
+    )
     policies = json.loads(told.out)["policies"]
     assert set(policies) == {"fifo-skip", "queues"}
     assert policies["fifo-skip"]["queues"]["b"]["wait_mean_s"] > 0
@@ -303,8 +381,18 @@ def test_jobs_that_their_queue_may_never_hold_are_left_out_and_told(
     of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "queues.yaml"
-    file.write_text("kind: queues\nqueues: [{name: a, gpus: 4, borrow: 0}, {name: b}]\n")
-    words = ["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file), "--json"]
+    file.write_text(
+        "kind: queues\nqueues: [{name: a, gpus: 4, borrow: 0}, {name: b}]\n"
+    )
+    words = [
+        "simulate",
+        str(of_two),
+        "--cluster",
+        "2x8",
+        "--queues",
+        str(file),
+        "--json",
+    ]
     assert run(words) == 0
     said = capsys.readouterr()
     answer = json.loads(said.out)
@@ -312,7 +400,9 @@ def test_jobs_that_their_queue_may_never_hold_are_left_out_and_told(
     assert "4 jobs ask for more than their queue may hold" in said.err
     file.write_text("kind: queues\nqueues: [{name: default, max_per_user: 0}]\n")
     assert run(words) == 3
-    assert "each job asks for more than its queue may ever hold" in capsys.readouterr().err
+    assert (
+        "each job asks for more than its queue may ever hold" in capsys.readouterr().err
+    )
 
 
 def test_what_a_play_of_queues_leaves_out_is_said(
@@ -323,7 +413,9 @@ def test_what_a_play_of_queues_leaves_out_is_said(
         "kind: queues\nqueues:\n"
         "- {name: a, max_duration: 1h, budget: {gpu_hours: 5, until: 2030-01-01}}\n"
     )
-    assert run(["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file)]) == 0
+    assert (
+        run(["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file)]) == 0
+    )
     said = capsys.readouterr().err
     assert "no queue is called b: such jobs are in default" in said
     assert "a replay has no dates to end a budget; that of: a" in said
@@ -346,7 +438,15 @@ def test_nodes_fail_where_there_are_queues_too(
 ) -> None:
     file, events = tmp_path / "queues.yaml", tmp_path / "events"
     file.write_text(QUEUES)
-    words = ["simulate", str(of_two), "--cluster", "2x8", "--json", "--queues", str(file)]
+    words = [
+        "simulate",
+        str(of_two),
+        "--cluster",
+        "2x8",
+        "--json",
+        "--queues",
+        str(file),
+    ]
     assert run([*words, "--mtbf-hours", "3", "--events", str(events)]) == 0
     numbers = json.loads(capsys.readouterr().out)["policies"]["queues"]
     logged = [json.loads(line)["event"] for line in events.read_text().splitlines()]
@@ -365,7 +465,10 @@ def test_a_log_without_a_vc_has_no_queue_for_each(
 
 @pytest.mark.parametrize("cold", [True, False])
 def test_who_has_to_wait_for_a_compiler_is_told_so(
-    cold: bool, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cold: bool,
+    log: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("corral.replay.compiles_first", lambda: cold)
     assert run(["simulate", str(log), "--cluster", "2x8", "--json"]) == 0

@@ -11,26 +11,38 @@ from corral.domain.errors import Conflict, SpecInvalid
 from corral.wire.slurm.shims import COMMANDS
 
 
-def test_a_batch_script_is_a_spec_and_other_files_are_left_to_their_reader(tmp_path: Path) -> None:
+def test_a_batch_script_is_a_spec_and_other_files_are_left_to_their_reader(
+    tmp_path: Path,
+) -> None:
     script = tmp_path / "train.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH -N2 --gres=gpu:4 -J train\nsrun hostname\n")
     spec = spec_of_script(script)
     assert spec is not None
-    assert (spec["name"], spec["nodes"], spec["resources"]) == ("train", 2, {"cpu": 1, "gpu": 4})
+    assert (spec["name"], spec["nodes"], spec["resources"]) == (
+        "train",
+        2,
+        {"cpu": 1, "gpu": 4},
+    )
     other = tmp_path / "job.yaml"
     other.write_text("name: train\nrun: true\n")
     assert spec_of_script(other) is None
     assert spec_of_script(tmp_path / "gone.yaml") is None
 
 
-def test_a_batch_script_comes_with_its_arguments_and_needs_no_dashes(tmp_path: Path) -> None:
+def test_a_batch_script_comes_with_its_arguments_and_needs_no_dashes(
+    tmp_path: Path,
+) -> None:
     script = tmp_path / "train.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH -J train\necho $1\n")
     plain = tmp_path / "plain.sh"
     plain.write_text("#!/bin/bash\necho $1\n")
     words = ["run", "-d", str(script), "--lr", "3"]
     assert with_script(words) == ["run", "-d", "--", str(script), "--lr", "3"]
-    for others in (["run", str(plain)], ["run", "--", str(script)], ["apply", str(script)]):
+    for others in (
+        ["run", str(plain)],
+        ["run", "--", str(script)],
+        ["apply", str(script)],
+    ):
         assert with_script(others) == others
     spec = spec_of_script(script, ["--lr", "3"])
     assert spec is not None
@@ -46,7 +58,9 @@ def test_options_beside_a_batch_script_are_refused(
     assert "says itself what it asks for" in capsys.readouterr().err
 
 
-def test_what_slurm_would_refuse_is_refused_with_the_file_and_a_hint(tmp_path: Path) -> None:
+def test_what_slurm_would_refuse_is_refused_with_the_file_and_a_hint(
+    tmp_path: Path,
+) -> None:
     script = tmp_path / "train.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH --reservation=x\n")
     with pytest.raises(SpecInvalid, match=r"train\.sbatch.*--reservation") as refused:

@@ -1,4 +1,5 @@
-"""Tables have the form of a real Slurm's: what 22.05 printed of jobs and nodes like these."""
+"""Tables have the form of a real Slurm's: what 22.05 printed of jobs and nodes like
+these."""
 
 from typing import Any
 
@@ -69,8 +70,13 @@ def jobs() -> list[SlurmJobRow]:
     runs = {"started_at": NOW - 2}
     return [
         job("j1", "one", "RUNNING", nodes=["s6231a6n1", "s6231a6n2"], count=2, **runs),
-        job("j2_0", "arr", "RUNNING", nodes=["s6231a6n1"], **runs, submitted_at=NOW - 2),
-        *(job(f"j2_{at}", "arr", "QUEUED", submitted_at=NOW - 9, **waiting) for at in (1, 2, 3)),
+        job(
+            "j2_0", "arr", "RUNNING", nodes=["s6231a6n1"], **runs, submitted_at=NOW - 2
+        ),
+        *(
+            job(f"j2_{at}", "arr", "QUEUED", submitted_at=NOW - 9, **waiting)
+            for at in (1, 2, 3)
+        ),
         job("j4", "dep", "HELD", reason_code="Dependency", submitted_at=NOW - 8),
         job("j3", "held", "SUSPENDED", submitted_at=NOW - 7),
     ]
@@ -124,7 +130,9 @@ def test_sinfo_lines_up_as_slurms_does(form: str, text: str, each: bool) -> None
 
 
 def test_sacct_is_ruled_or_parsable() -> None:
-    cells = columns.sacct("jobid,jobname,partition,account,alloccpus,state,exitcode", FIELDS)
+    cells = columns.sacct(
+        "jobid,jobname,partition,account,alloccpus,state,exitcode", FIELDS
+    )
     assert "".join(f"{line}\n" for line in columns.ruled(cells, jobs()[:1])) == SACCT
     some = columns.sacct("jobid,state%3", FIELDS)
     assert columns.parsable(some, jobs()[:1], header=True, ending=True) == [
@@ -150,9 +158,15 @@ def test_a_node_has_one_of_slurms_states(more: dict[str, Any], state: str) -> No
 
 @pytest.mark.parametrize(
     ("gpus", "kind", "told"),
-    [(0, None, ""), (8, None, ",gres/gpu=16"), (4, "h100", ",gres/gpu=8,gres/gpu:h100=8")],
+    [
+        (0, None, ""),
+        (8, None, ",gres/gpu=16"),
+        (4, "h100", ",gres/gpu=8,gres/gpu:h100=8"),
+    ],
 )
-def test_scontrol_tells_the_gpus_of_all_nodes(gpus: float, kind: str | None, told: str) -> None:
+def test_scontrol_tells_the_gpus_of_all_nodes(
+    gpus: float, kind: str | None, told: str
+) -> None:
     shape = {
         "nodes": 2, "gpus_per_node": gpus, "gpu_type": kind, "cpus_per_node": 2.0,
         "memory_bytes_per_node": 2**30,

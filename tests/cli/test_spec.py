@@ -12,7 +12,13 @@ from corral.cli.error_output import REFUSED, Usage
 from corral.cli.main import build, with_negatives
 from corral.cli.main import run as main_run
 from corral.cli.spec_options import Typed, command_text, made_name, spec_of
-from corral.cli.time_options import RequestOptions, constraints_of, forms_of, nodes_of, number
+from corral.cli.time_options import (
+    RequestOptions,
+    constraints_of,
+    forms_of,
+    nodes_of,
+    number,
+)
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 
@@ -64,7 +70,8 @@ def test_every_option_has_its_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("8", 8), ("0.5", 0.5), ("-1", -1), ("1e9", 1e9), ("h100", "h100")]
+    ("text", "value"),
+    [("8", 8), ("0.5", 0.5), ("-1", -1), ("1e9", 1e9), ("h100", "h100")],
 )
 def test_gpus_are_numbers_where_they_look_like_one(text: str, value: object) -> None:
     assert spec(gpus=text)["resources"]["gpu"] == value
@@ -189,7 +196,8 @@ def test_every_wish_of_time_and_place_has_its_field() -> None:
     ],
 )
 def test_a_moment_is_that_of_whoever_types(typed: str, meant: str) -> None:
-    """A time of day is the next one; what is none is left to the spec's reader to refuse."""
+    """A time of day is the next one; what is none is left to the spec's reader to
+    refuse."""
     assert RequestOptions(begin=typed).fields(NOON) == {"begin": meant}
 
 
@@ -222,7 +230,9 @@ def test_other_forms_ask_for_what_else_the_job_asks_for_of_a_node() -> None:
 
 @pytest.mark.parametrize("option", ["--time", "-t", "--max-duration"])
 def test_a_limit_may_be_called_as_in_a_spec_file(option: str) -> None:
-    _, bound, _ = build().parse_args(["run", option, "3h", "--", "true"], exit_on_error=False)
+    _, bound, _ = build().parse_args(
+        ["run", option, "3h", "--", "true"], exit_on_error=False
+    )
     assert bound.arguments["time"] == "3h"
 
 
@@ -239,7 +249,9 @@ def test_a_limit_may_be_called_as_in_a_spec_file(option: str) -> None:
 def test_a_value_below_nothing_is_judged_as_a_value(
     words: tuple[str, str], value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main_run(["run", *words, "--dry-run", "--no-workdir", "--", "true"]) == REFUSED
+    assert (
+        main_run(["run", *words, "--dry-run", "--no-workdir", "--", "true"]) == REFUSED
+    )
     assert f'"{value}" is no' in capsys.readouterr().err
 
 
@@ -251,10 +263,19 @@ def test_a_command_keeps_its_own_words(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        (("node!=n1", "node!=n2,n1"), "write: --constraint node!=n1,n2 for neither of them"),
+        (
+            ("node!=n1", "node!=n2,n1"),
+            "write: --constraint node!=n1,n2 for neither of them",
+        ),
         (("zone=a", "zone=b"), "write: --constraint zone=a,b for either of them"),
-        (("zone=a", "zone!=b"), "keep one: zone=VALUE already leaves out all other values"),
-        (("nvme", "nvme=yes"), "keep one: nvme=VALUE already leaves out all other values"),
+        (
+            ("zone=a", "zone!=b"),
+            "keep one: zone=VALUE already leaves out all other values",
+        ),
+        (
+            ("nvme", "nvme=yes"),
+            "keep one: nvme=VALUE already leaves out all other values",
+        ),
     ],
 )
 def test_a_label_that_is_given_twice_is_refused_with_the_one_option_for_both(
@@ -272,7 +293,8 @@ def test_nodes_from_the_most_to_the_fewest_are_refused_with_the_right_order() ->
 
 
 @pytest.mark.parametrize(
-    ("begin", "is_told"), [("2020-01-01T00:00Z", True), ("2999-01-01T00:00Z", False), ("1h", False)]
+    ("begin", "is_told"),
+    [("2020-01-01T00:00Z", True), ("2999-01-01T00:00Z", False), ("1h", False)],
 )
 def test_a_begin_that_is_past_is_told(
     begin: str,
@@ -297,6 +319,10 @@ def test_a_signal_before_no_end_is_refused(
     assert "--time 4h" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flag", "meant"), [("8", 8), ("0.5", 0.5), ("h100:8", "h100:8")])
-def test_a_flag_of_a_command_line_is_read_as_the_number_it_is(flag: str, meant: Any) -> None:
+@pytest.mark.parametrize(
+    ("flag", "meant"), [("8", 8), ("0.5", 0.5), ("h100:8", "h100:8")]
+)
+def test_a_flag_of_a_command_line_is_read_as_the_number_it_is(
+    flag: str, meant: Any
+) -> None:
     assert number(flag) == meant

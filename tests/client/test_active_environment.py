@@ -1,4 +1,5 @@
-"""The environment that is active at the submission travels with a job that has none of its own."""
+"""The environment that is active at the submission travels with a job that has none of
+its own."""
 
 from pathlib import Path
 from typing import Any

@@ -65,7 +65,9 @@ def run_to_the_end(head: Head, agent: Agent, job: str, log: bytes = b"") -> None
     eventually(lambda: head.control.world.jobs[JobId(job)].state == "RUNNING")
     if log:
         with head.dial("n1", "/v1/agents/logs") as channel:
-            chunk = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=log)
+            chunk = LogChunk(
+                job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=log
+            )
             channel.send(encode(chunk))
             channel.recv(PATIENCE_SECONDS)
     agent.beat(ended((job, 1)))
@@ -81,7 +83,11 @@ def test_a_job_from_submit_to_its_end(head: Head, agent: Agent, client: Client) 
     waiter.start()
     run_to_the_end(head, agent, job.id, b"hello\n")
     waiter.join(PATIENCE_SECONDS)
-    assert (waited[0].state, waited[0].exit_code, waited[0].is_over) == ("DONE", 0, True)
+    assert (waited[0].state, waited[0].exit_code, waited[0].is_over) == (
+        "DONE",
+        0,
+        True,
+    )
     assert [one.name for one in client.jobs(everything=True)] == ["one"]
     assert client.jobs() == []
     assert client.job(job.id).name == "one"
@@ -94,7 +100,9 @@ def test_a_job_from_submit_to_its_end(head: Head, agent: Agent, client: Client) 
     assert client.checkpoints("one") == []
 
 
-def test_a_refused_workdir_is_told_in_the_words_of_the_head(head: Head, tmp_path: Path) -> None:
+def test_a_refused_workdir_is_told_in_the_words_of_the_head(
+    head: Head, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text("1")
     said = "workdir.upload takes the role user; this token lets vera be viewer"
 
@@ -102,7 +110,10 @@ def test_a_refused_workdir_is_told_in_the_words_of_the_head(head: Head, tmp_path
         async with AsyncClient(url=head.url, token=TOKENS["vera"]) as client:
             await client.upload_workdir(tmp_path)
 
-    with Client(url=head.url, token=TOKENS["vera"]) as client, pytest.raises(Forbidden, match=said):
+    with (
+        Client(url=head.url, token=TOKENS["vera"]) as client,
+        pytest.raises(Forbidden, match=said),
+    ):
         client.upload_workdir(tmp_path)
     with pytest.raises(Forbidden, match=said):
         asyncio.run(from_asyncio())
@@ -118,7 +129,9 @@ def test_asyncio_can_do_the_same(head: Head, agent: Agent, place: Path) -> None:
             assert (await waiting).state == "DONE"
             assert "".join(one.data for one in await pieces) == "hello\n"
             assert [one.id for one in await client.jobs(everything=True)] == [job.id]
-            assert [event.kind async for event in client.events(job.id)][0] == "submitted"
+            assert [event.kind async for event in client.events(job.id)][
+                0
+            ] == "submitted"
             assert (await client.status()).head.pid == 4711
             assert (await client.cordon("n1")).cordoned
             assert not (await client.uncordon("n1")).cordoned
@@ -201,7 +214,9 @@ def test_a_dry_run_uploads_nothing(head: Head, client: Client, tmp_path: Path) -
     assert client.jobs(everything=True) == []
 
 
-def test_a_mistake_is_told_before_anything_is_sent(client: Client, tmp_path: Path) -> None:
+def test_a_mistake_is_told_before_anything_is_sent(
+    client: Client, tmp_path: Path
+) -> None:
     spec = tmp_path / "job.yaml"
     spec.write_text("name: one\nrun: x\nnodes: -1\n")  # no head is there at all
     with pytest.raises(SpecInvalid, match=r"job\.yaml:3: nodes: -1"):
@@ -259,7 +274,9 @@ def test_the_token_of_a_directory_is_sent_to_its_own_head_alone(
         client.status()
 
 
-def test_no_head_is_trouble_with_the_command_that_helps(place: Path, tmp_path: Path) -> None:
+def test_no_head_is_trouble_with_the_command_that_helps(
+    place: Path, tmp_path: Path
+) -> None:
     with Client(dir=tmp_path / "none") as client, pytest.raises(Unreachable) as refused:
         client.status()
     assert "corral up" in refused.value.hint
@@ -303,7 +320,9 @@ def test_a_stream_goes_on_behind_its_last_piece_when_the_head_comes_back(
         assert [event.kind for event in events] == ["asked_cancel"]
 
 
-def test_a_terminal_joins_a_person_and_the_agent(head: Head, agent: Agent, client: Client) -> None:
+def test_a_terminal_joins_a_person_and_the_agent(
+    head: Head, agent: Agent, client: Client
+) -> None:
     (job,) = client.submit(SPEC)
     agent.until(lambda: any(one.run for one in agent.wanted))
     agent.beat(up((job.id, 1)))
@@ -330,7 +349,13 @@ def test_a_terminal_joins_a_person_and_the_agent(head: Head, agent: Agent, clien
 
 @pytest.mark.parametrize("name", ["a/b", "/", "", ".", ".."])
 def test_a_name_that_would_part_a_path_is_of_nothing(name: str) -> None:
-    for call in (api_calls.job, api_calls.why, api_calls.node, api_calls.queue, user_calls.user):
+    for call in (
+        api_calls.job,
+        api_calls.why,
+        api_calls.node,
+        api_calls.queue,
+        user_calls.user,
+    ):
         with pytest.raises(NotFound) as refused:
             call(name)
         assert repr(name) in refused.value.message

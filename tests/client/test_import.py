@@ -16,10 +16,19 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_client_loads_neither_http_nor_pydantic_nor_asyncio_until_it_is_used() -> None:
+def test_the_client_loads_neither_http_nor_pydantic_nor_asyncio_until_it_is_used() -> (
+    None
+):
     modules = loaded("import corral; corral.Client")
     assert "corral.client.client" in modules
-    assert not modules & {"httpx2", "pydantic", "asyncio", "websockets", "pathspec", "yaml"}
+    assert not modules & {
+        "httpx2",
+        "pydantic",
+        "asyncio",
+        "websockets",
+        "pathspec",
+        "yaml",
+    }
 
 
 def test_the_package_alone_loads_no_client() -> None:

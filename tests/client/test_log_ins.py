@@ -6,14 +6,22 @@ import pytest
 
 from corral.client.credentials import is_credential
 from corral.client.head_target import Where
-from corral.client.log_ins import LogIn, all_log_ins, drop_log_in, keep_log_in, log_in_at
+from corral.client.log_ins import (
+    LogIn,
+    all_log_ins,
+    drop_log_in,
+    keep_log_in,
+    log_in_at,
+)
 from corral.domain.errors import Conflict, Unauthorised
 
 HERE, ELSEWHERE = "https://a.example:8470", "https://b.example:8470"
 
 
 def log_in(url: str) -> LogIn:
-    return LogIn(url=url, token="corral_" + "x" * 40, id="t1", user="ann", expires_at=9e9)
+    return LogIn(
+        url=url, token="corral_" + "x" * 40, id="t1", user="ann", expires_at=9e9
+    )
 
 
 def test_a_log_in_is_used_at_its_head_and_at_no_other(
@@ -25,7 +33,9 @@ def test_a_log_in_is_used_at_its_head_and_at_no_other(
     where = Where(url=HERE)
     assert where.target().token == log_in(HERE).token
     expired = b'{"error": {"code": "token_expired", "message": "over", "hint": "ask an admin"}}'
-    assert where.refusal(401, expired).hint == f"log in again: corral login --oidc {HERE}"
+    assert (
+        where.refusal(401, expired).hint == f"log in again: corral login --oidc {HERE}"
+    )
     with pytest.raises(Unauthorised, match="no token for https://b"):
         Where(url=ELSEWHERE).target()
     monkeypatch.setenv("CORRAL_TOKEN", "y" * 40)

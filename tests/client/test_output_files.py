@@ -36,7 +36,10 @@ def test_a_file_goes_into_a_folder_or_gets_the_name(tmp_path: Path) -> None:
     assert (done.path, done.files, done.bytes) == (tmp_path / "model.pt", 1, 5000)
     assert done.path.read_bytes() == b"w" * 5000
     assert done.path.stat().st_mtime == 1_000_000
-    assert write_outputs(pieces(whole), "out/model.pt", tmp_path / "mine").path.name == "mine"
+    assert (
+        write_outputs(pieces(whole), "out/model.pt", tmp_path / "mine").path.name
+        == "mine"
+    )
 
 
 def test_a_folder_goes_as_cp_puts_it(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ def head(tmp_path: Path) -> Iterator[Head]:
 
 
 @pytest.mark.parametrize("between", [",", " ", " , "])
-def test_one_that_answers_is_found_behind_those_that_do_not(head: Head, between: str) -> None:
+def test_one_that_answers_is_found_behind_those_that_do_not(
+    head: Head, between: str
+) -> None:
     url = between.join((DEAD, DEAD_TOO, head.url + "/"))
     with Client(url=url, token=TOKENS["admin"]) as client:
         assert client.status().head.pid == 4711
@@ -45,7 +47,9 @@ def test_a_workdir_and_a_stream_find_it_too(head: Head, tmp_path: Path) -> None:
     (tmp_path / "work" / "train.py").write_text("print()")
     url = f"{DEAD},{head.url}"
     with Client(url=url, token=TOKENS["admin"]) as client:
-        (job,) = client.submit({"name": "a", "run": "x", "workdir": str(tmp_path / "work")})
+        (job,) = client.submit(
+            {"name": "a", "run": "x", "workdir": str(tmp_path / "work")}
+        )
     with Client(url=url, token=TOKENS["admin"]) as client:
         assert next(client.events(job.id, follow=True)).kind == "submitted"
 
@@ -66,13 +70,16 @@ def test_the_next_is_asked_when_the_one_that_answered_dies(tmp_path: Path) -> No
 
 
 def kinds_of(url: str, job: str, speaks: str) -> Iterator[str]:
-    """Kinds of the job's events as they come, by the client or by what Slurm's commands have."""
+    """Kinds of the job's events as they come, by the client or by what Slurm's commands
+    have."""
     if speaks == "corral":
         with Client(url=url, token=TOKENS["admin"]) as client:
             yield from (event.kind for event in client.events(job, follow=True))
         return
     found = SlurmHead(where=Where(url=url, token=TOKENS["admin"]))
-    yield from (said["kind"] for said in found.follow(f"/v1/jobs/{job}/events", {"follow": 1}))
+    yield from (
+        said["kind"] for said in found.follow(f"/v1/jobs/{job}/events", {"follow": 1})
+    )
 
 
 @pytest.mark.parametrize("speaks", ["corral", "slurm"])
@@ -121,7 +128,10 @@ def test_the_token_of_a_directory_is_sent_to_no_other_head(
     (tmp_path / "token").write_text(TOKENS["admin"])
     (tmp_path / "head.json").write_text(json.dumps({"url": DEAD}))
     monkeypatch.setenv("CORRAL_DIR", str(tmp_path))
-    with Client(url=f"{DEAD},{head.url}") as client, pytest.raises(Unauthorised, match=head.url):
+    with (
+        Client(url=f"{DEAD},{head.url}") as client,
+        pytest.raises(Unauthorised, match=head.url),
+    ):
         client.status()
 
 

@@ -1,4 +1,5 @@
-"""Whom a client believes to be the head: the machine's own list is read for TLS alone."""
+"""Whom a client believes to be the head: the machine's own list is read for TLS
+alone."""
 
 import asyncio
 import ssl
@@ -52,7 +53,9 @@ def test_what_is_no_certificate_is_refused_over_tls(
 
 
 @pytest.mark.parametrize("first", ["http", "https"])
-def test_heads_with_and_without_tls_are_called_by_one_client(first: str, tmp_path: Path) -> None:
+def test_heads_with_and_without_tls_are_called_by_one_client(
+    first: str, tmp_path: Path
+) -> None:
     """None answers over TLS here: the other is called as if it had been alone."""
     with serving(tmp_path) as head:
         urls = [head.url, f"https://{own_loopback()}:9"]

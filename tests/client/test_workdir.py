@@ -1,4 +1,5 @@
-"""A workdir as a snapshot: the same for the same content, and nothing that should stay out."""
+"""A workdir as a snapshot: the same for the same content, and nothing that should stay
+out."""
 
 import json
 import os
@@ -48,7 +49,9 @@ def test_the_same_content_has_the_same_digest_whatever_its_times_owners_and_orde
     assert header[3:8] == bytes(5)  # no name, no time
 
 
-def test_what_is_ignored_stays_out_and_the_deepest_file_has_the_last_word(tmp_path: Path) -> None:
+def test_what_is_ignored_stays_out_and_the_deepest_file_has_the_last_word(
+    tmp_path: Path,
+) -> None:
     root = tree(
         tmp_path,
         {
@@ -98,7 +101,9 @@ def test_links_inside_are_kept_and_links_outside_are_refused(tmp_path: Path) -> 
 
 
 def test_of_a_virtual_environment_all_is_to_be_left_out_at_once(tmp_path: Path) -> None:
-    root = tree(tmp_path / "w", {"train.py": "x", "env/py/pyvenv.cfg": "home = /usr/bin"})
+    root = tree(
+        tmp_path / "w", {"train.py": "x", "env/py/pyvenv.cfg": "home = /usr/bin"}
+    )
     (root / "env/py/bin").mkdir()
     for name in ("python", "python3"):
         (root / "env/py/bin" / name).symlink_to("/usr/bin/python3")
@@ -115,7 +120,9 @@ def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
 
 
 def test_more_than_the_cap_is_refused_with_the_largest_files(tmp_path: Path) -> None:
-    root = tree(tmp_path, {"small": "x", "big.bin": "x" * 5000, "bigger.bin": "x" * 6000})
+    root = tree(
+        tmp_path, {"small": "x", "big.bin": "x" * 5000, "bigger.bin": "x" * 6000}
+    )
     with pytest.raises(TooLarge) as refused, pack(root, max_bytes=10_000):
         raise AssertionError("it was packed")
     assert "bigger.bin (6 kB), big.bin (5 kB)" in refused.value.message
@@ -151,7 +158,9 @@ def test_a_directory_that_may_not_be_entered_is_told_and_a_file_that_has_gone_is
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_file", locked)
-    with pytest.raises(SpecInvalid, match="cannot be read: permission denied") as refused:
+    with pytest.raises(
+        SpecInvalid, match="cannot be read: permission denied"
+    ) as refused:
         names(root)
     assert ".corralignore" in refused.value.hint
 
@@ -200,8 +209,12 @@ def test_credentials_stay_out_and_the_person_is_told(tmp_path: Path) -> None:
     root = tree(tmp_path, {**CREDENTIALS, **PLAIN})
     assert files(root) == PLAIN.keys()
     (said,) = notes_on(root)
-    assert said.startswith("left out of the workdir, as credentials: .aws/, .config/gcloud/, ")
-    assert f"and 13 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
+    assert said.startswith(
+        "left out of the workdir, as credentials: .aws/, .config/gcloud/, "
+    )
+    assert (
+        f"and 13 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
+    )
 
 
 def test_a_line_of_corralignore_lets_a_credential_in_and_one_of_gitignore_does_not(
@@ -228,24 +241,34 @@ def test_the_directory_of_a_cluster_is_never_sent_whatever_lets_it_in(
 ) -> None:
     monkeypatch.setenv("CORRAL_DIR", str(tmp_path / "elsewhere"))
     inside = {f"deep/c/{name}": text for name, text in held.items()}
-    root = tree(tmp_path / "p", {"a.py": "1", ".corralignore": "!c/\n!*\n!key\n", **inside})
+    root = tree(
+        tmp_path / "p", {"a.py": "1", ".corralignore": "!c/\n!*\n!key\n", **inside}
+    )
     assert names(root) == [".corralignore", "a.py", "deep"]
     assert notes_on(root) == (
         "left out of the workdir, as the directory of a cluster, never sent: deep/c/",
     )
     for folder in ("deep/c", "deep/c/nodes/n1"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-        with pytest.raises(SpecInvalid, match="the directory of a cluster with its keys"):
+        with pytest.raises(
+            SpecInvalid, match="the directory of a cluster with its keys"
+        ):
             names(root / folder)
 
 
 def test_ones_own_cluster_is_never_sent_and_projects_in_its_shared_folder_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = {"c/anything": "x", "c/shared/project/a.py": "1", "joined.json": '{"rows": 3}'}
+    held = {
+        "c/anything": "x",
+        "c/shared/project/a.py": "1",
+        "joined.json": '{"rows": 3}',
+    }
     root = tree(tmp_path, held)
     monkeypatch.setenv("CORRAL_DIR", str(root / "c"))
     assert names(root) == ["joined.json"]
     assert names(root / "c" / "shared" / "project") == ["a.py"]
-    work = tree(root / "c" / "nodes" / "n1" / "attempts" / "j1.1" / "work", {"b.py": "1"})
+    work = tree(
+        root / "c" / "nodes" / "n1" / "attempts" / "j1.1" / "work", {"b.py": "1"}
+    )
     assert names(work) == ["b.py"]  # a job may submit from its own

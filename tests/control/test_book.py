@@ -1,4 +1,5 @@
-"""The word of a node is made anew only when something of it is, and is then never an old one."""
+"""The word of a node is made anew only when something of it is, and is then never an
+old one."""
 
 from dataclasses import replace
 
@@ -30,7 +31,10 @@ def unchanged(monkeypatch: pytest.MonkeyPatch) -> list[NodeId]:
         word = renewed(self, world, node, heard)
         if word is None:
             last = self._told[node]
-            assert wanted_of(world, node, self._held[node].values(), heard, last.version) == last
+            assert (
+                wanted_of(world, node, self._held[node].values(), heard, last.version)
+                == last
+            )
             found.append(node)
         return word
 
@@ -39,7 +43,9 @@ def unchanged(monkeypatch: pytest.MonkeyPatch) -> list[NodeId]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_word_is_older_than_what_is_known(seed: int, unchanged: list[NodeId]) -> None:
+def test_no_word_is_older_than_what_is_known(
+    seed: int, unchanged: list[NodeId]
+) -> None:
     outcome = simulate(seed)
     assert not outcome.rule, outcome.text
     assert unchanged
@@ -47,7 +53,9 @@ def test_no_word_is_older_than_what_is_known(seed: int, unchanged: list[NodeId])
 
 def heard(*seen: Seen) -> NodeFacts:
     inventory = node("n1").inventory
-    return NodeFacts(node=N1, boot=BootId("boot-n1"), heard_at=1.0, inventory=inventory, seen=seen)
+    return NodeFacts(
+        node=N1, boot=BootId("boot-n1"), heard_at=1.0, inventory=inventory, seen=seen
+    )
 
 
 def seen(phase: Phase) -> NodeFacts:
@@ -61,7 +69,9 @@ SAVE = Save(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", ["job", "attempt", "seat", "save", "boot", "seen", "phase"])
+@pytest.mark.parametrize(
+    "part", ["job", "attempt", "seat", "save", "boot", "seen", "phase"]
+)
 def test_whatever_is_new_of_its_parts_a_word_is_made_anew(part: str) -> None:
     cluster, book = Cluster(node("n1")), Book()
     id = cluster.submit(gang(gpus=2))
@@ -72,7 +82,9 @@ def test_whatever_is_new_of_its_parts_a_word_is_made_anew(part: str) -> None:
     book.newest(world, N1, before)
     assert book.renewed(world, N1, before) is None
     changes = {
-        "job": Changes(jobs=(replace(job, state=JobState.STOPPING, why=StopWhy.CANCEL),)),
+        "job": Changes(
+            jobs=(replace(job, state=JobState.STOPPING, why=StopWhy.CANCEL),)
+        ),
         "attempt": Changes(attempts=(replace(attempt, warned_at=1.0),)),
         "seat": Changes(allocations=(replace(seat, state=SeatState.STOPPING),)),
         "save": Changes(saves=(SAVE,)),

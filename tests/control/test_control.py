@@ -52,7 +52,9 @@ class HandClock:
 @dataclass
 class Notebook:
     name: str = "notebook"
-    cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
+    cannot: Mapping[str, str] = field(
+        default_factory=lambda: {"image": "no images here"}
+    )
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
@@ -223,12 +225,15 @@ def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
         head = await Head().start()
         known = await head.submit(gang("known"))
         waits = (After(job=JobId("@0")), After(job=known, name="known"))
-        first, second = head.control.dry_run([gang("first"), gang("second", after=waits)], by=ALICE)
+        first, second = head.control.dry_run(
+            [gang("first"), gang("second", after=waits)], by=ALICE
+        )
         assert first.reason is None
         assert second.reason is not None
         assert second.reason.code == "Dependency"
         assert (
-            second.reason.sentence == f"it waits for first to be done, known ({known}) to be done"
+            second.reason.sentence
+            == f"it waits for first to be done, known ({known}) to be done"
         )
         late = gang("late", begin=Moment(after_seconds=1800.0))
         (planned,) = head.control.dry_run([late], by=ALICE)
@@ -272,10 +277,13 @@ def test_a_new_head_goes_on_where_the_old_one_died_and_outranks_it() -> None:
     async def tell() -> None:
         old = await Head().start()
         id = await old.submit(gang())
-        await old.control.acknowledge(Suspend(job=id), by=ALICE)  # and dies before the next tick
+        # and dies before the next tick
+        await old.control.acknowledge(Suspend(job=id), by=ALICE)
         new = await Head(old.store).start()
         assert new.control.world.jobs[id].state == JobState.STOPPING
-        assert min(w.version for w in new.engine.told) > max(w.version for w in old.engine.told)
+        assert min(w.version for w in new.engine.told) > max(
+            w.version for w in old.engine.told
+        )
         assert new.control.world.attempts[id].number == 1
 
     story(tell())
@@ -286,7 +294,9 @@ def test_a_step_of_training_wakes_nobody_and_a_changed_phase_does() -> None:
         head = await Head().start()
         id = await head.submit(gang())
         where = head.control.world.attempts[id].nodes[0]
-        head.seen[where] = (Seen(key=(id, head.control.world.jobs[id].attempt), phase=Phase.UP),)
+        head.seen[where] = (
+            Seen(key=(id, head.control.world.jobs[id].attempt), phase=Phase.UP),
+        )
         await head.step()
         assert head.control.world.jobs[id].state == JobState.RUNNING
         told = len(head.engine.told)
@@ -335,7 +345,9 @@ def test_a_bug_met_on_one_job_holds_it_and_lets_the_others_run(
         monkeypatch.setattr("corral.reconcile.reconcile_pass.see_attempt", faulty)
         where = head.control.world.attempts[good].nodes[0]
         key = (good, head.control.world.jobs[good].attempt)
-        head.seen[where] = (Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),)),)
+        head.seen[where] = (
+            Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),)),
+        )
         await head.step(1.5)
         assert head.control.world.ended[good] == JobState.DONE
         assert bad in head.replays
@@ -405,7 +417,9 @@ def test_a_wall_clock_that_is_set_a_day_forward_ends_no_job() -> None:
         head = await Head().start()
         id = await head.submit(gang(max_duration_seconds=3600.0))
         where = head.control.world.attempts[id].nodes[0]
-        head.seen[where] = (Seen(key=(id, head.control.world.jobs[id].attempt), phase=Phase.UP),)
+        head.seen[where] = (
+            Seen(key=(id, head.control.world.jobs[id].attempt), phase=Phase.UP),
+        )
         await head.step()
         head.clock.set_forward = 86_400.0
         await head.step(1.5)

@@ -13,7 +13,8 @@ def test_a_job_waits_once_and_starts_with_each_attempt() -> None:
     cluster, counts = Cluster(node("n1")), HeadCounters()
     job = cluster.submit(gang())
     first = replace(
-        cluster.world.attempts.pop(job), placed_at=cluster.world.jobs[job].submitted_at + 7
+        cluster.world.attempts.pop(job),
+        placed_at=cluster.world.jobs[job].submitted_at + 7,
     )
     queue = cluster.world.jobs[job].spec.queue
     counts.take_in(cluster.world, Changes(attempts=(first,)))

@@ -20,7 +20,9 @@ from tests.store.rows import job
 from tests.worlds import gang
 
 EVIL = "OSError: [Errno 5] Input/output error: '/data/a'"
-RAISED = f'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n{EVIL}'
+RAISED = (
+    f'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n{EVIL}'
+)
 
 
 @dataclass
@@ -124,7 +126,8 @@ def ends_of(tail: str) -> RankEnds:
 
 def owned(number: int, owner: str) -> Job:
     return replace(
-        job(number, JobState.RECOVERING, attempt=AttemptNumber(1)), owner=UserName(owner)
+        job(number, JobState.RECOVERING, attempt=AttemptNumber(1)),
+        owner=UserName(owner),
     )
 
 
@@ -162,7 +165,9 @@ def test_one_that_has_waited_too_long_in_line_is_not_read() -> None:
         reader, clock = ByHand(), HandClock()
         first, second = owned(1, "eve"), owned(2, "eve")
         made, world, done, task = running(reader, clock, first, second)
-        made.ask({(one.id, AttemptNumber(1)): ends_of("x") for one in (first, second)}, world)
+        made.ask(
+            {(one.id, AttemptNumber(1)): ends_of("x") for one in (first, second)}, world
+        )
         await turns()
         clock.now += diagnoses.PATIENCE_SECONDS
         reader.let.set()
@@ -185,7 +190,9 @@ def test_logs_that_change_without_end_are_read_a_bounded_number_of_times() -> No
         key = (one.id, AttemptNumber(1))
         assert made.known is not None
         for number in range(MOST_READINGS):
-            assert key not in made.known or not made.known[key].covers(ends_of(str(number)))
+            assert key not in made.known or not made.known[key].covers(
+                ends_of(str(number))
+            )
             made.ask({key: ends_of(str(number))}, world)
             await turns()
         assert made.known[key].covers(ends_of("more"))

@@ -1,4 +1,5 @@
-"""What a head learns from what happens, what it tells, and what it writes down of both."""
+"""What a head learns from what happens, what it tells, and what it writes down of
+both."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -145,7 +146,9 @@ def test_a_new_head_knows_what_the_old_one_knew() -> None:
 
 
 @pytest.mark.parametrize("wish", [Cancel, Suspend])
-def test_a_start_that_somebody_put_off_is_no_outcome(wish: type[Cancel] | type[Suspend]) -> None:
+def test_a_start_that_somebody_put_off_is_no_outcome(
+    wish: type[Cancel] | type[Suspend],
+) -> None:
     async def tell() -> None:
         async with learning() as head:
             await head.submit(ALL, key="a")
@@ -171,11 +174,17 @@ def test_a_job_that_starts_at_once_is_told_nothing() -> None:
     story(tell())
 
 
-def test_a_plan_is_told_of_the_first_job_that_would_wait_as_if_it_were_submitted() -> None:
+def test_a_plan_is_told_of_the_first_job_that_would_wait_as_if_it_were_submitted() -> (
+    None
+):
     async def tell() -> None:
         async with learning() as head:
             await head.submit(ALL, key="a")
-            specs = [gang("now"), gang("later", max_duration_seconds=60.0), gang("last")]
+            specs = [
+                gang("now"),
+                gang("later", max_duration_seconds=60.0),
+                gang("last"),
+            ]
             found = await head.forecasts.planned(specs, [1, 2], ALICE)
             assert list(found) == [1]
             assert head.foreteller.asked[-1].job == "j2_1"
@@ -201,7 +210,9 @@ def test_the_answer_of_the_last_seconds_serves_again() -> None:
     story(tell())
 
 
-def test_forecasts_of_one_user_wait_for_each_other_and_not_for_those_of_others() -> None:
+def test_forecasts_of_one_user_wait_for_each_other_and_not_for_those_of_others() -> (
+    None
+):
     async def tell() -> None:
         async with learning() as head:
             await head.submit(ALL, key="a")
@@ -209,9 +220,13 @@ def test_forecasts_of_one_user_wait_for_each_other_and_not_for_those_of_others()
             await head.until(lambda: bool(head.forecasts._open))
             head.foreteller.gate = asyncio.Event()
             del head.foreteller.asked[:]
-            job, specs = head.control.world.jobs[waiting], [gang("more", nodes=2, gpus=2)]
+            job, specs = (
+                head.control.world.jobs[waiting],
+                [gang("more", nodes=2, gpus=2)],
+            )
             asking = [
-                asyncio.create_task(head.forecasts.planned(specs, [0], ALICE)) for _ in range(9)
+                asyncio.create_task(head.forecasts.planned(specs, [0], ALICE))
+                for _ in range(9)
             ]
             other = asyncio.create_task(head.forecasts.of(job, UserName("bob")))
             most = forecasts.MOST_OF_ONE_USER
@@ -232,7 +247,9 @@ def test_nothing_is_told_where_there_is_no_answer() -> None:
             waiting = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
             await head.until(lambda: bool(head.forecasts._open))
             head.foreteller.trouble = True
-            assert await head.forecasts.of(head.control.world.jobs[waiting], ALICE) is None
+            assert (
+                await head.forecasts.of(head.control.world.jobs[waiting], ALICE) is None
+            )
 
     story(tell())
 
@@ -242,10 +259,14 @@ def test_what_was_imported_is_learned_from_in_the_next_round() -> None:
         async with learning() as head:
             await head.submit(ALL, key="a")
             await head.until(lambda: not head.forecasts._behind)
-            entry = AuditEntry(at=1.0, by=ALICE, token=None, what="history.import", on="sacct")
+            entry = AuditEntry(
+                at=1.0, by=ALICE, token=None, what="history.import", on="sacct"
+            )
             await head.store.keep_imported([imported("7")], entry=entry)
             head.forecasts.learn_anew()
-            await head.until(lambda: [one.job for one in head.forecasts._runs] == ["sacct:7"])
+            await head.until(
+                lambda: [one.job for one in head.forecasts._runs] == ["sacct:7"]
+            )
 
     story(tell())
 
@@ -257,7 +278,9 @@ def changes(spec: JobSpec, *kinds: str, queues: QueueTree | None = None) -> list
 
 
 def test_what_is_suggested_is_smaller_shorter_or_elsewhere() -> None:
-    tree = whole_tree([Queue(name=name, nominal=((ANY_TYPE, 9000),)) for name in ("a", "b")])  # type: ignore[arg-type]
+    tree = whole_tree(
+        [Queue(name=name, nominal=((ANY_TYPE, 9000),)) for name in ("a", "b")]  # type: ignore[arg-type]
+    )
     spec = gang(nodes=4, gpus=2, max_duration_seconds=7200.0)
     typed = replace(spec, resources=Resources(gpu_millis=2000, gpu_type="h100"))
     assert changes(typed, "h100", "h100", "h100", "h100", "a100", queues=tree) == [
@@ -273,8 +296,12 @@ def test_what_is_suggested_is_smaller_shorter_or_elsewhere() -> None:
 
 def test_a_queue_that_would_not_take_it_is_not_suggested() -> None:
     small = Queue(name="small", nominal=((ANY_TYPE, 1000),), borrow_limit_millis=0)  # type: ignore[arg-type]
-    assert changes(gang(gpus=1), "h100", queues=whole_tree([small])) == ["in queue small"]
-    assert changes(gang(gpus=3), "h100", queues=whole_tree([small])) == ["with 1 GPU instead of 3"]
+    assert changes(gang(gpus=1), "h100", queues=whole_tree([small])) == [
+        "in queue small"
+    ]
+    assert changes(gang(gpus=3), "h100", queues=whole_tree([small])) == [
+        "with 1 GPU instead of 3"
+    ]
 
 
 def test_a_queue_that_does_not_take_ones_jobs_is_not_suggested() -> None:

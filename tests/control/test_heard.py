@@ -30,7 +30,8 @@ def test_a_signal_is_news_once_whoever_has_told_it() -> None:
 
 
 def test_only_a_later_word_counts_for_a_node_that_was_heard_again() -> None:
-    """What parts report of a silent node comes with the time at which the node was last heard."""
+    """What parts report of a silent node comes with the time at which the node was last
+    heard."""
     facts = Facts()
     take_word(facts, replace(word(), heard_at=4.0))
     facts.awaited.add(word().node)

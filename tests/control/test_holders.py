@@ -11,7 +11,9 @@ from tests.worlds import Cluster, gang, node
 NOW = 1_000_000.0
 
 
-def told(cluster: Cluster, id: JobId, code: str = "Resources", **ends: ExpectedEnd) -> str:
+def told(
+    cluster: Cluster, id: JobId, code: str = "Resources", **ends: ExpectedEnd
+) -> str:
     """`ends`: of jobs by their names."""
 
     def ending_of(job: Job) -> ExpectedEnd | None:
@@ -30,7 +32,8 @@ def limit(seconds: float) -> ExpectedEnd:
 
 
 def full() -> tuple[Cluster, JobId]:
-    """Eight GPUs of one type are held by four jobs, and another node is of no use to it."""
+    """Eight GPUs of one type are held by four jobs, and another node is of no use to
+    it."""
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4), node("n3", gpus=1))
     for name, gpus in (("eval", 3), ("long", 4), ("b", 1), ("elsewhere", 1)):
         cluster.up(cluster.submit(gang(name, gpus=gpus)))
@@ -64,7 +67,9 @@ def test_an_exclusive_job_holds_all_gpus_of_its_node() -> None:
 
 def test_who_is_likely_to_end_first_is_told_with_when() -> None:
     cluster, id = full()
-    said = told(cluster, id, long=limit(7200.0), eval=kin(250.0, 500.0), b=kin(200.0, 900.0))
+    said = told(
+        cluster, id, long=limit(7200.0), eval=kin(250.0, 500.0), b=kin(200.0, 900.0)
+    )
     assert said.endswith(
         "; likely first, eval (j1) ends in 4 to 9 min (80 %), as 12 jobs like it did"
     )

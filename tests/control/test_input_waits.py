@@ -25,7 +25,9 @@ def test_the_first_rank_that_waits_for_input_is_named(
         assert text == ""
     else:
         first = min(rank for rank in waiting if rank is not None)
-        assert text.startswith(f"rank {first} waits for standard input, and nothing is typed")
+        assert text.startswith(
+            f"rank {first} waits for standard input, and nothing is typed"
+        )
         assert f"corral attach {id} {options} or corral stop {id}" in text
 
 

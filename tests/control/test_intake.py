@@ -36,10 +36,16 @@ def test_too_many_whole_gpus_are_refused_with_what_there_is() -> None:
         ((0, 0), "no node of this cluster could", "there are 2 nodes without GPUs; "),
         ((1,), "no node of this cluster could", "there is 1 node with 1 GPU (h100); "),
         ((8,), "this cluster has only 1 node", "there is 1 node with 8 GPUs (h100); "),
-        ((2, 8), "only 1 of the 2 nodes of this cluster could", "of up to 8 GPUs (h100); "),
+        (
+            (2, 8),
+            "only 1 of the 2 nodes of this cluster could",
+            "of up to 8 GPUs (h100); ",
+        ),
     ],
 )
-def test_what_is_there_is_told_in_plain_words(gpus: tuple[int, ...], said: str, there: str) -> None:
+def test_what_is_there_is_told_in_plain_words(
+    gpus: tuple[int, ...], said: str, there: str
+) -> None:
     nodes = (node(f"n{number}", gpus=count) for number, count in enumerate(gpus))
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(*nodes).world, [gang(nodes=2, gpus=8)], {})
@@ -57,10 +63,14 @@ def test_where_no_node_has_gpus_parts_of_them_are_pretended_too() -> None:
     half = replace(gang(), resources=Resources(gpu_millis=500))
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1", gpus=0)).world, [half], {})
-    assert refused.value.hint.endswith("run: corral down; corral up --gpus 1 --gpu-shares")
+    assert refused.value.hint.endswith(
+        "run: corral down; corral up --gpus 1 --gpu-shares"
+    )
 
 
-@pytest.mark.parametrize("asked", [Resources(gpu_millis=2000), Resources(gpu_millis=500)])
+@pytest.mark.parametrize(
+    "asked", [Resources(gpu_millis=2000), Resources(gpu_millis=500)]
+)
 def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
     asked: Resources,
 ) -> None:
@@ -68,7 +78,9 @@ def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
     with pytest.raises(CannotFit) as refused:
         check_specs(world, [replace(gang(), resources=asked)], {}, shown_by="sinfo -N")
     assert refused.value.hint.startswith("there is 1 node without GPUs; ")
-    assert refused.value.hint.endswith("run: corral node ls; or, for what lends them: sinfo -N")
+    assert refused.value.hint.endswith(
+        "run: corral node ls; or, for what lends them: sinfo -N"
+    )
     assert "corral up" not in refused.value.hint
 
 
@@ -76,7 +88,9 @@ def test_where_lent_nodes_have_gpus_but_give_no_parts_a_whole_one_is_told() -> N
     half = replace(gang(), resources=Resources(gpu_millis=500))
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1")).world, [half], {}, shown_by="sinfo -N")
-    assert refused.value.hint.startswith("no node lets GPUs be shared; write a whole one; ")
+    assert refused.value.hint.startswith(
+        "no node lets GPUs be shared; write a whole one; "
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +100,10 @@ def test_where_lent_nodes_have_gpus_but_give_no_parts_a_whole_one_is_told() -> N
         (Shape(nodes=2, resources=Resources(gpu_millis=8000)), "1 node with 8 GPUs"),
         (Shape(nodes=1, resources=Resources(gpu_millis=16_000)), "1 node with 8 GPUs"),
         (
-            Shape(nodes=1, resources=Resources(gpu_millis=1000, gpu_type="b200", cpu_millis=10**6)),
+            Shape(
+                nodes=1,
+                resources=Resources(gpu_millis=1000, gpu_type="b200", cpu_millis=10**6),
+            ),
             "1 node with 1 h100 GPU, 8 CPUs",
         ),
     ],
@@ -105,7 +122,10 @@ def test_of_several_forms_the_largest_that_would_fit_is_named() -> None:
     nodes = [node("n1", gpus=4), node("n2", gpus=1)]
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(*nodes).world, [spec], {})
-    assert "; this would fit: 1 node with 4 GPUs; run: corral node ls" in refused.value.hint
+    assert (
+        "; this would fit: 1 node with 4 GPUs; run: corral node ls"
+        in refused.value.hint
+    )
 
 
 def test_nothing_is_named_that_a_rule_of_place_keeps_from_fitting() -> None:
@@ -122,7 +142,10 @@ def test_where_all_gpus_are_cut_a_part_is_named() -> None:
     sliced = replace(whole, inventory=replace(whole.inventory, gpus=tuple(cut)))
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(sliced).world, [gang(gpus=1)], {})
-    assert refused.value.hint == "all GPUs here are cut, into 4 parts; ask for parts: gpu: 0.25"
+    assert (
+        refused.value.hint
+        == "all GPUs here are cut, into 4 parts; ask for parts: gpu: 0.25"
+    )
 
 
 def test_a_form_that_labels_rule_out_is_refused_for_them_beside_another_form() -> None:
@@ -133,7 +156,10 @@ def test_a_form_that_labels_rule_out_is_refused_for_them_beside_another_form() -
     with pytest.raises(CannotFit) as refused:
         check_specs(world, [spec], {})
     assert "has only 3 nodes" not in refused.value.message
-    assert "with zone=a; of the 3 that could hold its part 0 are such" in refused.value.message
+    assert (
+        "with zone=a; of the 3 that could hold its part 0 are such"
+        in refused.value.message
+    )
     assert "zone" in refused.value.hint
 
 
@@ -166,8 +192,13 @@ def test_every_job_has_a_reason_also_one_that_no_pass_has_seen() -> None:
     new = replace(job, state=JobState.QUEUED, reason="", reason_code="")
     assert "the next pass" in reason_held(cluster.world, new, now).sentence
     back = replace(new, reason="asked by ann")
-    assert reason_held(cluster.world, back, now).sentence.startswith("asked by ann: the next pass")
-    assert reason_held(cluster.world, new, now, stopped="it is stopped").sentence == "it is stopped"
+    assert reason_held(cluster.world, back, now).sentence.startswith(
+        "asked by ann: the next pass"
+    )
+    assert (
+        reason_held(cluster.world, new, now, stopped="it is stopped").sentence
+        == "it is stopped"
+    )
 
 
 def test_who_is_suspended_is_told_how_to_go_on() -> None:

@@ -21,11 +21,17 @@ from tests.control.test_control import HandClock, Notebook
 from tests.worlds import ALICE, gang, inventory
 
 FIRST = AttemptNumber(1)
-BAD = {"2^63": {"step": 2**63}, "NaN": {"seconds": float("nan")}, "surrogate": {"path": "\ud800"}}
+BAD = {
+    "2^63": {"step": 2**63},
+    "NaN": {"seconds": float("nan")},
+    "surrogate": {"path": "\ud800"},
+}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteStore | PostgresStore:
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> SqliteStore | PostgresStore:
     if request.param == "sqlite":
         return SqliteStore(tmp_path / "corral.db")
     return PostgresStore(request.getfixturevalue("postgres").database())
@@ -61,7 +67,9 @@ def test_a_bad_save_fails_its_own_job_and_the_rest_is_committed(
         await control.tick()
         rule = CheckpointRule(path="/shared/c")
         asked = asyncio.create_task(
-            control.submit([gang("bad", checkpoint=rule), gang("good")], key="", by=ALICE)
+            control.submit(
+                [gang("bad", checkpoint=rule), gang("good")], key="", by=ALICE
+            )
         )
         while not asked.done():
             await control.tick()
@@ -112,10 +120,14 @@ def test_a_node_that_cannot_be_recorded_is_not_taken_in_and_others_are(
     asyncio.run(scenario())
 
 
-def test_the_store_names_every_row_that_it_cannot_hold(store: SqliteStore | PostgresStore) -> None:
+def test_the_store_names_every_row_that_it_cannot_hold(
+    store: SqliteStore | PostgresStore,
+) -> None:
     async def scenario() -> None:
         term = (await store.lead()).term
-        events = tuple(Event(at=1.0, kind="k", text=text) for text in ("a", "\ud800", "b"))
+        events = tuple(
+            Event(at=1.0, kind="k", text=text) for text in ("a", "\ud800", "b")
+        )
         with pytest.raises(Unrecordable) as refused:
             await store.commit(term, Changes(events=events))
         assert len(refused.value.rows) == 1
@@ -125,7 +137,9 @@ def test_the_store_names_every_row_that_it_cannot_hold(store: SqliteStore | Post
     asyncio.run(scenario())
 
 
-def test_old_events_go_by_their_bytes_as_well(store: SqliteStore | PostgresStore) -> None:
+def test_old_events_go_by_their_bytes_as_well(
+    store: SqliteStore | PostgresStore,
+) -> None:
     async def scenario() -> None:
         store._event_sizes._keep_bytes = 2_000_000
         term = (await store.lead()).term

@@ -1,4 +1,5 @@
-"""When a head forgets jobs that are over, and what it says to those who ask for them after."""
+"""When a head forgets jobs that are over, and what it says to those who ask for them
+after."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +26,10 @@ class Forgetting(Head):
     def __init__(self, store: MemoryStore | None = None) -> None:
         super().__init__(store)
         self.control = Control(
-            store=self.store, engine=self.engine, clock=self.clock, retention=Retention(jobs=1)
+            store=self.store,
+            engine=self.engine,
+            clock=self.clock,
+            retention=Retention(jobs=1),
         )
 
     async def start(self) -> "Forgetting":
@@ -114,6 +118,8 @@ def test_what_is_being_forgotten_can_be_waited_for_no_more() -> None:
         await head.cancelled("b")
         await head.later()
         assert store.refused == 1
-        assert all(job.state != JobState.HELD for job in head.control.world.jobs.values())
+        assert all(
+            job.state != JobState.HELD for job in head.control.world.jobs.values()
+        )
 
     story(tell())

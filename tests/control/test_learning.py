@@ -18,12 +18,16 @@ def ranks(head: Head, learning: HeadLearning) -> list[float]:
     learning.take_in(head.control.world, Changes(), late)
     table = learning.table
     assert table is not None
-    return [table.rank_seconds(one, at) for one in (ONE, FOUR) for at in (0.0, 90.0, 4000.0)]
+    return [
+        table.rank_seconds(one, at) for one in (ONE, FOUR) for at in (0.0, 90.0, 4000.0)
+    ]
 
 
 async def ran(head: Head, name: str, seconds: float, *, nodes: int) -> None:
     """One that is up at once, and ends by itself after so long."""
-    id = await head.submit(gang(name, gpus=2 if nodes == 2 else 1, nodes=nodes), key=name)
+    id = await head.submit(
+        gang(name, gpus=2 if nodes == 2 else 1, nodes=nodes), key=name
+    )
     attempt = head.control.world.attempts[id]
 
     def say(phase: Phase, *exits: tuple[int, Exit]) -> None:
@@ -49,6 +53,8 @@ def test_a_new_head_knows_what_the_old_one_has_learned() -> None:
         assert old[0] < unknowing, "who is new ends soon"
         assert old[1] > old[0], "and who has run for longer than most does not"
         runs = await head.store.runs(limit=MOST_ENDED)
-        assert old == ranks(head, HeadLearning(runs, head.control.world, head.control.now()))
+        assert old == ranks(
+            head, HeadLearning(runs, head.control.world, head.control.now())
+        )
 
     story(tell())

@@ -29,7 +29,9 @@ class Losing(Head):
     async def step(self, seconds: float = 0.5) -> float:
         if not self.mute:
             return await super().step(seconds)
-        with mock.patch.object(self.control, "hear", self._hear_others(self.control.hear)):
+        with mock.patch.object(
+            self.control, "hear", self._hear_others(self.control.hear)
+        ):
             return await super().step(seconds)
 
     @staticmethod
@@ -50,7 +52,9 @@ async def running(head: Losing) -> JobId:
     """A job on n1 that goes on elsewhere only by proof."""
     job = await head.submit(gang(gpus=2))
     assert head.control.world.attempts[job].nodes == (N1,)
-    head.seen["n1"] = (Seen(key=(job, AttemptNumber(1)), phase=Phase.UP, started_at=1.0),)
+    head.seen["n1"] = (
+        Seen(key=(job, AttemptNumber(1)), phase=Phase.UP, started_at=1.0),
+    )
     await head.step()
     assert head.control.world.jobs[job].state == JobState.RUNNING
     return job
@@ -76,7 +80,8 @@ def test_the_word_that_a_silent_node_is_dead_is_proof_until_it_is_heard() -> Non
         node = head.control.world.nodes[N1]
         assert (node.liveness, node.said_dead) == (Liveness.ALIVE, "")
         stopped = [stop.key for stop in head.control.wanted(N1).stop]
-        assert stopped == [(job, 1)]  # it was alive after all: its attempt is over all the same
+        # it was alive after all: its attempt is over all the same
+        assert stopped == [(job, 1)]
         assert head.control.world.attempts[job].number == 2
 
     story(tell())
@@ -108,7 +113,8 @@ def test_a_node_that_the_engine_has_no_more_is_unknown_until_it_has_it_again() -
         await head.step()
         assert not head.control.facts.gone
         events = await head.store.events(after=0, job=None, limit=100)
-        assert [event.node for event in events if event.kind == "node_gone"] == [N1]  # once
+        # once
+        assert [event.node for event in events if event.kind == "node_gone"] == [N1]
         later = Losing(head.store, mute=True)
         await later.start()
         assert list(later.control.world.nodes) == ["n2"]

@@ -1,4 +1,5 @@
-"""What sensors say is summed per attempt, written once a minute, and unmeasured is not idle."""
+"""What sensors say is summed per attempt, written once a minute, and unmeasured is not
+idle."""
 
 from dataclasses import replace
 
@@ -37,7 +38,9 @@ class Watch:
 
     def say(self, *gpus: GpuSample, on: NodeId = N1, seconds: float = 10.0) -> None:
         self.at += seconds
-        self.ledger.take(self.cluster.world, on, NodeSample(at=self.at, gpus=gpus), self.at)
+        self.ledger.take(
+            self.cluster.world, on, NodeSample(at=self.at, gpus=gpus), self.at
+        )
 
     @property
     def sums(self) -> UsageAmounts:
@@ -83,11 +86,14 @@ def test_what_no_sensor_has_read_is_neither_used_nor_idle() -> None:
     assert watch.sums.measured_gpu_seconds == 0.0
     assert watch.sums.idle_gpu_seconds == 0.0
     assert watch.ledger.idle[watch.key] is None
-    watch.say(gpu(0, 0.0), gpu(1, 0.0), seconds=10 * LONGEST_SECONDS)  # the agent was away
+    # the agent was away
+    watch.say(gpu(0, 0.0), gpu(1, 0.0), seconds=10 * LONGEST_SECONDS)
     assert watch.sums.idle_gpu_seconds == pytest.approx(2 * LONGEST_SECONDS)
 
 
-def test_a_gang_is_idle_since_the_last_of_its_nodes_is_and_until_one_of_its_gpus_works() -> None:
+def test_a_gang_is_idle_since_the_last_of_its_nodes_is_and_until_one_of_its_gpus_works() -> (
+    None
+):
     watch = Watch()
     for _ in range(2):
         watch.say(gpu(0, 0.0), gpu(1, 0.01))
@@ -130,5 +136,7 @@ def test_what_somebody_else_holds_and_what_is_let_go_counts_for_nobody() -> None
 def test_readings_of_pretend_gpus_are_not_counted() -> None:
     watch = Watch()
     for _ in range(3):
-        watch.say(gpu(0, 0.9, pretend=True, power_watts=400.0), gpu(1, 0.0, pretend=True))
+        watch.say(
+            gpu(0, 0.9, pretend=True, power_watts=400.0), gpu(1, 0.0, pretend=True)
+        )
     assert watch.sums == UsageAmounts()

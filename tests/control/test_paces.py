@@ -14,7 +14,8 @@ from tests.worlds import Cluster, gang, node
 
 
 class Gang:
-    """Two nodes with two ranks each, whose steps take 100 ms, and those of the slow one more."""
+    """Two nodes with two ranks each, whose steps take 100 ms, and those of the slow one
+    more."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(node("n1"), node("n2"))
@@ -24,12 +25,18 @@ class Gang:
         self.looks = 0
         self.told: list[Event] = []
 
-    def bound(self, sensed: Sensed, *, after_seconds: float = 100.0) -> Bottleneck | None:
+    def bound(
+        self, sensed: Sensed, *, after_seconds: float = 100.0
+    ) -> Bottleneck | None:
         """What bounds it, so long after its ranks were up."""
         up_at = self.cluster.world.attempts[self.id].running_at or 0.0
-        return self.paces.bottleneck(self.cluster.world, sensed, self.id, up_at + after_seconds)
+        return self.paces.bottleneck(
+            self.cluster.world, sensed, self.id, up_at + after_seconds
+        )
 
-    def pass_by(self, looks: int, *, slow: int | None = None, data: float = 0.0) -> None:
+    def pass_by(
+        self, looks: int, *, slow: int | None = None, data: float = 0.0
+    ) -> None:
         for _ in range(looks):
             self.looks += 1
             done = 40 * self.looks
@@ -76,7 +83,9 @@ def test_of_ranks_that_are_alike_none_is_told() -> None:
     assert whole.bound(Sensed()) is None
 
 
-def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apart() -> None:
+def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apart() -> (
+    None
+):
     whole = Gang()
     whole.pass_by(4, data=0.1)
     sensed = Sensed()
@@ -98,7 +107,10 @@ def test_nothing_is_said_of_gpus_that_start_nor_of_pretend_ones() -> None:
     whole.pass_by(4)
 
     def read(**more: Any) -> None:
-        gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.0, **more) for at in range(2))
+        gpus = tuple(
+            GpuSample(index=at, uuid=str(at), utilisation=0.0, **more)
+            for at in range(2)
+        )
         for name in whole.cluster.nodes:
             sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
 
@@ -111,7 +123,9 @@ def test_nothing_is_said_of_gpus_that_start_nor_of_pretend_ones() -> None:
     assert whole.bound(sensed) is None
 
 
-def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has() -> None:
+def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has() -> (
+    None
+):
     full, sensed = Gang(), Sensed()
     full.pass_by(4)
     gpus = tuple(

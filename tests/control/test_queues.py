@@ -6,8 +6,19 @@ from typing import Any
 import pytest
 
 from corral.control.job_reasons import assumed_text
-from corral.control.queue_checks import QueueRule, QuotaExceeded, check_queues, warnings_of
-from corral.control.request_checks import check_asked, check_moments, check_specs, normal, plan
+from corral.control.queue_checks import (
+    QueueRule,
+    QuotaExceeded,
+    check_queues,
+    warnings_of,
+)
+from corral.control.request_checks import (
+    check_asked,
+    check_moments,
+    check_specs,
+    normal,
+    plan,
+)
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.placement_constraints import PlaceRule
@@ -68,7 +79,10 @@ def test_a_job_that_no_wait_would_make_fit_its_queue_is_refused() -> None:
 def test_a_job_without_a_duration_gets_the_shortest_of_its_queues() -> None:
     world = house().world
     assert normal(world, gang(queue="team")).max_duration_seconds == 3600.0
-    assert normal(world, gang(queue="team", max_duration_seconds=5.0)).max_duration_seconds == 5.0
+    assert (
+        normal(world, gang(queue="team", max_duration_seconds=5.0)).max_duration_seconds
+        == 5.0
+    )
     assert normal(world, gang()).max_duration_seconds is None
 
 
@@ -77,12 +91,16 @@ def test_the_queues_are_those_of_the_next_tick_and_the_change_is_told() -> None:
     assert list(cluster.world.queues.by_name) == ["default", "top", "team"]
     assert cluster.outcome is not None
     assert [event.kind for event in cluster.outcome.changes.events] == ["queues"]
-    cluster.wish(SetQueues(queues=(replace(TEAM, weight=3.0),), whole=False, guard_seconds=5.0))
+    cluster.wish(
+        SetQueues(queues=(replace(TEAM, weight=3.0),), whole=False, guard_seconds=5.0)
+    )
     assert cluster.world.queues.queue(TEAM.name).weight == 3.0
     assert cluster.world.queues.guard_seconds == 5.0
 
 
-def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_nothing() -> None:
+def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_nothing() -> (
+    None
+):
     cluster = house()
     lost = SetQueues(queues=(replace(TEAM, parent=QueueName("gone")),), whole=False)
     with pytest.raises(SpecInvalid, match="no queue gone"):
@@ -90,13 +108,17 @@ def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_noth
     cluster.wish(lost)
     assert cluster.world.queues.queue(TEAM.name) == TEAM
     assert cluster.outcome is not None
-    assert [event.kind for event in cluster.outcome.changes.events] == ["queues_refused"]
+    assert [event.kind for event in cluster.outcome.changes.events] == [
+        "queues_refused"
+    ]
 
 
 def test_a_queue_with_unfinished_jobs_is_not_taken_away() -> None:
     cluster = house()
     cluster.submit(gang(queue=QueueName("team")))
-    with pytest.raises(Conflict, match="team would be taken away, and it has 1 unfinished job"):
+    with pytest.raises(
+        Conflict, match="team would be taken away, and it has 1 unfinished job"
+    ):
         check_asked(cluster.world, SetQueues(queues=(TOP,), whole=True), NOW)
 
 
@@ -106,14 +128,18 @@ def test_a_dry_run_is_decided_as_the_asker_s() -> None:
     cluster.submit(gang(queue="team"))
     now = Now(wall=cluster.wall, serving=cluster.serving)
     [hers] = plan(cluster.world, cluster.facts, [gang(queue="team")], now, by=ALICE)
-    [his] = plan(cluster.world, cluster.facts, [gang(queue="team")], now, by=UserName("bob"))
+    [his] = plan(
+        cluster.world, cluster.facts, [gang(queue="team")], now, by=UserName("bob")
+    )
     assert hers.reason is not None
     assert hers.reason.code == "UserLimit"
     assert his.reason is None
 
 
 def test_a_job_that_should_have_started_already_is_refused() -> None:
-    check_moments([gang(start_by=Moment(after_seconds=60.0)), gang(start_by=Moment(at=9.0))], 5.0)
+    check_moments(
+        [gang(start_by=Moment(after_seconds=60.0)), gang(start_by=Moment(at=9.0))], 5.0
+    )
     with pytest.raises(SpecInvalid, match="start_by: .* is over"):
         check_moments([gang(start_by=Moment(at=5.0))], 5.0)
 
@@ -137,13 +163,20 @@ def test_queues_that_own_more_than_there_is_are_taken_with_a_warning(
     assert [one.startswith(said) for one in found] == [True] * bool(said)
 
 
-def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_stay() -> None:
+def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_stay() -> (
+    None
+):
     cluster = Cluster(node("n1", gpus=8))
     dated = Queue(name=QueueName("dated"), budget=Budget(gpu_hours=1.0, until=100.0))
     asked = SetQueues(queues=(dated,), whole=False)
-    with pytest.raises(SpecInvalid, match="dated: budget: 1970-01-01 00:01:40 UTC is over"):
+    with pytest.raises(
+        SpecInvalid, match="dated: budget: 1970-01-01 00:01:40 UTC is over"
+    ):
         check_queues(cluster.world, asked, 100.0)
-    assert check_queues(cluster.world, asked, 99.0).queue(dated.name).budget == dated.budget
+    assert (
+        check_queues(cluster.world, asked, 99.0).queue(dated.name).budget
+        == dated.budget
+    )
     cluster.wish(asked)
     asked = replace(asked, queues=(replace(dated, weight=2.0),))
     assert check_queues(cluster.world, asked, 100.0).queue(dated.name).weight == 2.0
@@ -156,8 +189,14 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
     ("asked", "hint"),
     [
         ({"nominal": (("any", 1000),)}, "run: corral queue set top --gpus"),
-        ({"nominal": (("any", 9000),), "parent": None, "lend_limit_millis": 10_000}, "--lend 9"),
-        ({"budget": Budget(period_seconds=60.0)}, "set team --gpu-hours 1000 --period 30d"),
+        (
+            {"nominal": (("any", 9000),), "parent": None, "lend_limit_millis": 10_000},
+            "--lend 9",
+        ),
+        (
+            {"budget": Budget(period_seconds=60.0)},
+            "set team --gpu-hours 1000 --period 30d",
+        ),
         ({"lowest_priority": 5, "highest_priority": 1}, "--priorities low..normal"),
     ],
 )
@@ -193,12 +232,16 @@ def test_a_dry_run_tells_whom_it_would_stop() -> None:
     for seconds, when in ((1.0, "in 119 s, after its guard"), (200.0, "at once")):
         cluster.tick(seconds=seconds)
         now = Now(wall=cluster.wall, serving=cluster.serving)
-        (mine,) = plan(cluster.world, cluster.facts, [gang(gpus=2, queue="own")], now, by=ALICE)
+        (mine,) = plan(
+            cluster.world, cluster.facts, [gang(gpus=2, queue="own")], now, by=ALICE
+        )
         assert mine.stops == (f"{borrows} of queue poor (long, borrowing), {when}",)
         assert mine.reason is not None
         said = f"2 GPUs are kept for it, and come free from long ({borrows})"
         assert mine.reason.sentence == said
-        (theirs,) = plan(cluster.world, cluster.facts, [gang(queue="poor")], now, by=ALICE)
+        (theirs,) = plan(
+            cluster.world, cluster.facts, [gang(queue="poor")], now, by=ALICE
+        )
         assert theirs.stops == ()
 
 
@@ -210,29 +253,53 @@ def ended(user: UserName, stem: str, seconds: float) -> Ended:
 @pytest.mark.parametrize(
     ("runs", "limit_seconds", "said"),
     [
-        ([], None, "nothing: no job has ended yet and it has no limit, so it goes behind"),
+        (
+            [],
+            None,
+            "nothing: no job has ended yet and it has no limit, so it goes behind",
+        ),
         ([], 600.0, "10 min, its limit: no job has ended yet"),
-        ([(ALICE, "gpt", 120.0)], 600.0, "2 min, as the one ended job of its user, name and size"),
+        (
+            [(ALICE, "gpt", 120.0)],
+            600.0,
+            "2 min, as the one ended job of its user, name and size",
+        ),
         ([(ALICE, "gpt", 900.0)], 600.0, "10 min, its limit: its kin took longer"),
-        ([(ALICE, "else", 60.0)] * 2, None, "1 min, as the 2 ended jobs of its user and size took"),
-        ([(UserName("bob"), "x", 60.0)] * 2, None, "1 min, as the 2 ended jobs of its queue and"),
+        (
+            [(ALICE, "else", 60.0)] * 2,
+            None,
+            "1 min, as the 2 ended jobs of its user and size took",
+        ),
+        (
+            [(UserName("bob"), "x", 60.0)] * 2,
+            None,
+            "1 min, as the 2 ended jobs of its queue and",
+        ),
     ],
 )
 def test_a_queue_that_goes_by_length_tells_what_it_assumes(
     runs: list[tuple[UserName, str, float]], limit_seconds: float | None, said: str
 ) -> None:
     cluster = Cluster(node("n1", gpus=1))
-    cluster.wish(SetQueues(queues=(Queue(name=QueueName("quick"), policy=Policy.SJF),), whole=True))
+    cluster.wish(
+        SetQueues(
+            queues=(Queue(name=QueueName("quick"), policy=Policy.SJF),), whole=True
+        )
+    )
     cluster.submit(gang("first"))
     spec = gang("gpt-7", queue="quick", max_duration_seconds=limit_seconds)
     waits, other = cluster.submit(spec), cluster.submit(gang("gpt-8"))
     learned = Learned(ended(*one) for one in runs)
-    assert assumed_text(cluster.world, cluster.world.jobs[waits], learned).startswith(said)
+    assert assumed_text(cluster.world, cluster.world.jobs[waits], learned).startswith(
+        said
+    )
     assert assumed_text(cluster.world, cluster.world.jobs[other], learned) == ""
 
 
 def test_an_exclusive_job_that_its_queue_could_never_hold_whole_is_refused() -> None:
     spec = gang(queue="team", place=PlaceRule(exclusive=True))
-    with pytest.raises(QuotaExceeded, match="asks for 8 GPUs, as exclusive nodes count whole"):
+    with pytest.raises(
+        QuotaExceeded, match="asks for 8 GPUs, as exclusive nodes count whole"
+    ):
         check_specs(house().world, [spec], {})
     check_specs(house().world, [gang(queue="team")], {})

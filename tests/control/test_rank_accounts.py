@@ -23,10 +23,15 @@ def test_an_account_that_is_not_the_owners_is_named_for_what_it_may_explain(
     account: str, failure: FailureKind | None, is_named: bool
 ) -> None:
     one = node("n1")
-    cluster = Cluster(replace(one, inventory=replace(one.inventory, shared_account=account)))
+    cluster = Cluster(
+        replace(one, inventory=replace(one.inventory, shared_account=account))
+    )
     id = cluster.submit(gang("train"))
     cluster.up(id)
     job, attempt = cluster.world.jobs[id], cluster.world.attempts[id]
     text = rank_account_text(cluster.world, job, replace(attempt, failure=failure))
-    assert text.startswith(f"its ranks ran as nobody on n1, not as {job.owner}") == is_named
+    assert (
+        text.startswith(f"its ranks ran as nobody on n1, not as {job.owner}")
+        == is_named
+    )
     assert bool(text) == is_named

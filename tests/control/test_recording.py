@@ -6,7 +6,12 @@ from typing import cast
 
 from corral.control import Control
 from corral.control.latest_samples import Sensed
-from corral.control.series_recorder import Recorder, cluster_values, node_values, scalar_values
+from corral.control.series_recorder import (
+    Recorder,
+    cluster_values,
+    node_values,
+    scalar_values,
+)
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.observed_state import Progress, Scalar
 from corral.domain.pilot import part_of
@@ -16,16 +21,24 @@ from tests.worlds import Cluster, gang, node
 
 
 def test_gpus_are_named_by_their_index_and_what_is_not_known_is_none() -> None:
-    gpu = GpuSample(index=3, uuid="g", utilisation=0.5, memory_used_bytes=1, memory_total_bytes=4)
-    port = PortSample(name="eth0", kind="ethernet", up=True, received_bytes=7, sent_bytes=9)
-    found: Mapping[str, float | None] = node_values(NodeSample(at=1, gpus=(gpu,), ports=(port,)))
+    gpu = GpuSample(
+        index=3, uuid="g", utilisation=0.5, memory_used_bytes=1, memory_total_bytes=4
+    )
+    port = PortSample(
+        name="eth0", kind="ethernet", up=True, received_bytes=7, sent_bytes=9
+    )
+    found: Mapping[str, float | None] = node_values(
+        NodeSample(at=1, gpus=(gpu,), ports=(port,))
+    )
     assert found["gpu3.utilisation"] == 0.5
     assert found["gpu3.memory"] == 0.25
     assert found["gpu3.power_watts"] is None
     assert (found["received_bytes"], found["sent_bytes"]) == (7, 9)
 
 
-def test_scalars_are_kept_by_their_names_and_never_in_place_of_a_field_of_ours() -> None:
+def test_scalars_are_kept_by_their_names_and_never_in_place_of_a_field_of_ours() -> (
+    None
+):
     logged = (Scalar("lr", 0.1, 0.05, 0.2), Scalar("huge", 1e300, None, 1.0))
     assert scalar_values(Progress(step=1, scalars=logged)) == {
         **{"lr": 0.1, "lr.low": 0.05, "lr.high": 0.2},
@@ -49,7 +62,12 @@ def test_of_the_cluster_only_gpus_that_are_held_count_for_how_busy_they_are() ->
     job = cluster.submit(gang(gpus=1))
     (held,) = cluster.world.attempts[job].seats[0].gpus
     gpus = tuple(
-        GpuSample(index=one, uuid=f"g{one}", power_watts=100.0, utilisation=0.25 + (one != held))
+        GpuSample(
+            index=one,
+            uuid=f"g{one}",
+            power_watts=100.0,
+            utilisation=0.25 + (one != held),
+        )
         for one in range(2)
     )
     found = cluster_values(cluster.world, {NodeId("n1"): NodeSample(at=1, gpus=gpus)})
@@ -57,11 +75,15 @@ def test_of_the_cluster_only_gpus_that_are_held_count_for_how_busy_they_are() ->
     assert found["power_watts"] == 200.0
 
 
-def test_a_curve_of_a_node_whose_parts_speak_in_turn_is_no_denser_than_that_of_another() -> None:
+def test_a_curve_of_a_node_whose_parts_speak_in_turn_is_no_denser_than_that_of_another() -> (
+    None
+):
     control, drawn = SimpleNamespace(sensed=Sensed()), list[float]()
     series = SimpleNamespace(put=lambda key, at, values: drawn.append(at))
     Recorder(cast(Control, control), cast(SeriesStore, series))
-    parts = [part_of(NodeId("n1"), (JobId(f"j{at}"), AttemptNumber(1))) for at in range(5)]
+    parts = [
+        part_of(NodeId("n1"), (JobId(f"j{at}"), AttemptNumber(1))) for at in range(5)
+    ]
     for at in range(20):
         control.sensed.take(parts[at % 5], NodeSample(at=at), float(at))
     assert drawn == [0.0, 1.0, 6.0, 11.0, 16.0]

@@ -29,17 +29,22 @@ def control_of(cluster: Cluster) -> Control:
     """As much of one as a report asks for, an hour on."""
     now = SimpleNamespace(wall=cluster.wall + 3600.0)
     store = MemoryStore()
-    found = SimpleNamespace(store=store, world=cluster.world, ledger=GpuUsage(), now=lambda: now)
+    found = SimpleNamespace(
+        store=store, world=cluster.world, ledger=GpuUsage(), now=lambda: now
+    )
     return cast(Control, found)
 
 
-def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in_it() -> None:
+def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in_it() -> (
+    None
+):
     cluster = cluster_with_a_job()
     begun, changed = threading.Event(), threading.Event()
     there: list[threading.Thread] = []
 
     def held_up(held: open_accounts.OpenAllocations) -> Iterator[UsageRecord]:
-        """As a report over very many jobs would be, until the loop has done something else."""
+        """As a report over very many jobs would be, until the loop has done something
+        else."""
         there.append(threading.current_thread())
         begun.set()
         assert changed.wait(PATIENCE_SECONDS), "the loop waits for the report"

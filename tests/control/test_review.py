@@ -56,7 +56,9 @@ def test_nothing_is_decided_on_a_world_that_could_not_be_loaded_again() -> None:
     story(tell())
 
 
-def test_a_follower_whose_events_were_lost_with_an_answer_is_told_to_read_the_store() -> None:
+def test_a_follower_whose_events_were_lost_with_an_answer_is_told_to_read_the_store() -> (
+    None
+):
     async def tell() -> None:
         store = Unsure()
         head = await Head(store).start()
@@ -72,7 +74,9 @@ def test_a_follower_whose_events_were_lost_with_an_answer_is_told_to_read_the_st
     story(tell())
 
 
-def test_placing_that_fails_does_not_keep_cancels_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_placing_that_fails_does_not_keep_cancels_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def tell() -> None:
         head = await Head().start()
         running = await head.submit(gang("running"), key="1")
@@ -114,9 +118,12 @@ def test_of_a_job_that_is_over_nothing_stays_in_memory_but_its_state() -> None:
             beat = Progress(step=turn + 1)
             head.seen[where] = (Seen(key=key, phase=Phase.UP, progress=beat),)
             await head.step()
-            ended = Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),), progress=beat)
+            ended = Seen(
+                key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),), progress=beat
+            )
             head.seen[where] = (ended,)
-            await head.step(0.1 if turn % 2 else 1.5)  # every other end in a look at all jobs
+            # every other end in a look at all jobs
+            await head.step(0.1 if turn % 2 else 1.5)
             assert control.world.ended[id] == JobState.DONE
             late = Seen(key=key, phase=Phase.ENDED, progress=Progress(step=turn + 2))
             head.seen[where] = (late,)  # said again until it is settled
@@ -131,7 +138,8 @@ def test_of_a_job_that_is_over_nothing_stays_in_memory_but_its_state() -> None:
 
 
 def test_a_head_that_another_has_followed_does_not_take_the_lead_back() -> None:
-    """The disk failed it, and it meant to load its world again: by then another head led."""
+    """The disk failed it, and it meant to load its world again: by then another head
+    led."""
 
     async def tell() -> None:
         store = Unsure()

@@ -12,7 +12,10 @@ A, B = (part_of(N1, (JobId(name), AttemptNumber(1))) for name in ("ja", "jb"))
 
 
 def said(at: float, *use: tuple[int, float]) -> NodeSample:
-    gpus = (GpuSample(index=index, uuid=f"GPU-{index}", utilisation=share) for index, share in use)
+    gpus = (
+        GpuSample(index=index, uuid=f"GPU-{index}", utilisation=share)
+        for index, share in use
+    )
     return NodeSample(at=at, gpus=tuple(gpus))
 
 
@@ -22,7 +25,9 @@ def uses(sensed: Sensed) -> dict[int, float | None]:
 
 def test_parts_of_one_node_are_one_node_to_whoever_listens() -> None:
     sensed, heard = Sensed(), list[tuple[str, list[int]]]()
-    sensed.listen(lambda node, it, _: heard.append((node, [gpu.index for gpu in it.gpus])))
+    sensed.listen(
+        lambda node, it, _: heard.append((node, [gpu.index for gpu in it.gpus]))
+    )
     sensed.take(A, said(1.0, (0, 0.5)), 101.0)
     sensed.take(B, said(6.0, (1, 0.6)), 106.0)
     sensed.take(A, said(11.0, (0, 0.7)), 111.0)
@@ -55,10 +60,14 @@ def test_a_part_that_says_nothing_more_is_dropped_when_its_sample_is_old() -> No
     assert N1 not in sensed.newest
 
 
-def test_a_gpu_that_was_given_back_is_unknown_until_its_next_holder_tells_of_it() -> None:
+def test_a_gpu_that_was_given_back_is_unknown_until_its_next_holder_tells_of_it() -> (
+    None
+):
     cluster = Cluster(node("n1"))
     first, second = cluster.submit(gang(gpus=1)), cluster.submit(gang(gpus=1))
-    seats = {job: cluster.world.attempts[job].seats[0].gpus[0] for job in (first, second)}
+    seats = {
+        job: cluster.world.attempts[job].seats[0].gpus[0] for job in (first, second)
+    }
     parts = {job: part_of(N1, (job, AttemptNumber(1))) for job in (first, second)}
     sensed = Sensed(lambda: cluster.world)
     for at, job in enumerate((first, second)):
@@ -69,7 +78,9 @@ def test_a_gpu_that_was_given_back_is_unknown_until_its_next_holder_tells_of_it(
     assert uses(sensed) == {seats[second]: 0.6}
 
 
-def test_the_ledger_counts_each_second_of_a_gpu_once_though_parts_speak_in_turn() -> None:
+def test_the_ledger_counts_each_second_of_a_gpu_once_though_parts_speak_in_turn() -> (
+    None
+):
     cluster = Cluster(node("n1"))
     jobs = [cluster.submit(gang(gpus=1)) for _ in range(2)]
     for job in jobs:

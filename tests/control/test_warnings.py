@@ -25,12 +25,20 @@ def ailing(id: str, bar: Bar, *, suspect: bool = False) -> Node:
 
 
 def test_what_ails_a_node_is_told_and_the_suspects_first() -> None:
-    said = list(node_warnings([ailing("n1", Bar.AVOID), ailing("n2", Bar.DRAIN, suspect=True)]))
-    assert [sentence.partition(":")[0] for sentence in said] == ["node n2", "node n1", "1 suspect"]
+    said = list(
+        node_warnings([ailing("n1", Bar.AVOID), ailing("n2", Bar.DRAIN, suspect=True)])
+    )
+    assert [sentence.partition(":")[0] for sentence in said] == [
+        "node n2",
+        "node n1",
+        "1 suspect",
+    ]
 
 
 def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
-    said = list(node_warnings([ailing(f"n{i}", Bar.DRAIN, suspect=i > 75) for i in range(750)]))
+    said = list(
+        node_warnings([ailing(f"n{i}", Bar.DRAIN, suspect=i > 75) for i in range(750)])
+    )
     assert len(said) == 7
     assert said[-2:] == [
         "745 more nodes ail: corral node ls",

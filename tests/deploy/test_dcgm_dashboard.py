@@ -1,6 +1,7 @@
 """NVIDIA's public dashboard for DCGM (Grafana 12239): each of its panels has data.
 
-The queries name the same series and labels as that dashboard does, in a form of our own.
+The queries name the same series and labels as that dashboard does, in a form of our
+own.
 """
 
 import shutil
@@ -26,7 +27,10 @@ PANELS = {
     "tensor cores": f"max by ({MIG}) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{SELECTED}})",
     "memory": f"max by ({MIG}) (DCGM_FI_DEV_FB_USED{{SELECTED}})",
 }
-VARIABLES = ("count by (Hostname) (DCGM_FI_DEV_FB_FREE)", "count by (gpu) (DCGM_FI_DEV_FB_FREE)")
+VARIABLES = (
+    "count by (Hostname) (DCGM_FI_DEV_FB_FREE)",
+    "count by (gpu) (DCGM_FI_DEV_FB_FREE)",
+)
 HOPPER = GpuSample(
     index=0, uuid="GPU-0", type="h100", utilisation=0.9, graphics_active=0.8, tensor_active=0.4,
     memory_used_bytes=2**30, memory_total_bytes=2**33, power_watts=500.0,
@@ -37,7 +41,9 @@ HOPPER = GpuSample(
 def exported(*gpus: GpuSample) -> list[dict[str, str]]:
     """Return the series of these GPUs as /metrics writes them."""
     cluster, n1 = Cluster(node("n1")), NodeId("n1")
-    text = "".join(gpu_families(cluster.world, {n1: NodeSample(at=1.0, gpus=gpus)}, counters=True))
+    text = "".join(
+        gpu_families(cluster.world, {n1: NodeSample(at=1.0, gpus=gpus)}, counters=True)
+    )
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [series(*line.rsplit(" ", 1)) for line in lines]
 
@@ -58,6 +64,8 @@ def has_data(folder: Path, query: str, gpus: GpuSample) -> str:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
-@pytest.mark.parametrize("query", [*PANELS.values(), *VARIABLES], ids=[*PANELS, "node", "gpu"])
+@pytest.mark.parametrize(
+    "query", [*PANELS.values(), *VARIABLES], ids=[*PANELS, "node", "gpu"]
+)
 def test_each_panel_and_each_variable_has_data(tmp_path: Path, query: str) -> None:
     assert has_data(tmp_path, query, HOPPER) == ""

@@ -1,4 +1,5 @@
-"""`make gpu`: readings are compared as they should be, and without a GPU nothing is claimed."""
+"""`make gpu`: readings are compared as they should be, and without a GPU nothing is
+claimed."""
 
 import os
 import runpy
@@ -25,7 +26,13 @@ def printed(smi: dict[str, Any], **more: str) -> dict[str, str]:
 
 
 def test_readings_differ_beyond_what_two_moments_explain(smi: dict[str, Any]) -> None:
-    row = printed(smi, uuid="GPU-1", power_draw="350.2", temperature_gpu="60", utilization_gpu="98")
+    row = printed(
+        smi,
+        uuid="GPU-1",
+        power_draw="350.2",
+        temperature_gpu="60",
+        utilization_gpu="98",
+    )
     sample = {"uuid": "GPU-1", "power_watts": 361.0, "temperature_celsius": 80.0}
     found = {one.what: one.verdict for one in smi["compare"](row, [sample])}
     assert (found["power.draw"], found["temperature.gpu"]) == ("ok", "differs")

@@ -1,4 +1,5 @@
-"""What Prometheus and Grafana are given: every query can be read, and asks for what there is."""
+"""What Prometheus and Grafana are given: every query can be read, and asks for what
+there is."""
 
 import json
 import re
@@ -12,9 +13,11 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as families,
+)
 
-from corral.api.metrics.devices import GPUS, NODES, XIDS
+from corral.api.metrics.device_series import GPUS, NODES, XIDS
 from corral.boot.monitoring import scrape_config
 from corral.boot.monitoring.config import RULES
 from tests.api.heads import Head, serving
@@ -32,7 +35,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 def names_of(head: Head) -> set[str]:
     with head.http("vera") as http:
-        text = http.get("/metrics", headers={"Accept": "application/openmetrics-text"}).text
+        text = http.get(
+            "/metrics", headers={"Accept": "application/openmetrics-text"}
+        ).text
     found = {one.name for one in (*GPUS, *NODES)} | {"up", XIDS}
     for family in families(text):  # type: ignore[no-untyped-call]
         more = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
@@ -49,14 +54,17 @@ def queries() -> Iterator[str]:
 
 
 def selected(query: str) -> set[str]:
-    """The names of the series that a query asks for. Raises: ValueError when it is none."""
+    """The names of the series that a query asks for. Raises: ValueError when it is
+    none."""
     promql_parser.parse(query)
     words = re.sub(r"\{[^}]*\}|\[[^]]*\]|\b(by|ignoring|on) \([^)]*\)", "", query)
     return set(re.findall(r"\b(?:corral_|DCGM_|up\b)\w*", words))
 
 
 @pytest.mark.parametrize("query", sorted(set(queries())))
-def test_every_query_can_be_read_and_asks_for_what_there_is(query: str, told: set[str]) -> None:
+def test_every_query_can_be_read_and_asks_for_what_there_is(
+    query: str, told: set[str]
+) -> None:
     asked = selected(query.replace("$job", "j1"))
     assert asked
     assert asked <= told
@@ -84,7 +92,9 @@ def test_panels_do_not_overlap_and_stay_on_the_page() -> None:
             taken |= cells
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed"
+)
 def test_promtool_takes_the_rules_and_the_settings(tmp_path: Path) -> None:
     for name in ("token", "ca.pem"):
         (tmp_path / name).write_text("x")

@@ -1,4 +1,5 @@
-"""The shipped rules, run by promtool: alarms that must fire, and those that must not."""
+"""The shipped rules, run by promtool: alarms that must fire, and those that must
+not."""
 
 import shutil
 from pathlib import Path
@@ -9,14 +10,17 @@ import pytest
 from corral.boot.monitoring.config import RULES
 from tests.deploy.promtool import run_tests, series
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool"
+)
 GIGABYTE = 10**9
 
 
 def nodes(up: int, down: int) -> list[dict[str, str]]:
     states = [1] * up + [0] * down
     return [
-        series(f'corral_node_up{{node="n{at}"}}', f"{state}x20") for at, state in enumerate(states)
+        series(f'corral_node_up{{node="n{at}"}}', f"{state}x20")
+        for at, state in enumerate(states)
     ]
 
 
@@ -27,7 +31,9 @@ def disk(total: int, free: str) -> list[dict[str, str]]:
     ]
 
 
-def is_firing(folder: Path, alert: str, input_series: list[dict[str, str]], minutes: int) -> bool:
+def is_firing(
+    folder: Path, alert: str, input_series: list[dict[str, str]], minutes: int
+) -> bool:
     """Return whether the alert fires then, held against both answers."""
     count = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
     sample = {"labels": "{}"}
@@ -46,12 +52,16 @@ def is_firing(folder: Path, alert: str, input_series: list[dict[str, str]], minu
 
 
 @pytest.mark.parametrize(("up", "down"), [(0, 1), (1, 1), (8, 1), (30, 2)])
-def test_one_silent_node_of_a_small_cluster_is_not_many(tmp_path: Path, up: int, down: int) -> None:
+def test_one_silent_node_of_a_small_cluster_is_not_many(
+    tmp_path: Path, up: int, down: int
+) -> None:
     assert not is_firing(tmp_path, "CorralManyNodesDown", nodes(up, down), 10)
 
 
 @pytest.mark.parametrize(("up", "down"), [(0, 2), (7, 2), (15, 4)])
-def test_more_than_a_tenth_and_more_than_one_are_many(tmp_path: Path, up: int, down: int) -> None:
+def test_more_than_a_tenth_and_more_than_one_are_many(
+    tmp_path: Path, up: int, down: int
+) -> None:
     assert is_firing(tmp_path, "CorralManyNodesDown", nodes(up, down), 10)
 
 

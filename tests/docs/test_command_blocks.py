@@ -5,8 +5,8 @@ A fence may say more behind its language:
 - `file=NAME`: the block is the text of this file, in the directory where the commands run
 - `exit=N`: the exit code of the block, instead of 0
 - `needs=WORD`: what a machine must have for the block. `torch` and `ray` are looked for; blocks
-  with any other need are only read by the shell, and their options are compared with the reference
-  (tests/tidy).
+  with any other need are only read by the shell, and their options are compared with
+  the reference (tests/tidy).
 """
 
 import importlib.util
@@ -79,7 +79,8 @@ def blocks(page: Path) -> list[Block]:
 
 @contextmanager
 def empty_home() -> Iterator[Path]:
-    """A home directory of a user who has never used Corral. Its clusters are stopped at the end."""
+    """A home directory of a user who has never used Corral. Its clusters are stopped at
+    the end."""
     home = Path(tempfile.mkdtemp(prefix="corral-t-"))
     try:
         yield home
@@ -134,5 +135,7 @@ def test_each_block_has_a_language_and_a_known_need(page: Path) -> None:
         assert block.language, f"{place}: name the language (bash, yaml, text)"
         assert block.options.get("needs", "ray") in NEEDS, place
         if block.language == "bash":
-            read = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True)
+            read = subprocess.run(
+                ["bash", "-n", "-c", block.text], capture_output=True, text=True
+            )
             assert read.returncode == 0, f"{place}: {read.stderr}"

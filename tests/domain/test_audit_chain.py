@@ -1,4 +1,5 @@
-"""Whatever is done to the log, the walk names the first entry that is not as it was written."""
+"""Whatever is done to the log, the walk names the first entry that is not as it was
+written."""
 
 from dataclasses import replace
 
@@ -6,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.audit_chain import Anchor, ChainEntry, UnchainedDigest, next_link, walk_chain
+from corral.domain.audit_chain import (
+    Anchor,
+    ChainEntry,
+    UnchainedDigest,
+    next_link,
+    walk_chain,
+)
 
 OLD, OWN = "old", "own"
 
@@ -50,7 +57,9 @@ def relinked(entries: list[ChainEntry]) -> list[ChainEntry]:
     return found
 
 
-def test_a_log_is_whole_over_a_rotation_and_with_entries_from_before_the_chain() -> None:
+def test_a_log_is_whole_over_a_rotation_and_with_entries_from_before_the_chain() -> (
+    None
+):
     whole = log(8)
     found = walk_chain(whole, check)
     assert (found.fault, found.entries, found.unchained) == ("", 8, 2)
@@ -61,7 +70,9 @@ def test_a_log_is_whole_over_a_rotation_and_with_entries_from_before_the_chain()
 
 
 @given(data=st.data())
-def test_no_entry_is_changed_removed_or_exchanged_without_being_named(data: st.DataObject) -> None:
+def test_no_entry_is_changed_removed_or_exchanged_without_being_named(
+    data: st.DataObject,
+) -> None:
     whole = log(8)
     at = data.draw(st.integers(0, 7))
     changed = list(whole)
@@ -74,8 +85,13 @@ def test_no_entry_is_changed_removed_or_exchanged_without_being_named(data: st.D
         assert fault(gone) != ""
         assert fault(relinked(gone)) != ""
     if at >= 2:
-        assert fault([*whole[:at], replace(whole[at], intact=False), *whole[at + 1 :]]) != ""
-        assert fault([*whole[:at], replace(whole[at], link=None), *whole[at + 1 :]]) != ""
+        assert (
+            fault([*whole[:at], replace(whole[at], intact=False), *whole[at + 1 :]])
+            != ""
+        )
+        assert (
+            fault([*whole[:at], replace(whole[at], link=None), *whole[at + 1 :]]) != ""
+        )
 
 
 def test_entries_that_no_present_key_has_sealed_are_not_believed() -> None:
@@ -84,7 +100,10 @@ def test_entries_that_no_present_key_has_sealed_are_not_believed() -> None:
     assert fault(forged) == "entry 6 has a seal that this cluster's key did not make"
     stripped = [replace(one, seal=None) if one.number > 5 else one for one in forged]
     assert "entry 6 and those after it have no seal" in fault(stripped)
-    renamed = [replace(one, seal=f"{OLD}:{one.link}") if one.number > 5 else one for one in forged]
+    renamed = [
+        replace(one, seal=f"{OLD}:{one.link}") if one.number > 5 else one
+        for one in forged
+    ]
     assert "entry 6 and those after it have no seal" in fault(renamed)
 
 

@@ -19,7 +19,9 @@ from corral.domain.image import ImageKind, image_of
     ],
     ids=["registry", "with docker://", "archive", "apptainer"],
 )
-def test_an_image_is_of_a_registry_or_a_file(text: str, kind: ImageKind, name: str) -> None:
+def test_an_image_is_of_a_registry_or_a_file(
+    text: str, kind: ImageKind, name: str
+) -> None:
     image = image_of(text)
     assert (image.kind, image.name) == (kind, name)
 

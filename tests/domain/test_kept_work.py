@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import UserName
-from corral.domain.kept_work import HIGH_WATER, DiskSpace, KeptWork, WorkLimits, folders_to_remove
+from corral.domain.kept_work import (
+    HIGH_WATER,
+    DiskSpace,
+    KeptWork,
+    WorkLimits,
+    folders_to_remove,
+)
 from corral.domain.units import DAY_SECONDS
 
 EMPTY_DISK = DiskSpace(total_bytes=1000, used_bytes=0)
@@ -30,13 +36,21 @@ def test_folders_are_kept_for_their_days() -> None:
 
 
 def test_beyond_the_size_of_a_user_the_oldest_go_and_those_of_others_stay() -> None:
-    kept = [work("a", 1, 60), work("b", 2, 60), work("c", 3, 30), work("d", 4, 90, "bob")]
+    kept = [
+        work("a", 1, 60),
+        work("b", 2, 60),
+        work("c", 3, 30),
+        work("d", 4, 90, "bob"),
+    ]
     assert removed(*kept) == ["c", "b"]
 
 
 def test_a_full_disk_takes_the_oldest_of_all_users_first() -> None:
     kept = [work("a", 1, 40), work("b", 3, 40, "bob"), work("c", 2, 40)]
-    assert removed(*kept, disk=DiskSpace(total_bytes=1000, used_bytes=941)) == ["b", "c"]
+    assert removed(*kept, disk=DiskSpace(total_bytes=1000, used_bytes=941)) == [
+        "b",
+        "c",
+    ]
 
 
 def test_saves_stay_until_their_job_is_forgotten() -> None:
@@ -57,6 +71,12 @@ def test_no_more_goes_than_must(ages: list[tuple[float, int]], used: int) -> Non
     freed = sum(one.bytes for one in gone)
     assert not left or used - freed <= 1000 * HIGH_WATER
     youngest = gone[-1] if gone else None
-    if youngest is not None and LIMITS.until(youngest.ended_at) >= NOW and youngest.bytes:
+    if (
+        youngest is not None
+        and LIMITS.until(youngest.ended_at) >= NOW
+        and youngest.bytes
+    ):
         is_full = used - (freed - youngest.bytes) > 1000 * HIGH_WATER
-        assert is_full or sum(one.bytes for one in [*left, youngest]) > LIMITS.user_bytes
+        assert (
+            is_full or sum(one.bytes for one in [*left, youngest]) > LIMITS.user_bytes
+        )

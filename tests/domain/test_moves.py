@@ -9,10 +9,24 @@ from hypothesis import strategies as st
 from corral.domain.errors import Bug, IllegalMove
 from corral.domain.ids import JobId, Sequence, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.job_states import FINAL, MOOT, MOVES, ON_NODES, JobEvent, JobState, StopWhy, move
+from corral.domain.job_states import (
+    FINAL,
+    MOOT,
+    MOVES,
+    ON_NODES,
+    JobEvent,
+    JobState,
+    StopWhy,
+    move,
+)
 
 PAIRS = list(product(JobState, JobEvent))
-FACTS = (JobEvent.RANKS_UP, JobEvent.FINISHED, JobEvent.RANKS_FAILED, JobEvent.NODE_LOST)
+FACTS = (
+    JobEvent.RANKS_UP,
+    JobEvent.FINISHED,
+    JobEvent.RANKS_FAILED,
+    JobEvent.NODE_LOST,
+)
 WISHES = (JobEvent.ASKED_CANCEL, JobEvent.ASKED_SUSPEND, JobEvent.ASKED_RESUME)
 
 
@@ -84,7 +98,8 @@ def test_a_cancel_is_granted_from_everywhere(state: JobState) -> None:
 def test_a_fact_that_comes_late_never_brings_a_job_to_life(
     state: JobState, event: JobEvent
 ) -> None:
-    """Facts are true whenever they arrive; only a wish or a placement starts anything."""
+    """Facts are true whenever they arrive; only a wish or a placement starts
+    anything."""
     after = move(state, event)
     if state not in ON_NODES:
         assert after == state
@@ -94,7 +109,9 @@ def test_a_fact_that_comes_late_never_brings_a_job_to_life(
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(JobState, WISHES)))
-def test_a_person_may_ask_anything_at_any_time(state: JobState, event: JobEvent) -> None:
+def test_a_person_may_ask_anything_at_any_time(
+    state: JobState, event: JobEvent
+) -> None:
     if (state, event) == (JobState.RECOVERING, JobEvent.ASKED_RESUME):
         assert move(state, event) == state
     else:
@@ -103,14 +120,18 @@ def test_a_person_may_ask_anything_at_any_time(state: JobState, event: JobEvent)
 
 def test_only_placement_takes_nodes() -> None:
     ways_in = {
-        event for (old, event), new in MOVES.items() if new in ON_NODES and old not in ON_NODES
+        event
+        for (old, event), new in MOVES.items()
+        if new in ON_NODES and old not in ON_NODES
     }
     assert ways_in == {JobEvent.PLACED}
 
 
 def test_nodes_are_left_only_when_every_rank_is_seen_gone() -> None:
     ways_out = {
-        event for (old, event), new in MOVES.items() if old in ON_NODES and new not in ON_NODES
+        event
+        for (old, event), new in MOVES.items()
+        if old in ON_NODES and new not in ON_NODES
     }
     assert ways_out == {
         JobEvent.FINISHED,

@@ -29,7 +29,9 @@ def test_the_node_decides_which_accounts_ranks_may_run_as(
     assert says is None or says in str(refusal)
 
 
-def test_a_user_without_an_account_is_refused_unless_the_node_has_a_range_of_uids() -> None:
+def test_a_user_without_an_account_is_refused_unless_the_node_has_a_range_of_uids() -> (
+    None
+):
     refusal = NodePolicy().refuses_unknown("alice")
     assert refusal is not None
     assert refusal.why == "it has no account alice"
@@ -39,7 +41,12 @@ def test_a_user_without_an_account_is_refused_unless_the_node_has_a_range_of_uid
     assert mapped.refuses_unknown("root") is not None
     assert mapped.refuses_unknown("munge") is not None
     assert mapped.uids == UidRange(200000, 200009)
-    assert [mapped.uids.uid(number) for number in (0, 9, 10, -1)] == [200000, 200009, None, None]
+    assert [mapped.uids.uid(number) for number in (0, 9, 10, -1)] == [
+        200000,
+        200009,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,8 @@ def test_the_file_of_an_image(image: str, file: str) -> None:
     ],
 )
 def test_images_are_limited_to_registries_and_paths(image: str, allowed: bool) -> None:
-    policy = NodePolicy(registries=("ghcr.io/team", "nvcr.io/"), host_paths=("/images",))
+    policy = NodePolicy(
+        registries=("ghcr.io/team", "nvcr.io/"), host_paths=("/images",)
+    )
     assert (policy.refuses_image(image) is None) == allowed
     assert NodePolicy().refuses_image(image) is None

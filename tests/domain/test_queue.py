@@ -30,9 +30,16 @@ def queue(name: str, parent: str | None = None, gpus: int = 0, **more: object) -
 @pytest.mark.parametrize("number", [nan, inf, -1.0])
 @pytest.mark.parametrize(
     "field",
-    ["half_life_seconds", "guard_seconds", "rack_patience_seconds", "pod_patience_seconds"],
+    [
+        "half_life_seconds",
+        "guard_seconds",
+        "rack_patience_seconds",
+        "pod_patience_seconds",
+    ],
 )
-def test_no_rule_of_a_tree_is_without_end_or_less_than_nothing(field: str, number: float) -> None:
+def test_no_rule_of_a_tree_is_without_end_or_less_than_nothing(
+    field: str, number: float
+) -> None:
     rule: dict[str, Any] = {field: number}
     with pytest.raises(ValueError, match="end"):
         QueueTree(**rule)
@@ -59,27 +66,71 @@ def test_there_is_always_a_queue_that_is_called_default() -> None:
         ([queue("a", "b")], "parent", "there is no queue b"),
         ([queue("a", "b"), queue("b", "a")], "parent", "below itself"),
         ([queue("a", "a")], "parent", "below itself"),
-        ([queue("p", gpus=4), queue("a", "p", 3), queue("b", "p", 2)], "gpus", "given 1 more"),
+        (
+            [queue("p", gpus=4), queue("a", "p", 3), queue("b", "p", 2)],
+            "gpus",
+            "given 1 more",
+        ),
         ([queue("a", weight=0.0)], "weight", "out of bounds"),
         ([queue("a", weight=1e308)], "weight", "at most 1,000,000"),
         ([queue("a", weight=nan)], "weight", "out of bounds"),
         ([queue("a", longest_seconds=inf)], "max_duration", "no job"),
         ([queue("a", budget=Budget(gpu_hours=nan))], "budget", "not less than nothing"),
-        ([queue("a", budget=Budget(gpu_hours=-1.0))], "budget", "not less than nothing"),
-        ([queue("a", budget=Budget(money=inf, rates=(("any", 1.0),)))], "budget", "and ends"),
-        ([queue("a", budget=Budget(money=1, rates=(("any", nan),)))], "budget", "no rate"),
-        ([queue("a", budget=Budget(gpu_hours=1, period_seconds=inf))], "budget", "a period"),
+        (
+            [queue("a", budget=Budget(gpu_hours=-1.0))],
+            "budget",
+            "not less than nothing",
+        ),
+        (
+            [queue("a", budget=Budget(money=inf, rates=(("any", 1.0),)))],
+            "budget",
+            "and ends",
+        ),
+        (
+            [queue("a", budget=Budget(money=1, rates=(("any", nan),)))],
+            "budget",
+            "no rate",
+        ),
+        (
+            [queue("a", budget=Budget(gpu_hours=1, period_seconds=inf))],
+            "budget",
+            "a period",
+        ),
         ([queue("a", budget=Budget(gpu_hours=1, until=nan))], "budget", "no date"),
-        ([queue("a", gpus=2, lend_limit_millis=3000)], "lend", "at most the 2 GPUs it has"),
-        ([queue("a", gpus=1, lend_limit_millis=3000)], "lend", "at most the 1 GPU it has"),
-        ([queue("a", gpus=1), queue("b", "a", gpus=2)], "gpus", "it has 1 GPU; the queues below"),
+        (
+            [queue("a", gpus=2, lend_limit_millis=3000)],
+            "lend",
+            "at most the 2 GPUs it has",
+        ),
+        (
+            [queue("a", gpus=1, lend_limit_millis=3000)],
+            "lend",
+            "at most the 1 GPU it has",
+        ),
+        (
+            [queue("a", gpus=1), queue("b", "a", gpus=2)],
+            "gpus",
+            "it has 1 GPU; the queues below",
+        ),
         ([queue("a", borrow_limit_millis=-1)], "gpus", "less than nothing"),
         ([queue("a", longest_seconds=0.0)], "max_duration", "no job"),
-        ([queue("a", lowest_priority=5, highest_priority=1)], "priorities", "holds none"),
+        (
+            [queue("a", lowest_priority=5, highest_priority=1)],
+            "priorities",
+            "holds none",
+        ),
         ([queue("a", budget=Budget())], "budget", "GPU-hours or of money"),
         ([queue("a", budget=Budget(money=5.0))], "budget", "rates"),
-        ([queue("a", budget=Budget(gpu_hours=1, period_seconds=99, until=9))], "budget", "keep"),
-        ([queue(f"q{i}", f"q{i - 1}" if i else None) for i in range(17)], "parent", "levels"),
+        (
+            [queue("a", budget=Budget(gpu_hours=1, period_seconds=99, until=9))],
+            "budget",
+            "keep",
+        ),
+        (
+            [queue(f"q{i}", f"q{i - 1}" if i else None) for i in range(17)],
+            "parent",
+            "levels",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_of_the_queue_that_it_is_wrong_with(
@@ -110,7 +161,9 @@ def test_a_path_leads_from_the_top_down_and_a_queue_that_is_gone_has_one_too() -
 
 
 def test_one_queue_is_changed_and_the_others_stay() -> None:
-    tree = with_queues(whole_tree([queue("a"), queue("b")]), [queue("b", gpus=3), queue("c")])
+    tree = with_queues(
+        whole_tree([queue("a"), queue("b")]), [queue("b", gpus=3), queue("c")]
+    )
     assert [one.name for one in tree.queues] == ["default", "a", "b", "c"]
     assert tree.queue(QueueName("b")).nominal_millis == 3000
 
@@ -119,13 +172,17 @@ def test_a_budget_counts_from_when_it_was_set_and_not_anew_when_it_stays() -> No
     budget = Budget(gpu_hours=10.0, period_seconds=3600.0)
     first = begun(whole_tree([queue("a", budget=budget)]), QueueTree(), 50.0)
     again = begun(whole_tree([queue("a", gpus=3, budget=budget)]), first, 90.0)
-    other = begun(whole_tree([queue("a", budget=replace(budget, gpu_hours=11.0))]), first, 90.0)
+    other = begun(
+        whole_tree([queue("a", budget=replace(budget, gpu_hours=11.0))]), first, 90.0
+    )
     since = [tree.queue(QueueName("a")).budget.since for tree in (first, again, other)]  # type: ignore[union-attr]
     assert since == [50.0, 50.0, 90.0]
 
 
 @given(st.floats(0, 1e9), st.floats(60, 1e7), st.floats(0, 1e9))
-def test_a_moment_lies_in_just_one_period(since: float, period: float, after: float) -> None:
+def test_a_moment_lies_in_just_one_period(
+    since: float, period: float, after: float
+) -> None:
     budget = Budget(gpu_hours=1.0, period_seconds=period, since=since)
     start = budget.period_start(since + after)
     assert since <= start <= since + after

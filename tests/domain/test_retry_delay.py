@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
 
 
-def test_the_first_fault_is_retried_at_once_and_then_the_delay_doubles_up_to_a_minute() -> None:
+def test_the_first_fault_is_retried_at_once_and_then_the_delay_doubles_up_to_a_minute() -> (
+    None
+):
     delays = [retry_delay_seconds(earlier) for earlier in range(10)]
     assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
 

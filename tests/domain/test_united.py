@@ -25,9 +25,15 @@ def test_gpus_are_united_and_the_machine_is_as_the_newest_that_knows_it_says() -
         at=10.0, cpu_utilisation=0.5, memory_total_bytes=8, gpus=gpus(g0=0.1, g3=0.3),
         disks=(DiskSample(path="/tmp"),),
     )  # fmt: skip
-    second = NodeSample(at=14.0, cpu_utilisation=0.7, memory_total_bytes=8, gpus=gpus(g1=0.2))
+    second = NodeSample(
+        at=14.0, cpu_utilisation=0.7, memory_total_bytes=8, gpus=gpus(g1=0.2)
+    )
     found = united([second, first])
-    assert [(one.index, one.utilisation) for one in found.gpus] == [(0, 0.1), (1, 0.2), (3, 0.3)]
+    assert [(one.index, one.utilisation) for one in found.gpus] == [
+        (0, 0.1),
+        (1, 0.2),
+        (3, 0.3),
+    ]
     assert (found.at, found.cpu_utilisation, found.disks) == (14.0, 0.7, ())
     hung = NodeSample(at=20.0, silent=("sensors",), gpus=gpus(g2=0.9))
     found = united([first, hung, second])
@@ -36,7 +42,10 @@ def test_gpus_are_united_and_the_machine_is_as_the_newest_that_knows_it_says() -
 
 
 def test_of_a_gpu_that_two_tell_of_the_newest_word_counts() -> None:
-    old, new = NodeSample(at=1.0, gpus=gpus(g0=0.1)), NodeSample(at=2.0, gpus=gpus(g0=0.9))
+    old, new = (
+        NodeSample(at=1.0, gpus=gpus(g0=0.1)),
+        NodeSample(at=2.0, gpus=gpus(g0=0.9)),
+    )
     assert [one.utilisation for one in united([new, old]).gpus] == [0.9]
     with pytest.raises(ValueError, match="empty"):
         united([])

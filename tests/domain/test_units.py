@@ -28,7 +28,8 @@ def test_a_duration_is_read_in_every_spelling(text: str, seconds: float) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4", "-4h", "4 hours", "h", "4h30", "1:2:3:4", "12:0", "٣h", "1e3s", "4h\n5x"]
+    "text",
+    ["", "4", "-4h", "4 hours", "h", "4h30", "1:2:3:4", "12:0", "٣h", "1e3s", "4h\n5x"],
 )
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="no duration: write for example"):
@@ -36,7 +37,9 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_slurms_form_and_ours_agree(days: int, hours: int, minutes: int, seconds: int) -> None:
+def test_slurms_form_and_ours_agree(
+    days: int, hours: int, minutes: int, seconds: int
+) -> None:
     slurm = f"{days}-{hours}:{minutes:02}:{seconds:02}"
     assert seconds_of(slurm) == seconds_of(f"{days}d{hours}h{minutes}m{seconds}s")
 
@@ -52,7 +55,9 @@ def test_a_size_is_read_in_powers_of_1000_and_of_1024(text: str, size: int) -> N
     assert bytes_of(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1 G B", "1e9", "١GB", "1,5GB"])
+@pytest.mark.parametrize(
+    "text", ["", "GB", "-1GB", "1XB", "1 G B", "1e9", "١GB", "1,5GB"]
+)
 def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="no size: write for example"):
         bytes_of(text)
@@ -75,7 +80,13 @@ def test_a_duration_for_people_is_true_within_its_last_unit(seconds: float) -> N
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(4.25, "4.2 s"), (720, "12 min"), (12000, "3 h 20 min"), (7200, "2 h"), (187200, "2 d 4 h")],
+    [
+        (4.25, "4.2 s"),
+        (720, "12 min"),
+        (12000, "3 h 20 min"),
+        (7200, "2 h"),
+        (187200, "2 d 4 h"),
+    ],
 )
 def test_a_duration_for_people_is_short(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
@@ -107,7 +118,9 @@ def test_a_span_is_told_in_one_unit_and_rounded_outwards(
     assert span_text(low, high) == text
 
 
-@given(st.floats(0.001, 1e8).map(lambda seconds: round(seconds, 3)) | st.integers(1, 10**8))
+@given(
+    st.floats(0.001, 1e8).map(lambda seconds: round(seconds, 3)) | st.integers(1, 10**8)
+)
 def test_a_written_duration_reads_back(seconds: float) -> None:
     assert seconds_of(written_duration(seconds)) == pytest.approx(seconds)
 

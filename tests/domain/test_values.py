@@ -25,7 +25,22 @@ def test_a_plain_word_is_a_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "-a", "a-", ".a", "a b", "a/b", "a\n", "a;b", "$(id)", "x" * 64, "é", "٣", "a\x00", "_a"],
+    [
+        "",
+        "-a",
+        "a-",
+        ".a",
+        "a b",
+        "a/b",
+        "a\n",
+        "a;b",
+        "$(id)",
+        "x" * 64,
+        "é",
+        "٣",
+        "a\x00",
+        "_a",
+    ],
 )
 def test_what_a_shell_or_a_path_could_misread_is_no_name(name: str) -> None:
     assert not is_name(name)
@@ -57,7 +72,10 @@ def test_a_share_takes_part_of_one_gpu_and_more_than_one_is_whole(millis: int) -
             Resources(gpu_millis=millis)
         return
     asked = Resources(gpu_millis=millis)
-    assert 1000 * (asked.gpus - 1) < millis <= 1000 * asked.gpus or millis == asked.gpus == 0
+    assert (
+        1000 * (asked.gpus - 1) < millis <= 1000 * asked.gpus
+        or millis == asked.gpus == 0
+    )
     assert asked.is_share == (0 < millis < 1000)
 
 
@@ -123,23 +141,35 @@ def test_a_spec_that_cannot_be_is_never_made(wrong: dict[str, object]) -> None:
 
 def test_shapes_are_the_largest_size_first_then_the_alternatives() -> None:
     other = Shape(nodes=9, resources=Resources(gpu_millis=1000))
-    spec = JobSpec(name="a", run="true", elastic=Elastic(min_nodes=2, max_nodes=4), any_of=(other,))
+    spec = JobSpec(
+        name="a", run="true", elastic=Elastic(min_nodes=2, max_nodes=4), any_of=(other,)
+    )
     assert [shape.nodes for shape in spec.shapes] == [4, 3, 2, 9]
-    assert [shape.nodes for shape in JobSpec(name="a", run="true", nodes=5).shapes] == [5]
+    assert [shape.nodes for shape in JobSpec(name="a", run="true", nodes=5).shapes] == [
+        5
+    ]
 
 
 def test_silence_means_replace_with_a_checkpoint_rule_and_wait_without() -> None:
     plain = JobSpec(name="a", run="true")
     saving = JobSpec(name="a", run="true", checkpoint=CheckpointRule(path="ckpt"))
     asked = JobSpec(
-        name="a", run="true", checkpoint=CheckpointRule(path="c"), disconnect=Disconnect.WAIT
+        name="a",
+        run="true",
+        checkpoint=CheckpointRule(path="c"),
+        disconnect=Disconnect.WAIT,
     )
     assert plain.when_silent == Disconnect.WAIT
     assert saving.when_silent == Disconnect.REPLACE
     assert asked.when_silent == Disconnect.WAIT
 
 
-@given(st.sampled_from(Liveness), st.booleans(), st.booleans(), st.sampled_from(["", "drained"]))
+@given(
+    st.sampled_from(Liveness),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["", "drained"]),
+)
 def test_only_an_alive_node_that_nobody_keeps_back_takes_work(
     liveness: Liveness, cordoned: bool, draining: bool, closed: str
 ) -> None:

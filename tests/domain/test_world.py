@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
-from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence, UserName
+from corral.domain.ids import (
+    AttemptNumber,
+    ClusterId,
+    JobId,
+    NodeId,
+    Sequence,
+    UserName,
+)
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import FINAL, JobState
 from corral.domain.node import Node
@@ -66,11 +73,15 @@ def commits(draw: st.DrawFn) -> Changes:
     return Changes(
         jobs=tuple(draw(st.lists(jobs(), max_size=3))),
         attempts=tuple(
-            Attempt(job=job, number=AttemptNumber(1), seats=(), master_port=1, placed_at=0.0)
+            Attempt(
+                job=job, number=AttemptNumber(1), seats=(), master_port=1, placed_at=0.0
+            )
             for job in attempts
         ),
         allocations=tuple(draw(st.lists(allocations(), max_size=3))),
-        nodes=tuple(Node(id=id) for id in draw(st.lists(st.sampled_from(NODES), max_size=2))),
+        nodes=tuple(
+            Node(id=id) for id in draw(st.lists(st.sampled_from(NODES), max_size=2))
+        ),
         saves=tuple(draw(st.lists(saves(), max_size=3))),
         granted=draw(st.none() | st.integers(1, 9).map(Sequence)),
     )
@@ -85,7 +96,9 @@ def after(history: list[Changes]) -> World:
 
 @given(st.lists(commits(), max_size=6))
 def test_a_commit_taken_in_twice_is_taken_in_once(history: list[Changes]) -> None:
-    assert after(history) == after([changes for one in history for changes in (one, one)])
+    assert after(history) == after(
+        [changes for one in history for changes in (one, one)]
+    )
 
 
 @given(st.lists(commits(), max_size=6))
@@ -132,7 +145,9 @@ def test_what_is_over_leaves_its_state_and_nothing_else() -> None:
         state=JobState.RUNNING,
         since=0.0,
     )
-    attempt = Attempt(job=job.id, number=AttemptNumber(1), seats=(), master_port=1, placed_at=0.0)
+    attempt = Attempt(
+        job=job.id, number=AttemptNumber(1), seats=(), master_port=1, placed_at=0.0
+    )
     one = after([Changes(jobs=(job,), attempts=(attempt,))])
     assert one.attempts == {job.id: attempt}
     one.apply(Changes(jobs=(replace(job, state=JobState.DONE),)))

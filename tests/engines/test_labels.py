@@ -42,7 +42,9 @@ def test_a_topology_divides_the_nodes_in_order_into_equal_parts() -> None:
         ([], "racks=2,", "does not divide"),
     ],
 )
-def test_what_is_no_label_is_refused(texts: list[str], topology: str | None, told: str) -> None:
+def test_what_is_no_label_is_refused(
+    texts: list[str], topology: str | None, told: str
+) -> None:
     with pytest.raises(SpecInvalid, match=told) as refused:
         labels_of_nodes(2, texts, topology)
     assert refused.value.hint

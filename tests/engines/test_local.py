@@ -72,8 +72,11 @@ async def until(true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -
 
 
 @asynccontextmanager
-async def running(house: House, look_seconds: float = 1.0) -> AsyncIterator[LocalEngine]:
-    """The engine with its nodes up, looked after each second as the head does, or more rarely."""
+async def running(
+    house: House, look_seconds: float = 1.0
+) -> AsyncIterator[LocalEngine]:
+    """The engine with its nodes up, looked after each second as the head does, or more
+    rarely."""
     engine = await house.engine()
 
     async def look_after() -> None:
@@ -96,11 +99,19 @@ def alive(house: House, node: NodeId) -> bool:
 
 
 def house_of(tmp_path: Path, **settings: object) -> House:
-    values = {"nodes": 2, "gpus": 2, "pretend": True, "reboot_seconds": 60.0, **settings}
+    values = {
+        "nodes": 2,
+        "gpus": 2,
+        "pretend": True,
+        "reboot_seconds": 60.0,
+        **settings,
+    }
     return House(dir=tmp_path, settings=LocalSettings(**values))  # type: ignore[arg-type]
 
 
-def test_each_node_has_a_token_of_its_own_that_nobody_else_may_read(tmp_path: Path) -> None:
+def test_each_node_has_a_token_of_its_own_that_nobody_else_may_read(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         house = house_of(tmp_path)
         async with running(house):
@@ -135,7 +146,9 @@ def test_an_agent_that_dies_alone_is_started_again_and_its_node_is_not_dead(
     asyncio.run(story())
 
 
-def test_a_node_of_which_nothing_lives_is_proven_dead_at_once_and_reboots(tmp_path: Path) -> None:
+def test_a_node_of_which_nothing_lives_is_proven_dead_at_once_and_reboots(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         house = house_of(tmp_path, reboot_seconds=2.0)
         async with running(house) as engine:
@@ -143,7 +156,8 @@ def test_a_node_of_which_nothing_lives_is_proven_dead_at_once_and_reboots(tmp_pa
             agent, launcher = house.process(N1, "agent"), house.process(N1, "launcher")
             assert agent is not None
             assert launcher is not None
-            os.kill(agent.pid, signal.SIGSTOP)  # or it starts another launcher in between
+            # or it starts another launcher in between
+            os.kill(agent.pid, signal.SIGSTOP)
             os.kill(launcher.pid, signal.SIGKILL)
             os.kill(agent.pid, signal.SIGKILL)
             await until(lambda: N1 in engine.observe())
@@ -196,7 +210,10 @@ def test_the_next_head_finds_the_agents_and_starts_none_twice(tmp_path: Path) ->
             await asyncio.sleep(0.5)
             assert {node: house.process(node, "agent") for node in (N1, N2)} == agents
             for node in (N1, N2):
-                assert "another agent" not in (tmp_path / "nodes" / node / "agent.log").read_text()
+                assert (
+                    "another agent"
+                    not in (tmp_path / "nodes" / node / "agent.log").read_text()
+                )
             assert house.tokens == tokens
             agent = agents[N1]
             assert agent is not None
@@ -207,7 +224,9 @@ def test_the_next_head_finds_the_agents_and_starts_none_twice(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_a_node_that_died_while_no_head_looked_starts_anew_at_once(tmp_path: Path) -> None:
+def test_a_node_that_died_while_no_head_looked_starts_anew_at_once(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         house = house_of(tmp_path)
         async with running(house) as first:
@@ -223,26 +242,36 @@ def test_a_node_that_died_while_no_head_looked_starts_anew_at_once(tmp_path: Pat
 
 
 def leave_an_end(house: House) -> None:
-    """As a shim that is done leaves it: a journal on the node's disk, and no process."""
+    """As a shim that is done leaves it: a journal on the node's disk, and no
+    process."""
     folder = house.dir / "nodes" / N1 / "attempts" / "j1.1"
     folder.mkdir()
     journal = Journal.create(folder / "journal.jsonl")
     group = {"kind": "subreaper", "mark": "CORRAL_SOCKET=none"}
     journal.append(
-        {"type": "launch", "shim": [0, 0], "containment": group, "ranks": [0], "at": 1.0}
+        {
+            "type": "launch",
+            "shim": [0, 0],
+            "containment": group,
+            "ranks": [0],
+            "at": 1.0,
+        }
     )
     journal.append(
         {"type": "exit", "rank": 0, "code": 7, "signal": None, "out_of_memory": False,
          "at": 1.0}
     )  # fmt: skip
-    journal.append({"type": "ended", "at": 1.0, "trouble": "", "infra": False, "progress": None})
+    journal.append(
+        {"type": "ended", "at": 1.0, "trouble": "", "infra": False, "progress": None}
+    )
     journal.close()
 
 
 def test_exits_that_no_head_has_recorded_outlive_the_launcher_and_the_agent(
     tmp_path: Path,
 ) -> None:
-    """A shim that is done has left its journal and is gone: the node still knows the exit code."""
+    """A shim that is done has left its journal and is gone: the node still knows the
+    exit code."""
 
     async def story() -> None:
         house = house_of(tmp_path, nodes=1)
@@ -261,7 +290,8 @@ def test_exits_that_no_head_has_recorded_outlive_the_launcher_and_the_agent(
 def test_an_exit_that_no_head_has_recorded_is_told_before_its_node_counts_as_dead(
     tmp_path: Path,
 ) -> None:
-    """Else a job that has ended would run again. An agent that cannot stay up tells nothing."""
+    """Else a job that has ended would run again. An agent that cannot stay up tells
+    nothing."""
 
     async def story() -> None:
         house = house_of(tmp_path, nodes=1)
@@ -278,7 +308,9 @@ def test_an_exit_that_no_head_has_recorded_is_told_before_its_node_counts_as_dea
             assert engine.observe() == {}
             await until(lambda: house.is_up(N1))
             assert house.boot(N1) == boot
-            engine.nodes[N1].start = lambda _words, env, output: spawn(["/bin/false"], env, output)
+            engine.nodes[N1].start = lambda _words, env, output: spawn(
+                ["/bin/false"], env, output
+            )
             for name in ("agent", "launcher"):
                 lives = house.process(N1, name)
                 assert lives is not None
@@ -299,7 +331,9 @@ def test_down_leaves_nothing_of_an_idle_node_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="another account's ranks are run by root alone")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="another account's ranks are run by root alone"
+)
 def test_every_owner_may_save_to_what_all_nodes_see(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(house_of(tmp_path, nodes=1)):
@@ -308,7 +342,9 @@ def test_every_owner_may_save_to_what_all_nodes_see(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_node_that_the_cluster_no_longer_has_is_proven_dead_and_gone(tmp_path: Path) -> None:
+def test_a_node_that_the_cluster_no_longer_has_is_proven_dead_and_gone(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         async with running(house_of(tmp_path, nodes=2)) as engine:
             await engine.down(kill=True)
@@ -347,7 +383,9 @@ def test_nodes_share_the_machines_gpus_without_overlap(tmp_path: Path) -> None:
     assert (alone.isolation, alone.neighbours, alone.common) == ("hide", (), ())
 
 
-def test_nodes_of_one_machine_see_its_files_unless_each_is_to_have_a_disk(tmp_path: Path) -> None:
+def test_nodes_of_one_machine_see_its_files_unless_each_is_to_have_a_disk(
+    tmp_path: Path,
+) -> None:
     made = LocalSettings(nodes=2, started_in="/work/project")
     both = list(made.of_nodes(tmp_path, 1))
     assert {(node.isolation, node.common) for node in both} == {
@@ -401,7 +439,11 @@ def test_an_agent_that_cannot_be_started_ends_nothing_else(tmp_path: Path) -> No
     async def story() -> None:
         settings = next(iter(house_of(tmp_path).settings.of_nodes(tmp_path, 2**30)))
         here = node.LocalNode(
-            id=N1, dir=tmp_path / "n1", reboot_seconds=0.0, on_death=lambda: None, start=start
+            id=N1,
+            dir=tmp_path / "n1",
+            reboot_seconds=0.0,
+            on_death=lambda: None,
+            start=start,
         )
         here.prepare(settings, NodePolicy())
         here.begin()

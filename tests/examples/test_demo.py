@@ -20,7 +20,9 @@ def processes_of(folder: Path) -> list[str]:
     said = []
     for pid in (name for name in os.listdir("/proc") if name.isdecimal()):
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            words = (
+                Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            )
         except OSError:
             continue
         said += [words] if str(folder) in words else []
@@ -29,12 +31,18 @@ def processes_of(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("number", "after"),
-    [(signal.SIGHUP, "corral up"), (signal.SIGTERM, "tiny-gpt is"), (signal.SIGINT, "tiny-gpt is")],
+    [
+        (signal.SIGHUP, "corral up"),
+        (signal.SIGTERM, "tiny-gpt is"),
+        (signal.SIGINT, "tiny-gpt is"),
+    ],
 )
 def test_a_signal_stops_the_cluster_and_removes_its_folder(
     number: signal.Signals, after: str, tmp_path: Path
 ) -> None:
-    env = {name: one for name, one in os.environ.items() if not name.startswith("CORRAL_")}
+    env = {
+        name: one for name, one in os.environ.items() if not name.startswith("CORRAL_")
+    }
     demo = subprocess.Popen(
         [sys.executable, "-u", str(DEMO)],
         env={**env, "TMPDIR": str(tmp_path)},
@@ -60,14 +68,20 @@ def test_a_signal_stops_the_cluster_and_removes_its_folder(
             subprocess.run([*CORRAL, "down", "-y", "--dir", str(left)], check=True)
 
 
-def test_it_says_what_a_job_without_a_step_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_what_a_job_without_a_step_is_doing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(DEMO.parent))
     import demo  # type: ignore[import-not-found]
 
     def job(state: str, progress: object = None) -> SimpleNamespace:
-        return SimpleNamespace(state=state, progress=progress, nodes=["n1", "n2"], reason="")
+        return SimpleNamespace(
+            state=state, progress=progress, nodes=["n1", "n2"], reason=""
+        )
 
     assert demo.doing_of(job("QUEUED"), 120) == "waiting in the queue"
     assert demo.doing_of(job("STARTING"), 120) == "starting on n1, n2"
     assert demo.doing_of(job("RUNNING"), 120) == "starting Python and PyTorch"
-    assert demo.doing_of(job("RUNNING", SimpleNamespace(step=7)), 120) == "step 7 of 120"
+    assert (
+        demo.doing_of(job("RUNNING", SimpleNamespace(step=7)), 120) == "step 7 of 120"
+    )

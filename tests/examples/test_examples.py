@@ -18,7 +18,9 @@ pytestmark = pytest.mark.train
 
 def said(words: Sequence[str], here: Path) -> str:
     """What it printed. It runs in `here`, as nobody's rank."""
-    known = {name: one for name, one in os.environ.items() if not name.startswith("CORRAL_")}
+    known = {
+        name: one for name, one in os.environ.items() if not name.startswith("CORRAL_")
+    }
     done = subprocess.run(
         [sys.executable, *words],
         cwd=here,
@@ -33,9 +35,19 @@ def said(words: Sequence[str], here: Path) -> str:
 
 def test_the_loss_of_plain_ddp_falls_under_torchrun(tmp_path: Path) -> None:
     script = str(EXAMPLES / "plain_ddp" / "train.py")
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    words = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        script,
+    ]
     text = said(words, tmp_path)
-    losses = [float(one) for one in re.findall(r"^step \d+ loss ([\d.]+)$", text, re.MULTILINE)]
+    losses = [
+        float(one)
+        for one in re.findall(r"^step \d+ loss ([\d.]+)$", text, re.MULTILINE)
+    ]
     assert losses[-1] < losses[0] / 5
     assert "rank 0 of 2 is done" in text
 
@@ -43,7 +55,9 @@ def test_the_loss_of_plain_ddp_falls_under_torchrun(tmp_path: Path) -> None:
 def test_tiny_gpt_trains_alone(tmp_path: Path) -> None:
     script = str(EXAMPLES / "tiny_gpt" / "train.py")
     result = tmp_path / "result.json"
-    said([script, "--steps", "3", "--batch-size", "2", "--result", str(result)], tmp_path)
+    said(
+        [script, "--steps", "3", "--batch-size", "2", "--result", str(result)], tmp_path
+    )
     assert "loss" in str(json.loads(result.read_text()))
 
 

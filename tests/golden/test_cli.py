@@ -1,4 +1,5 @@
-"""What people read: help, listings, refusals, plans. The golden files are the review."""
+"""What people read: help, listings, refusals, plans. The golden files are the
+review."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ def calm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(output_desk, "LIST_SECONDS", 0.05)  # agents of tests keep no files
+    # agents of tests keep no files
+    monkeypatch.setattr(output_desk, "LIST_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -85,7 +87,9 @@ def test_without_a_head(compare: Compare, tmp_path: Path) -> None:
     assert not (tmp_path / "cluster").exists()
 
 
-def test_a_file_that_cannot_be_is_refused_with_its_lines(compare: Compare, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_is_refused_with_its_lines(
+    compare: Compare, tmp_path: Path
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "job.yaml").write_text(
@@ -123,13 +127,22 @@ def agents(head: Head) -> Iterator[dict[str, Agent]]:
 
 
 def submit(head: Head, name: str, gpus: int, nodes: int = 1) -> str:
-    spec = {"name": name, "run": "python train.py", "nodes": nodes, "resources": {"gpu": gpus}}
+    spec = {
+        "name": name,
+        "run": "python train.py",
+        "nodes": nodes,
+        "resources": {"gpu": gpus},
+    }
     with head.http() as http:
         body = {"specs": [spec], "key": name}
-        return str(http.post("/v1/jobs", json=body).raise_for_status().json()["jobs"][0]["id"])
+        return str(
+            http.post("/v1/jobs", json=body).raise_for_status().json()["jobs"][0]["id"]
+        )
 
 
-def begin(head: Head, agents: dict[str, Agent], id: str, progress: Progress | None = None) -> None:
+def begin(
+    head: Head, agents: dict[str, Agent], id: str, progress: Progress | None = None
+) -> None:
     """The job's agents say that its ranks are up."""
     for allocation in list(head.control.world.allocations.values()):
         if allocation.job == id:
@@ -201,7 +214,9 @@ def test_refusals(head: Head, agents: dict[str, Agent], compare: Compare) -> Non
     )
 
 
-def test_changes_and_plans(head: Head, agents: dict[str, Agent], compare: Compare) -> None:
+def test_changes_and_plans(
+    head: Head, agents: dict[str, Agent], compare: Compare
+) -> None:
     compare(
         "changes",
         "run --dry-run --no-workdir -n gang --nodes 2 --gpus 2 --per gpu -e A=b -- python t.py",

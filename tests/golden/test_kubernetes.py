@@ -42,16 +42,21 @@ def text_of(*objects: ConfigMap | Secret | Job) -> str:
 
 
 def manifests() -> dict[str, str]:
-    alone = replace(gang()[0], seat=replace(gang()[0].seat, gpus=(), cpu_millis=0, memory_bytes=0))
+    alone = replace(
+        gang()[0], seat=replace(gang()[0].seat, gpus=(), cpu_millis=0, memory_bytes=0)
+    )
     sliced = replace(gang()[0], image="other:2")
     head = render.head_map_of(CLUSTER, {"head.json": '{"url": "https://head:8700"}'})
     return {
         "where the head is": text_of(head),
         "two nodes with GPUs, CPUs and memory": text_of(
-            render.secret_of(CLUSTER, gang(), PARTS), render.job_of(CLUSTER, gang(), GPUS, SETTINGS)
+            render.secret_of(CLUSTER, gang(), PARTS),
+            render.job_of(CLUSTER, gang(), GPUS, SETTINGS),
         ),
         "all settings": text_of(render.job_of(CLUSTER, gang(), GPUS, ALL)),
-        "one node, nothing asked for": text_of(render.job_of(CLUSTER, [alone], GPUS, SETTINGS)),
+        "one node, nothing asked for": text_of(
+            render.job_of(CLUSTER, [alone], GPUS, SETTINGS)
+        ),
         "two slices of a GPU, an image of the job's own": text_of(
             render.job_of(CLUSTER, [sliced], MIG, SETTINGS)
         ),
@@ -73,7 +78,11 @@ def test_every_manifest_is_what_kubernetes_own_models_say() -> None:
             assert unknown_fields(manifest) == []
 
 
-def test_no_token_and_nothing_that_a_job_says_of_itself_is_outside_of_a_secret() -> None:
-    said = gang(run="echo SWORDFISH", env=(("API_KEY", "SWORDFISH"),), setup="SWORDFISH")
+def test_no_token_and_nothing_that_a_job_says_of_itself_is_outside_of_a_secret() -> (
+    None
+):
+    said = gang(
+        run="echo SWORDFISH", env=(("API_KEY", "SWORDFISH"),), setup="SWORDFISH"
+    )
     text = text_of(render.job_of(CLUSTER, said, GPUS, SETTINGS))
     assert not any(word in text for word in ("SWORDFISH", "a-token", "HF_TOKEN"))

@@ -1,4 +1,5 @@
-"""Reports of the planner as people read them, whole. A change of a number is reviewed here."""
+"""Reports of the planner as people read them, whole. A change of a number is reviewed
+here."""
 
 from pathlib import Path
 
@@ -20,9 +21,18 @@ PLANS = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_report_reads_as_before(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    for variable in ("CORRAL_DIR", "CORRAL_URL", "CORRAL_TOKEN", "NO_COLOR", "FORCE_COLOR"):
+    for variable in (
+        "CORRAL_DIR",
+        "CORRAL_URL",
+        "CORRAL_TOKEN",
+        "NO_COLOR",
+        "FORCE_COLOR",
+    ):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("COLUMNS", "240")  # as wide as in a file: nothing is folded
     monkeypatch.setenv("TERM", "dumb")

@@ -13,19 +13,30 @@ from tests.engines.slurm.gangs import CLUSTER, gang_of
 from tests.golden.transcript import check
 
 GIB = 1024**3
-TYPES = {NodeId("fa1"): ("h100", "h100"), NodeId("fa2"): ("h100", "h100"), NodeId("x"): ("", "")}
+TYPES = {
+    NodeId("fa1"): ("h100", "h100"),
+    NodeId("fa2"): ("h100", "h100"),
+    NodeId("x"): ("", ""),
+}
 
 MEMORY = dict.fromkeys(TYPES, 8 * GIB)
 
 
 def place_of(folder: str) -> AttemptPaths:
     return AttemptPaths(
-        folder=folder, python="/opt/corral/bin/python", gpu_types=TYPES, memory_bytes=MEMORY
+        folder=folder,
+        python="/opt/corral/bin/python",
+        gpu_types=TYPES,
+        memory_bytes=MEMORY,
     )
 
 
-def candidate(index: int | None = None, *, nodes: int = 1, **more: object) -> ExternalCandidate:
-    resources = Resources(gpu_millis=2000, gpu_type="h100", cpu_millis=3500, memory_bytes=GIB)
+def candidate(
+    index: int | None = None, *, nodes: int = 1, **more: object
+) -> ExternalCandidate:
+    resources = Resources(
+        gpu_millis=2000, gpu_type="h100", cpu_millis=3500, memory_bytes=GIB
+    )
     name = "tiny" if index is None else f"tiny_{index}"
     spec = JobSpec(name=name, run="true", nodes=nodes, resources=resources, array_index=index,
                    array_limit=2 if index is not None else None,
@@ -60,7 +71,11 @@ def asking_scripts() -> dict[str, str]:
 
 def test_batch_scripts(request: pytest.FixtureRequest) -> None:
     chosen = SlurmSettings(
-        partition="gpu", account="team a", qos="high", reservation="night", options="--nice=5"
+        partition="gpu",
+        account="team a",
+        qos="high",
+        reservation="night",
+        options="--nice=5",
     )
     asked = {
         "one node, nothing but a command": (gang_of("fa1"), SlurmSettings()),
@@ -80,7 +95,10 @@ def test_batch_scripts(request: pytest.FixtureRequest) -> None:
     parts = []
     for what, (gang, settings) in asked.items():
         text = script_of(
-            gang, cluster=CLUSTER, settings=settings, place=place_of("/shared/it's/j17.1")
+            gang,
+            cluster=CLUSTER,
+            settings=settings,
+            place=place_of("/shared/it's/j17.1"),
         )
         parts.append(f"=== {what}\n{text}")
     parts += [f"=== {what}\n{text}" for what, text in asking_scripts().items()]
@@ -96,4 +114,6 @@ def test_nothing_that_a_job_says_of_itself_is_in_the_script() -> None:
     text = script_of(
         gang, cluster=CLUSTER, settings=SlurmSettings(), place=place_of("/shared/j17.1")
     )
-    assert not any(word in text for word in ("SWORDFISH", "API_KEY", "a secret", "HF_TOKEN"))
+    assert not any(
+        word in text for word in ("SWORDFISH", "API_KEY", "a secret", "HF_TOKEN")
+    )

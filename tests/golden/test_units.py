@@ -26,8 +26,12 @@ def units() -> list[Unit]:
 
 
 def test_units(request: pytest.FixtureRequest) -> None:
-    text = "\n".join(f"# {unit.name}{' (user)' * unit.user}\n{unit.text}" for unit in units())
-    check("units", text, update=bool(request.config.getoption("--update", default=False)))
+    text = "\n".join(
+        f"# {unit.name}{' (user)' * unit.user}\n{unit.text}" for unit in units()
+    )
+    check(
+        "units", text, update=bool(request.config.getoption("--update", default=False))
+    )
 
 
 def test_systemd_has_nothing_to_say_against_them(tmp_path: Path) -> None:
@@ -35,10 +39,15 @@ def test_systemd_has_nothing_to_say_against_them(tmp_path: Path) -> None:
         pytest.skip("there is no systemd-analyze here")
     for unit in units()[:2]:
         file = tmp_path / unit.name
-        file.write_text(unit.text.replace(PYTHON, "/bin/true"))  # it asks whether that is there
+        # it asks whether that is there
+        file.write_text(unit.text.replace(PYTHON, "/bin/true"))
         scope = "--user" if unit.user else "--system"
         words = ["systemd-analyze", "verify", scope, "--man=no", str(file)]
-        env = {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
+        env = {
+            "PATH": "/usr/bin:/bin",
+            "XDG_RUNTIME_DIR": str(tmp_path),
+            "HOME": str(tmp_path),
+        }
         done = subprocess.run(words, capture_output=True, text=True, env=env)
         complaints = [line for line in done.stderr.splitlines() if unit.name in line]
         assert complaints == [], done.stderr

@@ -30,7 +30,8 @@ CHANGING = (
 
 
 def transcript(*commands: str) -> str:
-    """Each command with what it printed; what changes from run to run is named instead."""
+    """Each command with what it printed; what changes from run to run is named
+    instead."""
     return "\n".join(_one(shlex.split(command)) for command in commands)
 
 
@@ -50,5 +51,9 @@ def check(name: str, text: str, *, update: bool) -> None:
     golden = HERE / f"{name}.txt"
     if update:
         golden.write_text(text)
-    assert golden.exists(), f"there is no {golden.name} yet: pytest tests/golden --update"
-    assert text == golden.read_text(), f"{golden.name} differs: --update, then read the diff"
+    assert golden.exists(), (
+        f"there is no {golden.name} yet: pytest tests/golden --update"
+    )
+    assert text == golden.read_text(), (
+        f"{golden.name} differs: --update, then read the diff"
+    )

@@ -28,7 +28,9 @@ def end(
 
 
 def raised(error: str, before: str = "step 10 loss 2.1\n") -> str:
-    frames = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
+    frames = (
+        'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
+    )
     return f"{before}{frames}{error}\n"
 
 
@@ -39,16 +41,30 @@ ONE_RANK = [
     ('  File "t.py", line 3\n    def (\nSyntaxError: invalid syntax\n', K.SYNTAX),
     ("usage: t.py [-h]\nt.py: error: unrecognized arguments: --bogus\n", K.USAGE),
     ("/bin/sh: 1: pyhton: not found\n", K.COMMAND),
-    (raised("FileNotFoundError: [Errno 2] No such file or directory: 'x.json'"), K.FILES),
-    ("python: can't open file '/w/t.py': [Errno 2] No such file or directory\n", K.FILES),
+    (
+        raised("FileNotFoundError: [Errno 2] No such file or directory: 'x.json'"),
+        K.FILES,
+    ),
+    (
+        "python: can't open file '/w/t.py': [Errno 2] No such file or directory\n",
+        K.FILES,
+    ),
     (raised("PermissionError: [Errno 13] Permission denied: '/data'"), K.PERMISSION),
     (
-        raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        raised(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        ),
         K.GPU_MEMORY,
     ),
     (raised("RuntimeError: HIP out of memory. Tried to allocate 20 MiB"), K.GPU_MEMORY),
-    (raised("RuntimeError: CUDA error: uncorrectable ECC error encountered"), K.GPU_FAULT),
-    (raised("RuntimeError: CUDA error: an illegal memory access was encountered"), K.GPU_PROGRAM),
+    (
+        raised("RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+        K.GPU_FAULT,
+    ),
+    (
+        raised("RuntimeError: CUDA error: an illegal memory access was encountered"),
+        K.GPU_PROGRAM,
+    ),
     (raised("RuntimeError: CUDA error: device-side assert triggered"), K.GPU_PROGRAM),
     (raised("RuntimeError: No CUDA GPUs are available"), K.GPU_MISSING),
     (raised("AssertionError: Torch not compiled with CUDA enabled"), K.GPU_MISSING),
@@ -62,17 +78,29 @@ ONE_RANK = [
     (raised("RuntimeError: can't start new thread"), K.LIMITS),
     (raised("RecursionError: maximum recursion depth exceeded"), K.PROGRAM),
     (raised("OSError: [Errno 98] Address already in use"), K.PORT),
-    (raised("socket.gaierror: [Errno -3] Temporary failure in name resolution"), K.NETWORK),
+    (
+        raised("socket.gaierror: [Errno -3] Temporary failure in name resolution"),
+        K.NETWORK,
+    ),
     (raised("requests.exceptions.ConnectionError: Max retries exceeded"), K.NETWORK),
     (raised("ConnectionRefusedError: [Errno 111] Connection refused"), K.NETWORK),
     (raised("huggingface_hub.errors.GatedRepoError: 401 Client Error."), K.ACCESS),
     (raised("json.decoder.JSONDecodeError: Expecting value: line 1"), K.DATA),
     (raised("_pickle.UnpicklingError: invalid load key, 'v'."), K.CHECKPOINT),
-    (raised("RuntimeError: PytorchStreamReader failed reading zip archive"), K.CHECKPOINT),
+    (
+        raised("RuntimeError: PytorchStreamReader failed reading zip archive"),
+        K.CHECKPOINT,
+    ),
     (raised("RuntimeError: Error(s) in loading state_dict for GPT:"), K.CHECKPOINT),
-    (raised("safetensors_rust.SafetensorError: Error while deserializing header"), K.CHECKPOINT),
+    (
+        raised("safetensors_rust.SafetensorError: Error while deserializing header"),
+        K.CHECKPOINT,
+    ),
     (raised("FloatingPointError: loss is nan at step 12"), K.NUMERIC),
-    (raised("RuntimeError: probability tensor contains either `inf`, `nan`"), K.NUMERIC),
+    (
+        raised("RuntimeError: probability tensor contains either `inf`, `nan`"),
+        K.NUMERIC,
+    ),
     (raised("KeyboardInterrupt"), K.INTERRUPTED),
     ("something\n", K.UNKNOWN),
     ("", K.UNKNOWN),
@@ -125,7 +153,9 @@ def test_what_was_warned_of_before_is_not_what_it_failed_of() -> None:
 def test_the_first_cause_of_a_chain_is_told() -> None:
     tail = raised("FileNotFoundError: [Errno 2] No such file or directory: 'a.bin'")
     tail += "\nDuring handling of the above exception, another exception occurred:\n\n"
-    failure = failure_of([end(tail=tail + raised("RuntimeError: the data set is not there", ""))])
+    failure = failure_of(
+        [end(tail=tail + raised("RuntimeError: the data set is not there", ""))]
+    )
     assert failure is not None
     assert failure.kind == K.FILES
 
@@ -139,7 +169,9 @@ def test_a_full_shared_memory_is_told_where_the_error_says_little() -> None:
 
 
 LOST = raised("torch.distributed.DistBackendError: NCCL error: remote process exited")
-WAITED = raised("RuntimeError: [gloo] Timed out waiting 5000ms for recv operation to complete")
+WAITED = raised(
+    "RuntimeError: [gloo] Timed out waiting 5000ms for recv operation to complete"
+)
 
 
 def test_who_lost_a_peer_is_not_to_blame_though_it_ended_first() -> None:
@@ -154,7 +186,9 @@ def test_who_lost_a_peer_is_not_to_blame_though_it_ended_first() -> None:
 
 
 def test_a_rank_that_was_killed_is_to_blame_and_not_those_who_lost_it() -> None:
-    failure = failure_of([end(0, LOST, at=1.2), end(1, signal=9, at=1.0), end(2, LOST, at=1.2)])
+    failure = failure_of(
+        [end(0, LOST, at=1.2), end(1, signal=9, at=1.0), end(2, LOST, at=1.2)]
+    )
     assert failure is not None
     assert (failure.kind, failure.rank) == (K.KILLED, 1)
 
@@ -180,7 +214,9 @@ def test_where_all_have_lost_all_the_first_is_told() -> None:
 
 
 def test_an_abort_of_a_watchdog_is_the_timeout_that_it_tells() -> None:
-    tail = "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n"
+    tail = (
+        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n"
+    )
     tail += "terminate called after throwing an instance of 'c10::DistBackendError'\n"
     ends = [end(0, tail, signal=6), RankEnd(rank=1, node=N, exit=None)]
     failure = failure_of(ends)
@@ -205,7 +241,8 @@ def test_an_error_comes_before_the_abort_of_a_thread_that_it_left_behind(
 
 
 THROWN = (
-    "terminate called after throwing an instance of 'std::system_error'\n  what():  no thread\n"
+    "terminate called after throwing an instance of 'std::system_error'\n  what():  no "
+    "thread\n"
 )
 
 
@@ -241,9 +278,14 @@ def test_a_thread_that_ends_after_the_error_of_the_program_is_not_the_cause() ->
     late = THREAD + raised("BrokenPipeError: [Errno 32] Broken pipe", "")
     failure = failure_of([end(0, raised("RuntimeError: mat1 and mat2 differ") + late)])
     assert failure is not None
-    assert (failure.kind, failure.quote) == (K.PROGRAM, "RuntimeError: mat1 and mat2 differ")
+    assert (failure.kind, failure.quote) == (
+        K.PROGRAM,
+        "RuntimeError: mat1 and mat2 differ",
+    )
     first = THREAD + raised("torch.OutOfMemoryError: CUDA out of memory.", "")
-    failure = failure_of([end(0, first + raised("RuntimeError: the worker is gone", ""))])
+    failure = failure_of(
+        [end(0, first + raised("RuntimeError: the worker is gone", ""))]
+    )
     assert failure is not None
     assert failure.kind == K.GPU_MEMORY
 
@@ -267,9 +309,17 @@ def test_the_place_of_an_error_is_below_the_work_folder_of_its_attempt() -> None
     ("near", "code", "quote"),
     [
         ("sent 3 of 9\n", 1, "ValueError: far"),
-        ("bash: line 3: foo: command not found\n", 127, "bash: line 3: foo: command not found"),
+        (
+            "bash: line 3: foo: command not found\n",
+            127,
+            "bash: line 3: foo: command not found",
+        ),
         (raised("KeyError: 'near'"), 1, "KeyError: 'near'"),
-        ("INFO upload failed: Connection reset by peer, retrying\n", 1, "ValueError: far"),
+        (
+            "INFO upload failed: Connection reset by peer, retrying\n",
+            1,
+            "ValueError: far",
+        ),
     ],
 )
 def test_the_last_error_of_a_long_log_counts_where_its_end_tells_nothing(
@@ -281,7 +331,9 @@ def test_the_last_error_of_a_long_log_counts_where_its_end_tells_nothing(
 
 
 def test_a_signal_is_not_explained_by_an_error_far_from_the_end() -> None:
-    failure = failure_of([end(0, raised("ValueError: far") + GAP + "step 7\n", signal=11)])
+    failure = failure_of(
+        [end(0, raised("ValueError: far") + GAP + "step 7\n", signal=11)]
+    )
     assert failure is not None
     assert (failure.kind, failure.quote) == (K.CRASH, "")
 
@@ -330,7 +382,12 @@ TORCH = "/venv/lib/python3.11/site-packages/torch/serialization.py"
         (TORCH, "_save", "RuntimeError: basic_ios::clear", K.PROGRAM),
         (TORCH, "save_file", "RuntimeError: shared", K.PROGRAM),
         ("/usr/lib/python3.11/gzip.py", "_read", "ValueError: strange", K.DATA),
-        ("/usr/lib/python3.11/json/encoder.py", "default", "ValueError: strange", K.PROGRAM),
+        (
+            "/usr/lib/python3.11/json/encoder.py",
+            "default",
+            "ValueError: strange",
+            K.PROGRAM,
+        ),
         ("/w/gzip_tools.py", "read", "ValueError: strange", K.PROGRAM),
         ("/usr/lib/python3.11/zipfile.py", "open", "KeyError: 'model'", K.PROGRAM),
     ],
@@ -364,7 +421,13 @@ def test_how_a_child_ended_is_how_it_ended(tail: str, kind: K) -> None:
 
 @pytest.mark.parametrize(
     ("signal", "kind"),
-    [(1, K.INTERRUPTED), (3, K.INTERRUPTED), (10, K.KILLED), (14, K.KILLED), (31, K.CRASH)],
+    [
+        (1, K.INTERRUPTED),
+        (3, K.INTERRUPTED),
+        (10, K.KILLED),
+        (14, K.KILLED),
+        (31, K.CRASH),
+    ],
 )
 def test_each_signal_that_ends_a_program_is_a_cause(signal: int, kind: K) -> None:
     found = failure_of([end(0, "step 3\n", signal=signal)])
@@ -372,7 +435,9 @@ def test_each_signal_that_ends_a_program_is_a_cause(signal: int, kind: K) -> Non
     assert found.kind == kind
 
 
-@pytest.mark.parametrize(("signal", "rank", "kind"), [(9, 1, K.HANG), (15, 0, K.NETWORK)])
+@pytest.mark.parametrize(
+    ("signal", "rank", "kind"), [(9, 1, K.HANG), (15, 0, K.NETWORK)]
+)
 def test_who_did_not_even_leave_when_told_to_is_whom_the_others_waited_for(
     signal: int, rank: int, kind: K
 ) -> None:
@@ -383,7 +448,9 @@ def test_who_did_not_even_leave_when_told_to_is_whom_the_others_waited_for(
 
 
 def test_whose_line_was_cut_while_the_other_ran_on_waited_for_nobody() -> None:
-    cut = end(0, raised("ConnectionResetError: [Errno 104] Connection reset by peer"), at=1.0)
+    cut = end(
+        0, raised("ConnectionResetError: [Errno 104] Connection reset by peer"), at=1.0
+    )
     found = failure_of([cut, end(1, "step 7\n", signal=15, at=1.1)])
     assert found is not None
     assert found.kind == K.PEER

@@ -1,4 +1,5 @@
-"""Ends of ranks that others met, in cells that were written before the classifier read them."""
+"""Ends of ranks that others met, in cells that were written before the classifier read
+them."""
 
 from collections.abc import Mapping
 from pathlib import Path

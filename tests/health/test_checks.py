@@ -1,4 +1,5 @@
-"""What results of active checks mean, against data sheets, the node's own past and other nodes."""
+"""What results of active checks mean, against data sheets, the node's own past and
+other nodes."""
 
 from dataclasses import replace
 
@@ -33,11 +34,15 @@ def of(device: str, code: int | None = None, **more: object) -> Signal:
 
 
 def asked(*kinds: CheckKind, gpus: int = 1) -> Node:
-    one = CheckUp(id=ID, kinds=kinds or (CheckKind.MATMUL,), by="ada", at=0.0, until=60.0)
+    one = CheckUp(
+        id=ID, kinds=kinds or (CheckKind.MATMUL,), by="ada", at=0.0, until=60.0
+    )
     return replace(node("n0", gpus), checkups=(one,))
 
 
-def shown(kind: CheckKind, value: float, *past: float, unit: str = "B/s", on: Node) -> CheckMeasure:
+def shown(
+    kind: CheckKind, value: float, *past: float, unit: str = "B/s", on: Node
+) -> CheckMeasure:
     """What the newest result is, after these earlier ones."""
     for number in (*past, value):
         on = take_checks(on, [of(kind, gpu=0, value=number, unit=unit)], [on], 1.0).node
@@ -57,7 +62,10 @@ def test_a_gpus_memory_is_held_against_its_data_sheet() -> None:
 def test_it_is_held_against_its_own_past_once_there_is_enough_of_it() -> None:
     assert SHEET is not None
     fallen = SHEET * 0.75  # still above what the data sheet asks for
-    assert shown(CheckKind.MEMORY, fallen, *[SHEET * 0.9] * 2, on=asked()).result == Result.PASSED
+    assert (
+        shown(CheckKind.MEMORY, fallen, *[SHEET * 0.9] * 2, on=asked()).result
+        == Result.PASSED
+    )
     found = shown(CheckKind.MEMORY, fallen, *[SHEET * 0.9] * 3, on=asked())
     assert found.result == Result.FAILED
     assert "of what it had" in found.text
@@ -67,7 +75,9 @@ def test_what_failed_does_not_become_what_is_expected() -> None:
     on = asked()
     assert SHEET is not None
     for value in [SHEET * 0.9] * 3 + [SHEET * 0.75] * 20:
-        on = take_checks(on, [of("memory", gpu=0, value=value, unit="B/s")], [on], 1.0).node
+        on = take_checks(
+            on, [of("memory", gpu=0, value=value, unit="B/s")], [on], 1.0
+        ).node
     assert on.measures[-1].result == Result.FAILED
 
 
@@ -82,12 +92,18 @@ def test_another_means_of_measuring_begins_a_past_of_its_own() -> None:
     assert on.measures[-1].past == (1e8,)
 
 
-@pytest.mark.parametrize(("offset", "result"), [(-0.4, Result.PASSED), (-0.6, Result.FAILED)])
-def test_a_clock_may_be_half_a_second_off_either_way(offset: float, result: Result) -> None:
+@pytest.mark.parametrize(
+    ("offset", "result"), [(-0.4, Result.PASSED), (-0.6, Result.FAILED)]
+)
+def test_a_clock_may_be_half_a_second_off_either_way(
+    offset: float, result: Result
+) -> None:
     assert shown(CheckKind.CLOCK, offset, on=asked(), unit="s").result == result
 
 
-def test_a_wrong_product_speaks_against_its_gpu_and_the_round_does_not_clear_the_node() -> None:
+def test_a_wrong_product_speaks_against_its_gpu_and_the_round_does_not_clear_the_node() -> (
+    None
+):
     signals = [of("matmul", 1, gpu=0), of("matmul", 0, gpu=1), of(OVER)]
     found = take_checks(asked(gpus=2), signals, [], 5.0)
     assert [(one.gpu, one.code) for one in found.signals] == [(0, 1), (1, 0)]
@@ -125,7 +141,9 @@ def test_what_is_not_this_nodes_own_doing_does_not_close_it(device: str) -> None
 def test_a_slow_shared_disk_is_told_and_closes_nobody() -> None:
     on = asked()
     for value in (5e8, 5e8, 5e8, 1e7):
-        found = take_checks(on, [of("disk:/shared", value=value, unit="B/s shared")], [], 1.0)
+        found = take_checks(
+            on, [of("disk:/shared", value=value, unit="B/s shared")], [], 1.0
+        )
         on = found.node
     assert on.measures[-1].result == Result.FAILED
     assert not bars(on.measures[-1])
@@ -135,7 +153,9 @@ def test_a_slow_shared_disk_is_told_and_closes_nobody() -> None:
 def test_other_signals_go_by_and_so_do_checks_that_nobody_asked_for() -> None:
     own = [
         Signal(number=1, at=0.0, kind=SignalKind.XID, code=79, text="x"),
-        Signal(number=2, at=0.0, kind=SignalKind.CHECK, code=1, text="x", device="matmul"),
+        Signal(
+            number=2, at=0.0, kind=SignalKind.CHECK, code=1, text="x", device="matmul"
+        ),
     ]
     assert take_checks(asked(), own, [], 1.0).signals == tuple(own)
 
@@ -184,7 +204,9 @@ def ring_of(slow: set[tuple[int, int]], count: int = 4) -> list[Node]:
                     result=Result.FAILED if bad else Result.PASSED,
                 )
             )
-        found.append(replace(node(f"n{number}"), id=NodeId(f"n{number}"), measures=tuple(links)))
+        found.append(
+            replace(node(f"n{number}"), id=NodeId(f"n{number}"), measures=tuple(links))
+        )
     return found
 
 
@@ -202,13 +224,17 @@ def test_one_slow_link_blames_neither_of_its_ends() -> None:
 
 def test_a_single_slow_link_of_a_node_that_has_no_other_blames_nobody() -> None:
     first, second, *others = ring_of({(0, 1)})
-    lone = replace(first, measures=tuple(one for one in first.measures if one.device == "n1"))
+    lone = replace(
+        first, measures=tuple(one for one in first.measures if one.device == "n1")
+    )
     assert ill([lone, second, *others]) == []
 
 
 def test_a_node_with_one_good_link_is_not_the_slow_end() -> None:
     first, second, *others = ring_of({(0, 1), (1, 2)})
-    good = CheckMeasure(kind=CheckKind.LINK, device="n3", text="", at=0.0, result=Result.PASSED)
+    good = CheckMeasure(
+        kind=CheckKind.LINK, device="n3", text="", at=0.0, result=Result.PASSED
+    )
     reached = replace(second, measures=(*second.measures, good))
     assert ill([first, reached, *others]) == []
 
@@ -235,7 +261,11 @@ def test_a_link_is_held_against_those_of_other_nodes() -> None:
         )
         for number in range(1, 4)
     ]
-    slow = take_checks(asked(), [of("link:n1", value=19e9, unit="B/s")], others, 1.0).node
+    slow = take_checks(
+        asked(), [of("link:n1", value=19e9, unit="B/s")], others, 1.0
+    ).node
     assert slow.measures[-1].result == Result.FAILED
-    well = take_checks(asked(), [of("link:n1", value=21e9, unit="B/s")], others, 1.0).node
+    well = take_checks(
+        asked(), [of("link:n1", value=21e9, unit="B/s")], others, 1.0
+    ).node
     assert well.measures[-1].result == Result.PASSED

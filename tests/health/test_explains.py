@@ -11,7 +11,9 @@ from corral.health.fault_explanations import CLOCKS_SECONDS, explanation
 def ailment(
     kind: SignalKind, code: int | None = None, gpu: int | None = None, device: str = ""
 ) -> Ailment:
-    return Ailment(kind=kind, code=code, gpu=gpu, device=device, text="", since=0.0, last=0.0)
+    return Ailment(
+        kind=kind, code=code, gpu=gpu, device=device, text="", since=0.0, last=0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,10 @@ def test_a_driver_that_is_silent_is_its_gpus_fault() -> None:
 
 @pytest.mark.parametrize("device", ["sensors", "ports"])
 def test_a_reader_that_is_slow_explains_nothing(device: str) -> None:
-    assert explanation(F.HANG, None, ailment(SignalKind.SILENT, device=device), 1.0) is None
+    assert (
+        explanation(F.HANG, None, ailment(SignalKind.SILENT, device=device), 1.0)
+        is None
+    )
 
 
 @pytest.mark.parametrize(("exit_code", "explains"), [(135, True), (139, False)])
@@ -64,7 +69,12 @@ def test_a_page_of_a_file_that_cannot_be_read_is_a_bus_error(
 
 @pytest.mark.parametrize(
     ("before_seconds", "explains"),
-    [(-CLOCKS_SECONDS - 0.1, False), (-CLOCKS_SECONDS, True), (5.0, True), (5.1, False)],
+    [
+        (-CLOCKS_SECONDS - 0.1, False),
+        (-CLOCKS_SECONDS, True),
+        (5.0, True),
+        (5.1, False),
+    ],
 )
 def test_what_was_long_before_or_later_explains_nothing(
     before_seconds: float, explains: bool

@@ -1,7 +1,7 @@
 """What ranks print takes time that grows with it, and not faster, whatever they print.
 
-Texts are made of a pattern's own words, each repeated behind another, with what it waits for left
-out: that makes a search start over at each of them.
+Texts are made of a pattern's own words, each repeated behind another, with what it
+waits for left out: that makes a search start over at each of them.
 """
 
 import re
@@ -98,7 +98,9 @@ def attacks(pattern: "re.Pattern[str]", most: int) -> list[tuple[str, str]]:
     """What comes first, and what is repeated behind it."""
     words = list(dict.fromkeys(words_of(parser.parse(pattern.pattern))))[:most]
     units = [*words, "a", " ", "0", "A.", "".join(words[:-1]) or "b"]
-    units += [f"{first}: 1 {then}" for first, then in zip(words, words[1:], strict=False)]
+    units += [
+        f"{first}: 1 {then}" for first, then in zip(words, words[1:], strict=False)
+    ]
     return [(first, unit) for unit in units for first in ("", *words[:2])]
 
 
@@ -121,10 +123,15 @@ WHOLE = [
     for room in (peer_evidence, log_parser, raised_errors, error_blocks)
     for one in of_module(room)
 ]
-LINES = [*(one.words for one in PATTERNS), *(one for room in OF_LINES for one in of_module(room))]
+LINES = [
+    *(one.words for one in PATTERNS),
+    *(one for room in OF_LINES for one in of_module(room)),
+]
 
 
-@pytest.mark.parametrize("pattern", dict.fromkeys(WHOLE), ids=lambda one: one.pattern[:40])
+@pytest.mark.parametrize(
+    "pattern", dict.fromkeys(WHOLE), ids=lambda one: one.pattern[:40]
+)
 def test_a_pattern_for_whole_logs_takes_time_that_grows_with_them(
     pattern: "re.Pattern[str]",
 ) -> None:
@@ -163,7 +170,9 @@ def test_an_end_is_read_in_time_whatever_was_printed(unit: str) -> None:
     def read(size: int) -> float:
         log_parser.printed.cache_clear()
         patterns.pattern_of.cache_clear()
-        end = RankEnd(rank=0, node=NodeId("n1"), exit=Exit(code=1), tail=text_of(("", unit), size))
+        end = RankEnd(
+            rank=0, node=NodeId("n1"), exit=Exit(code=1), tail=text_of(("", unit), size)
+        )
         began = process_time()
         assert failure_of([end]) is not None
         return process_time() - began

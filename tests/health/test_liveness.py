@@ -23,7 +23,10 @@ def verdicts(
     facts = Facts(
         nodes={
             NodeId(id): NodeFacts(
-                node=NodeId(id), boot=BootId("b"), heard_at=now - gone, inventory=inventory()
+                node=NodeId(id),
+                boot=BootId("b"),
+                heard_at=now - gone,
+                inventory=inventory(),
             )
             for id, gone in silent.items()
         },
@@ -41,7 +44,10 @@ def test_a_node_that_beats_is_alive_and_one_that_does_not_is_silent_not_dead() -
 
 def test_only_proof_is_death() -> None:
     assert verdicts({"a": 10_000.0})["a"].liveness == Liveness.SILENT
-    assert verdicts({"a": 0.0}, proofs={"a": "its launcher is gone"})["a"].liveness == "dead"
+    assert (
+        verdicts({"a": 0.0}, proofs={"a": "its launcher is gone"})["a"].liveness
+        == "dead"
+    )
 
 
 @given(st.integers(3, 40), st.integers(0, 40))
@@ -61,17 +67,24 @@ def test_nodes_that_fell_silent_at_different_times_are_not_together() -> None:
 def test_a_wait_for_the_next_deadline_moves_a_clock_that_began_long_ago() -> None:
     serving = 100.0
     heard_at = serving - BOUND_SECONDS + 1e-12
-    heard = NodeFacts(node=NodeId("a"), boot=BootId("b"), heard_at=heard_at, inventory=inventory())
+    heard = NodeFacts(
+        node=NodeId("a"), boot=BootId("b"), heard_at=heard_at, inventory=inventory()
+    )
     wait = next_deadline_seconds(Facts(nodes={heard.node: heard}), serving)
     booted = 1e6  # seconds since the machine's start, at which this head began to serve
     assert booted + serving + wait > booted + serving
 
 
 @given(st.floats(SILENT_AFTER_SECONDS, 100.0), st.floats(0.0, 100.0))
-def test_nobody_waits_for_the_bound_of_a_frozen_node(silent: float, excused: float) -> None:
-    """It moves with the clock: whoever waited for it would wake again and again, for nothing."""
+def test_nobody_waits_for_the_bound_of_a_frozen_node(
+    silent: float, excused: float
+) -> None:
+    """It moves with the clock: whoever waited for it would wake again and again, for
+    nothing."""
     n = NodeId("n")
-    heard = NodeFacts(node=n, boot=BootId("b"), heard_at=100.0 - silent, inventory=inventory())
+    heard = NodeFacts(
+        node=n, boot=BootId("b"), heard_at=100.0 - silent, inventory=inventory()
+    )
     facts = Facts(nodes={n: heard}, excused={n: excused})
     assert next_deadline_seconds(facts, 100.0, {n}) == float("inf")
     thawed = silent - excused < BOUND_SECONDS

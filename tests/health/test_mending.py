@@ -45,7 +45,11 @@ def ailment(remedy: Remedy, gpu: int | None = 1, **more: object) -> Ailment:
             replace(FAR, draining=True),
             "ssh 10.0.0.7 sudo systemctl reboot",
         ),
-        (ailment(Remedy.REBOOT), node("n1"), "corral node drain n1 -y && sudo systemctl reboot"),
+        (
+            ailment(Remedy.REBOOT),
+            node("n1"),
+            "corral node drain n1 -y && sudo systemctl reboot",
+        ),
         (ailment(Remedy.RMA), FAR, ""),
         (ailment(Remedy.IGNORE), FAR, ""),
         (ailment(Remedy.REBOOT, mended_at=2.0), FAR, ""),

@@ -1,9 +1,10 @@
 """Ends of programs that nobody here wrote: class, culprit, payer, evidence and advice.
 
-Each table was written down before the reader saw it (benchmarks/results/causes-2026-11-25.md has
-how it read them at first). `is`: the classes that are right, "none" for no failure; `quote`: any of
-these stands in the evidence, "" for none at all; `next`: any of these stands in the advice. A row
-"@repeat N TEXT" stands for N rows.
+Each table was written down before the reader saw it
+(benchmarks/results/causes-2026-11-25.md has how it read them at first). `is`: the
+classes that are right, "none" for no failure; `quote`: any of these stands in the
+evidence, "" for none at all; `next`: any of these stands in the advice. A row "@repeat
+N TEXT" stands for N rows.
 """
 
 import re
@@ -67,7 +68,8 @@ def faults(cell: Cell, failure: Failure) -> Iterator[str]:
         yield "payer"
     quotes = cell.get("quote", [failure.quote])
     if not any(
-        one.lower() in failure.quote.lower() if one else not failure.quote for one in quotes
+        one.lower() in failure.quote.lower() if one else not failure.quote
+        for one in quotes
     ):
         yield f"evidence {failure.quote!r}"
     if cell.get("place", failure.place) != failure.place:
@@ -77,7 +79,9 @@ def faults(cell: Cell, failure: Failure) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell["name"])
-def test_a_program_is_read_as_one_who_knows_it_would(cell: Cell, tmp_path: Path) -> None:
+def test_a_program_is_read_as_one_who_knows_it_would(
+    cell: Cell, tmp_path: Path
+) -> None:
     failure = failure_of(ends_of(cell, tmp_path))
     if failure is None:
         assert cell["is"] == ["none"]

@@ -12,18 +12,27 @@ from hypothesis import strategies as some
 from corral.domain.failure_record import HALF_SECONDS, NodeRecord, UserRecord
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Node
-from corral.health.lemon_nodes import Suspicion, UserFailureRates, beta_binomial, suspicion_of
+from corral.health.lemon_nodes import (
+    Suspicion,
+    UserFailureRates,
+    beta_binomial,
+    suspicion_of,
+)
 
 N0 = NodeId("n0")
 
 
 def record(**users: tuple[int, int]) -> NodeRecord:
     """(failures, tries) of each user."""
-    rows = (UserRecord(user=UserName(u), tries=t, failures=f) for u, (f, t) in users.items())
+    rows = (
+        UserRecord(user=UserName(u), tries=t, failures=f) for u, (f, t) in users.items()
+    )
     return NodeRecord(since=1.0, users=tuple(rows))
 
 
-def judged(on_it: NodeRecord, elsewhere: NodeRecord, others: int = 9) -> Suspicion | None:
+def judged(
+    on_it: NodeRecord, elsewhere: NodeRecord, others: int = 9
+) -> Suspicion | None:
     nodes = {N0: Node(id=N0, record=on_it)}
     for number in range(others):
         id = NodeId(f"n{number + 1}")
@@ -43,9 +52,12 @@ def test_a_rate_that_is_known_well_gives_the_binomial() -> None:
         assert chance == pytest.approx(plain, rel=1e-4)
 
 
-def test_a_node_where_the_jobs_of_three_users_fail_that_go_well_elsewhere_is_suspected() -> None:
+def test_a_node_where_the_jobs_of_three_users_fail_that_go_well_elsewhere_is_suspected() -> (
+    None
+):
     found = judged(
-        record(ada=(3, 3), bob=(2, 3), eve=(3, 3)), record(ada=(0, 9), bob=(1, 9), eve=(0, 9))
+        record(ada=(3, 3), bob=(2, 3), eve=(3, 3)),
+        record(ada=(0, 9), bob=(1, 9), eve=(0, 9)),
     )
     assert found is not None
     assert (found.failures, found.tries, found.users) == (8, 9, 3)
@@ -55,16 +67,24 @@ def test_a_node_where_the_jobs_of_three_users_fail_that_go_well_elsewhere_is_sus
 
 
 def test_a_user_whose_programs_fail_everywhere_blames_no_node() -> None:
-    assert judged(record(ada=(9, 10), bob=(8, 10)), record(ada=(9, 10), bob=(8, 10))) is None
+    assert (
+        judged(record(ada=(9, 10), bob=(8, 10)), record(ada=(9, 10), bob=(8, 10)))
+        is None
+    )
 
 
 def test_a_user_alone_blames_no_node_however_often() -> None:
-    assert judged(record(ada=(40, 40), bob=(0, 3)), record(ada=(0, 9), bob=(0, 9))) is None
+    assert (
+        judged(record(ada=(40, 40), bob=(0, 3)), record(ada=(0, 9), bob=(0, 9))) is None
+    )
 
 
 def test_no_one_user_makes_a_node_stand_out() -> None:
     """With ada left out, what is left of the failures may be chance."""
-    assert judged(record(ada=(40, 40), bob=(1, 12)), record(ada=(0, 9), bob=(1, 12))) is None
+    assert (
+        judged(record(ada=(40, 40), bob=(1, 12)), record(ada=(0, 9), bob=(1, 12)))
+        is None
+    )
 
 
 def test_a_node_that_sees_more_attempts_may_have_more_failures() -> None:
@@ -80,9 +100,12 @@ def test_in_a_large_cluster_more_is_asked_for() -> None:
 
 
 def one_fleet(seed: int, bad: float) -> Mapping[NodeId, Node]:
-    """60 nodes, 12 users of their own rates; on the first node a share of all fails beyond that."""
+    """60 nodes, 12 users of their own rates; on the first node a share of all fails
+    beyond that."""
     chance = random.Random(seed)
-    rates = {f"u{number}": chance.choice([0.02, 0.05, 0.1, 0.4]) for number in range(12)}
+    rates = {
+        f"u{number}": chance.choice([0.02, 0.05, 0.1, 0.4]) for number in range(12)
+    }
     nodes = {}
     for number in range(60):
         kept = NodeRecord()
@@ -103,7 +126,9 @@ def test_over_generated_fleets_the_bad_node_is_found_and_others_hardly_ever() ->
         blamed = {id for id, node in nodes.items() if suspicion_of(node.record, fleet)}
         found += N0 in blamed
         wrong += bool(blamed - {N0})
-    assert (found >= 50, wrong <= 2) == (True, True), f"found {found}, wrongly {wrong} of 60"
+    assert (found >= 50, wrong <= 2) == (True, True), (
+        f"found {found}, wrongly {wrong} of 60"
+    )
 
 
 def test_old_counts_are_halved_and_then_gone() -> None:

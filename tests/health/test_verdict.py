@@ -1,4 +1,5 @@
-"""What signals mean over time: pairs settle, flaps are counted, what repeats climbs, all passes."""
+"""What signals mean over time: pairs settle, flaps are counted, what repeats climbs,
+all passes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +60,9 @@ class Patient:
             uuid=uuid,
             lasting=lasting,
         )
-        self._look([Noticed(signal=signal, users=tuple(UserName(user) for user in users))])
+        self._look(
+            [Noticed(signal=signal, users=tuple(UserName(user) for user in users))]
+        )
         return self
 
     def after(self, seconds: float) -> "Patient":
@@ -92,7 +95,11 @@ def test_a_gpu_that_is_lost_drains_its_node_and_ends_the_jobs_on_it_once() -> No
 
 def test_a_contained_error_ends_its_jobs_and_leaves_the_node_open() -> None:
     node = Patient().meets(XID, 94)
-    assert (node.bar, node.remedy, len(node.struck)) == (Bar.OPEN, Remedy.RESTART_APP, 1)
+    assert (node.bar, node.remedy, len(node.struck)) == (
+        Bar.OPEN,
+        Remedy.RESTART_APP,
+        1,
+    )
 
 
 @pytest.mark.parametrize("codes", [(48, 63), (63, 48)])
@@ -136,12 +143,18 @@ def test_what_holds_and_is_told_again_by_who_comes_later_has_not_come_again() ->
     node = Patient()
     for _ in range(4):
         node.meets(SignalKind.REMAP, 0, lasting=True).after(HOUR)
-    assert (node.bar, node.remedy, node.ailments[0].count) == (Bar.AVOID, Remedy.RESET, 4)
+    assert (node.bar, node.remedy, node.ailments[0].count) == (
+        Bar.AVOID,
+        Remedy.RESET,
+        4,
+    )
     again = Patient().meets(SignalKind.REMAP, 0).after(HOUR).meets(SignalKind.REMAP, 0)
     assert (again.bar, again.remedy) == (Bar.DRAIN, Remedy.DEEP_TEST)
 
 
-def test_gpus_that_have_names_of_their_own_are_told_apart_by_these_and_not_by_their_index() -> None:
+def test_gpus_that_have_names_of_their_own_are_told_apart_by_these_and_not_by_their_index() -> (
+    None
+):
     others = Patient()
     for name, user in (("GPU-a", "ada"), ("GPU-b", "bob"), ("GPU-c", "eve")):
         others.meets(XID, 31, gpu=0, uuid=name, users=[user])
@@ -156,14 +169,23 @@ def test_gpus_that_have_names_of_their_own_are_told_apart_by_these_and_not_by_th
         ("GPU-a", Remedy.RESET),
         ("GPU-b", Remedy.RMA),
     }
-    back = Patient().meets(XID, 95, gpu=1, uuid="GPU-a").meets(XID, 95, gpu=1, uuid="GPU-b")
+    back = (
+        Patient()
+        .meets(XID, 95, gpu=1, uuid="GPU-a")
+        .meets(XID, 95, gpu=1, uuid="GPU-b")
+    )
     back.after(2 * HOUR).meets(XID, 154, gpu=5, uuid="GPU-a", recovery="None")
-    assert {one.uuid for one in back.ailments if one.is_live and one.code == 95} == {"GPU-b"}
+    assert {one.uuid for one in back.ailments if one.is_live and one.code == 95} == {
+        "GPU-b"
+    }
 
 
 def test_a_pair_on_two_gpus_is_no_pair() -> None:
     node = Patient().meets(XID, 48, gpu=0).meets(XID, 64, gpu=1)
-    assert {(one.gpu, one.remedy) for one in node.ailments} == {(0, Remedy.RESET), (1, Remedy.RMA)}
+    assert {(one.gpu, one.remedy) for one in node.ailments} == {
+        (0, Remedy.RESET),
+        (1, Remedy.RMA),
+    }
 
 
 @pytest.mark.parametrize(
@@ -174,7 +196,9 @@ def test_a_pair_on_two_gpus_is_no_pair() -> None:
         ("None", Remedy.IGNORE, Bar.OPEN),
     ],
 )
-def test_what_the_driver_names_overrides_the_table(said: str, remedy: Remedy, bar: Bar) -> None:
+def test_what_the_driver_names_overrides_the_table(
+    said: str, remedy: Remedy, bar: Bar
+) -> None:
     before = Patient().meets(XID, 154, recovery=said).meets(XID, 95)
     assert (before.remedy, before.bar) == (remedy, bar)
     after = Patient().meets(XID, 94).meets(XID, 154, recovery=said)
@@ -187,15 +211,21 @@ def test_a_driver_that_needs_nothing_any_more_mends_what_a_reset_was_for() -> No
     assert node.meets(XID, 154, recovery="None").bar == Bar.OPEN
 
 
-@pytest.mark.parametrize("kind", [SignalKind.PORT_DOWN, SignalKind.NVLINK, SignalKind.PORT_ERRORS])
+@pytest.mark.parametrize(
+    "kind", [SignalKind.PORT_DOWN, SignalKind.NVLINK, SignalKind.PORT_ERRORS]
+)
 def test_one_flap_is_told_and_three_an_hour_close_the_node(kind: SignalKind) -> None:
     node = Patient().meets(kind, gpu=None, device="mlx5_0")
     assert node.bar == Bar.OPEN
     assert node.after(600.0).meets(kind, gpu=None, device="mlx5_0").bar == Bar.OPEN
     assert node.after(600.0).meets(kind, gpu=None, device="mlx5_0").bar == Bar.CORDON
     assert node.after(0.9 * HOUR).bar == Bar.CORDON
-    assert node.after(0.2 * HOUR).bar == Bar.OPEN, "an hour without a flap, and it is open again"
-    assert node.meets(kind, gpu=None, device="mlx5_0").bar == Bar.OPEN, "and counts anew"
+    assert node.after(0.2 * HOUR).bar == Bar.OPEN, (
+        "an hour without a flap, and it is open again"
+    )
+    assert node.meets(kind, gpu=None, device="mlx5_0").bar == Bar.OPEN, (
+        "and counts anew"
+    )
 
 
 def test_flaps_of_two_ports_or_far_apart_do_not_add_up() -> None:
@@ -205,7 +235,9 @@ def test_flaps_of_two_ports_or_far_apart_do_not_add_up() -> None:
     assert node.bar == Bar.OPEN
     node = Patient()
     for _ in range(5):
-        assert node.meets(SignalKind.PORT_DOWN, gpu=None).after(0.6 * HOUR).bar == Bar.OPEN
+        assert (
+            node.meets(SignalKind.PORT_DOWN, gpu=None).after(0.6 * HOUR).bar == Bar.OPEN
+        )
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68])
@@ -230,7 +262,16 @@ def test_a_fault_of_programs_that_three_users_meet_on_one_gpu_is_the_gpus() -> N
 @pytest.mark.parametrize(
     ("code", "ladder"),
     [
-        (94, [Remedy.RESTART_APP, Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA, Remedy.RMA]),
+        (
+            94,
+            [
+                Remedy.RESTART_APP,
+                Remedy.RESET,
+                Remedy.DEEP_TEST,
+                Remedy.RMA,
+                Remedy.RMA,
+            ],
+        ),
         (119, [Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA]),
         (79, [Remedy.REBOOT, Remedy.DEEP_TEST, Remedy.RMA]),
     ],
@@ -264,7 +305,11 @@ def test_a_boot_mends_what_a_reset_or_reboot_is_for_and_no_more() -> None:
 
 
 def test_a_passed_check_shows_that_what_was_to_be_tested_is_well() -> None:
-    node = Patient().meets(XID, 9999, gpu=2).meets(SignalKind.CHECK, 1, gpu=1, device="matmul")
+    node = (
+        Patient()
+        .meets(XID, 9999, gpu=2)
+        .meets(SignalKind.CHECK, 1, gpu=1, device="matmul")
+    )
     assert node.bar == Bar.CORDON
     assert node.meets(SignalKind.CHECK, 0, gpu=1, device="matmul").bar == Bar.AVOID
     assert node.meets(SignalKind.CHECK, 0, gpu=2, device="matmul").bar == Bar.OPEN
@@ -311,7 +356,9 @@ def test_a_fault_that_the_driver_does_not_confirm_ends_no_job_and_closes_no_node
         assert not barred(ailments).closes
     at = ailments[0].noticed_at
     word = Noticed(signal=replace(unconfirmed(code, at).signal, confirmed=True))
-    ailments, struck = judge_ailments(ailments, [word], at + 1.0, RULES, lambda _: "hopper")
+    ailments, struck = judge_ailments(
+        ailments, [word], at + 1.0, RULES, lambda _: "hopper"
+    )
     _, settled = judge_ailments(ailments, [], at + 61.0, RULES, lambda _: "hopper")
     assert bool(struck or settled) == (code != 31), "31 is the program's own"
     assert ailments[0].count == 5, "what is confirmed is no second fault"
@@ -321,5 +368,7 @@ def test_a_fault_is_not_mended_by_a_line_that_the_driver_does_not_confirm() -> N
     patient = Patient().meets(XID, 79)
     assert barred(patient.ailments).closes
     word = unconfirmed(154, patient.now, recovery="None")
-    ailments, _ = judge_ailments(patient.ailments, [word], patient.now, RULES, lambda _: "hopper")
+    ailments, _ = judge_ailments(
+        patient.ailments, [word], patient.now, RULES, lambda _: "hopper"
+    )
     assert barred(ailments).closes

@@ -1,5 +1,5 @@
-"""A head over a real store, a node that attacks it, a neighbour that does not, and what must hold
-after each attack."""
+"""A head over a real store, a node that attacks it, a neighbour that does not, and what
+must hold after each attack."""
 
 import os
 import threading
@@ -12,7 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 import psycopg
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as read_open,
+)
 from websockets.exceptions import ConnectionClosed
 
 from corral.api import node_messages
@@ -34,7 +36,8 @@ from tests.worlds import gang, inventory
 
 MEGABYTE = 1024 * 1024
 MOST_GROWTH_BYTES = 100 * MEGABYTE  # of memory, by all attacks together
-SLACK_BYTES = 48 * 1024  # of the store: pages, and the job that each check submits and stops
+# of the store: pages, and the job that each check submits and stops
+SLACK_BYTES = 48 * 1024
 PARSED = 8  # each page of metrics so far apart is parsed whole: that takes 20 ms
 ATTACKER, NEIGHBOUR = "n1", "n2"
 EVE, BOB = UserName("eve"), UserName("bob")
@@ -84,15 +87,19 @@ class Arena:
             if job.owner == EVE and job.state in (JobState.STARTING, JobState.RUNNING):
                 return id
         self._end_all()
-        if not control.world.nodes[NodeId(ATTACKER)].takes_work:  # its own signals have closed it
+        # its own signals have closed it
+        if not control.world.nodes[NodeId(ATTACKER)].takes_work:
             for word in ("clear", "uncordon"):
                 self.http.post(f"/v1/nodes/{ATTACKER}/{word}")
         return self.submit("eves", EVE, ATTACKER)
 
     def _end_all(self) -> None:
-        """The attacker's node says that nothing runs on it, so that something else can."""
+        """The attacker's node says that nothing runs on it, so that something else
+        can."""
         world = self.head.control.world
-        held = [(job, number) for job, number, node in world.allocations if node == ATTACKER]
+        held = [
+            (job, number) for job, number, node in world.allocations if node == ATTACKER
+        ]
         if held:
             agent = Agent(self.head, ATTACKER).hello()
             agent.beat(*map(ended, held))
@@ -130,7 +137,10 @@ class Arena:
     def check(self, attack: str, sent: int) -> None:
         """What must hold after each attack, by the words of the one that was made."""
         began = time.monotonic()
-        probe = {"specs": [{"run": "true", "name": "probe"}], "key": f"probe-{self.cost.attacks}"}
+        probe = {
+            "specs": [{"run": "true", "name": "probe"}],
+            "key": f"probe-{self.cost.attacks}",
+        }
         made = self.http.post("/v1/jobs", json=probe)
         assert made.status_code == 201, (attack, made.text)
         stopped = self.http.post(f"/v1/jobs/{made.json()['jobs'][0]['id']}/cancel")
@@ -148,7 +158,9 @@ class Arena:
             return
         assert self._of_neighbour() == self._series, attack
         assert self._lines_of_victim() == self._lines, attack
-        self.cost.grown_bytes = max(self.cost.grown_bytes, resident_bytes() - self._memory)
+        self.cost.grown_bytes = max(
+            self.cost.grown_bytes, resident_bytes() - self._memory
+        )
         assert self.cost.grown_bytes < MOST_GROWTH_BYTES, (attack, self.cost)
         self.cost.stored_bytes = self.store_bytes() - self._stored
         allowed = 2 * self._sent + self._checks * SLACK_BYTES + 2 * MEGABYTE
@@ -167,7 +179,11 @@ class Arena:
         store: Store = self.head.store
         of_job = self.head.run(store.events(after=0, job=self.victim, limit=10_000))
         log = self.head.root / "logs" / self.victim
-        logs = [file.read_text() for file in sorted(log.rglob("*.log"))] if log.exists() else []
+        logs = (
+            [file.read_text() for file in sorted(log.rglob("*.log"))]
+            if log.exists()
+            else []
+        )
         return (*(one.text for one in of_job), *logs)
 
 
@@ -205,10 +221,15 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
 
     def of_server() -> int:
         with psycopg.connect(address) as connection:
-            row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+            row = connection.execute(
+                "SELECT pg_database_size(current_database())"
+            ).fetchone()
         return int(row[0]) if row else 0
 
-    with patch.object(node_messages, "NodeRates", _roomy_pace), serving(root, store=store) as head:
+    with (
+        patch.object(node_messages, "NodeRates", _roomy_pace),
+        serving(root, store=store) as head,
+    ):
         neighbour = Agent(head, NEIGHBOUR).hello()
         neighbour.beat()
         attacker = Agent(head, ATTACKER).hello()
@@ -219,7 +240,9 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
         made = Arena(head, size, neighbour, head.http())
         made.victim = made.submit("bobs", BOB, NEIGHBOUR)
         neighbour.beat(up((made.victim, 1)))
-        eventually(lambda: head.control.world.jobs[made.victim].state == JobState.RUNNING)
+        eventually(
+            lambda: head.control.world.jobs[made.victim].state == JobState.RUNNING
+        )
         made.begin()
         try:
             yield made
@@ -230,8 +253,9 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
 
 
 def _roomy_pace() -> NodeRates:
-    """A node's budgets, with room for the inventories of all attacks: over its budget a node waits
-    2 s for each, and here that would be for each attack (tests/api/test_paced.py has the wait)."""
+    """A node's budgets, with room for the inventories of all attacks: over its budget a
+    node waits 2 s for each, and here that would be for each attack
+    (tests/api/test_paced.py has the wait)."""
     return NodeRates(inventories=RefillBudget(0.5, 1_000))
 
 

@@ -1,4 +1,5 @@
-"""Attacks of a node that somebody else controls: each a list of frames on the agents' channel."""
+"""Attacks of a node that somebody else controls: each a list of frames on the agents'
+channel."""
 
 import copy
 from collections.abc import Callable
@@ -57,7 +58,15 @@ def progress(**parts: Any) -> Attack:
 
 
 def signal(**parts: Any) -> dict[str, Any]:
-    return {"number": 1, "at": 1.0, "kind": "xid", "text": "XID 79", "code": 79, "gpu": 0, **parts}
+    return {
+        "number": 1,
+        "at": 1.0,
+        "kind": "xid",
+        "text": "XID 79",
+        "code": 79,
+        "gpu": 0,
+        **parts,
+    }
 
 
 def signalling(*signals: dict[str, Any]) -> Attack:
@@ -104,7 +113,12 @@ def line_of_victim(arena: Arena) -> Frames:
 
 def exit_of_victim(arena: Arena) -> Frames:
     key = list(of_victim(arena))
-    ended = {"key": key, "phase": "ended", "exits": [[0, {"code": 1}]], "trouble": "forged"}
+    ended = {
+        "key": key,
+        "phase": "ended",
+        "exits": [[0, {"code": 1}]],
+        "trouble": "forged",
+    }
     return [frame(beat(arena, seen=[ended]))]
 
 
@@ -120,14 +134,20 @@ def process_of_victim(arena: Arena) -> Frames:
 
 
 def unknown_attempts(arena: Arena) -> Frames:
-    many = [{"key": [f"j{n}", 1], "phase": "up", "tails": [[0, "x" * 999]]} for n in range(2_000)]
+    many = [
+        {"key": [f"j{n}", 1], "phase": "up", "tails": [[0, "x" * 999]]}
+        for n in range(2_000)
+    ]
     return [frame(beat(arena, seen=many)), frame(beat(arena))]
 
 
 def signal_flood(arena: Arena) -> Frames:
     frames: Frames = []
     for n in range(20):
-        many = [signal(number=10_000 + 50 * n + m, text="y" * 900, code=m) for m in range(50)]
+        many = [
+            signal(number=10_000 + 50 * n + m, text="y" * 900, code=m)
+            for m in range(50)
+        ]
         frames.append(frame(beat(arena, signals=many)))
     return frames
 
@@ -138,7 +158,13 @@ def flapping(arena: Arena) -> Frames:
 
 
 def chunk(job: str, **parts: Any) -> bytes:
-    right: dict[str, Any] = {"job": job, "attempt": 1, "rank": 0, "offset": 0, "data": b"forged\n"}
+    right: dict[str, Any] = {
+        "job": job,
+        "attempt": 1,
+        "rank": 0,
+        "offset": 0,
+        "data": b"forged\n",
+    }
     return encode(LogChunk(**(right | parts)))
 
 
@@ -164,14 +190,19 @@ ATTACKS: dict[str, Attack] = {
         seen(a, saves=[save(a, step=n) for n in range(20_000)])
     ],
     "2,000 saves in 20 heartbeats": lambda a: [
-        seen(a, saves=[save(a, step=100 * n + m) for m in range(100)]) for n in range(20)
+        seen(a, saves=[save(a, step=100 * n + m) for m in range(100)])
+        for n in range(20)
     ],
     "an exit at NaN": of_seen(exits=[[0, {"code": 1, "at": nan}]]),
     "an exit with code 2^63": of_seen(exits=[[0, {"code": BIG}]]),
     "an exit without code and signal": of_seen(exits=[[0, {}]]),
     "an exit of another node's rank": of_seen(exits=[[5, {"code": 1}]]),
-    "a peak of 2^64-1 bytes of memory": of_seen(exits=[[0, {"code": 1, "peak_bytes": HUGE}]]),
-    "100,000 exits": lambda a: [seen(a, exits=[[n, {"code": 0}] for n in range(100_000)])],
+    "a peak of 2^64-1 bytes of memory": of_seen(
+        exits=[[0, {"code": 1, "peak_bytes": HUGE}]]
+    ),
+    "100,000 exits": lambda a: [
+        seen(a, exits=[[n, {"code": 0}] for n in range(100_000)])
+    ],
     "an exit told 4,000 times": of_seen(exits=[[0, {"code": 0}]] * 4_000),
     "the end of another user's attempt": exit_of_victim,
     "an attempt that began at NaN": of_seen(started_at=nan),
@@ -182,17 +213,25 @@ ATTACKS: dict[str, Attack] = {
     "a loss of NaN": progress(loss=nan),
     "a step of 2^64-1": progress(step=HUGE),
     "a rate of infinity": progress(samples_per_second=inf),
-    "the paces of other nodes' ranks": progress(ranks=[[n, 3, 1.0, 9e9, 0.0] for n in range(64)]),
+    "the paces of other nodes' ranks": progress(
+        ranks=[[n, 3, 1.0, 9e9, 0.0] for n in range(64)]
+    ),
     "100,000 paces": progress(ranks=[[n, 1, 0.0, 0.0, 0.0] for n in range(100_000)]),
     "a trouble of 3 MB": of_seen(phase="refused", trouble="t" * MANY),
     "a trouble with NUL and escape codes": of_seen(trouble="a\0b\x1b]52;c;x\x07"),
     "a trouble that is not UTF-8": not_utf8,
-    "a culprit of its choice": of_seen(trouble="broken", trouble_of=f"node {NEIGHBOUR}"),
-    "the tail of a log of 3 MB": of_seen(exits=[[0, {"code": 1}]], tails=[[0, "t" * MANY]]),
+    "a culprit of its choice": of_seen(
+        trouble="broken", trouble_of=f"node {NEIGHBOUR}"
+    ),
+    "the tail of a log of 3 MB": of_seen(
+        exits=[[0, {"code": 1}]], tails=[[0, "t" * MANY]]
+    ),
     "a tail with NULs": of_seen(exits=[[0, {"code": 1}]], tails=[[0, "\0" * 4_000]]),
     "a signal at NaN": signalling(signal(at=nan)),
     "a signal with number 2^63": signalling(signal(number=BIG)),
-    "a signal with the value infinity": signalling(signal(number=3, value=inf, limit=-inf)),
+    "a signal with the value infinity": signalling(
+        signal(number=3, value=inf, limit=-inf)
+    ),
     "a signal of a GPU that it has not": signalling(signal(number=4, gpu=2**53)),
     "a signal in the name of another node's part": signalling(
         signal(number=5, told_by=f"{NEIGHBOUR}~j1.1")
@@ -202,8 +241,12 @@ ATTACKS: dict[str, Attack] = {
     "a signal of an unknown kind": signalling(signal(number=7, kind="doom")),
     "the blame that only the head may tell": signalling(signal(number=8, kind="blame")),
     "1,000 signals in 20 heartbeats": signal_flood,
-    "10,000 signals in one heartbeat": signalling(*(signal(number=n) for n in range(10_000))),
-    "a signal naming 5,000 attempts": signalling(signal(number=9, attempts=[["j1", 1]] * 5_000)),
+    "10,000 signals in one heartbeat": signalling(
+        *(signal(number=n) for n in range(10_000))
+    ),
+    "a signal naming 5,000 attempts": signalling(
+        signal(number=9, attempts=[["j1", 1]] * 5_000)
+    ),
     "energy of NaN joules": sampling(gpus=[gpu(energy_joules=nan)]),
     "energy of 1e308 joules": sampling(gpus=[gpu(energy_joules=1e308)]),
     "power of 1e300 watts": sampling(gpus=[gpu(power_watts=1e300)]),
@@ -216,15 +259,20 @@ ATTACKS: dict[str, Attack] = {
     "a port whose kind forges a series": sampling(
         ports=[{"name": "p", "kind": FORGED, "up": True}]
     ),
-    "two ports with one name": sampling(ports=[{"name": "p", "kind": "e", "up": True}] * 2),
+    "two ports with one name": sampling(
+        ports=[{"name": "p", "kind": "e", "up": True}] * 2
+    ),
     "a disk whose path forges a series": sampling(disks=[{"path": FORGED}]),
     "a process of another user's job": process_of_victim,
     "a sample at NaN": sampling(at=nan),
     "a CPU share of infinity": sampling(cpu_utilisation=inf),
     "300 samples at once": lambda a: [
-        frame(beat(a, sample={"at": float(n), "gpus": [gpu(n % 64)]})) for n in range(300)
+        frame(beat(a, sample={"at": float(n), "gpus": [gpu(n % 64)]}))
+        for n in range(300)
     ],
-    "labels that attract work": stocking(labels=[["zone", "gold"], ["team", "research"]]),
+    "labels that attract work": stocking(
+        labels=[["zone", "gold"], ["team", "research"]]
+    ),
     "10,000 labels": stocking(labels=[[f"l{n}", "x"] for n in range(10_000)]),
     "a label told twice": stocking(labels=[["a", "b"], ["a", "c"]]),
     "a label that forges a series": stocking(labels=[["zone", FORGED]]),
@@ -232,7 +280,9 @@ ATTACKS: dict[str, Attack] = {
     "a port with number 2^64-1": stocking(ports=[HUGE]),
     "40 inventories": flapping,
     "a heartbeat with number 2^63": lambda a: [frame(beat(a, number=BIG))],
-    "a version of 2^64-1": lambda a: [frame(beat(a, version={"term": HUGE, "counter": 1}))],
+    "a version of 2^64-1": lambda a: [
+        frame(beat(a, version={"term": HUGE, "counter": 1}))
+    ],
     "a heartbeat nested 100,000 deep": lambda a: [b"\x91" * 100_000],
     "a heartbeat that is cut off": lambda a: [frame(beat(a))[:-20]],
     "a frame of 5 MB": lambda a: [b"\0" * 5_000_000],
@@ -246,7 +296,9 @@ ATTACKS: dict[str, Attack] = {
 HELLOS: dict[str, Callable[[], bytes]] = {
     "a hello with a boot of 1 MB": lambda: greeting_of(ATTACKER, boot="b" * 1_000_000),
     "a hello as another node": lambda: greeting_of(NEIGHBOUR),
-    "a hello with an address of its choice": lambda: greeting_of(ATTACKER, address="a b\n"),
+    "a hello with an address of its choice": lambda: greeting_of(
+        ATTACKER, address="a b\n"
+    ),
     "a hello with protocol 2^63": lambda: greeting_of(ATTACKER, protocol=BIG),
 }
 

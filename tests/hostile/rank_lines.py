@@ -1,4 +1,5 @@
-"""Lines that a hostile rank writes to CORRAL_SOCKET. None of them may do harm to anybody else."""
+"""Lines that a hostile rank writes to CORRAL_SOCKET. None of them may do harm to
+anybody else."""
 
 import json
 from typing import Any
@@ -27,7 +28,9 @@ LINES: dict[str, bytes] = {
     "a save at step 1.5": save(step=1.5),
     "a save at step NaN": b'{"type":"save","step":NaN,"path":"/x"}\n',
     "a save at step 1e999": b'{"type":"save","step":1e999,"path":"/x"}\n',
-    "a save at a step of 5,000 digits": b'{"type":"save","step":' + b"9" * 5_000 + b"}\n",
+    "a save at a step of 5,000 digits": b'{"type":"save","step":'
+    + b"9" * 5_000
+    + b"}\n",
     "a save at a step in words": save(step="seven"),
     "a save at step true": save(step=True),
     "a save at step null": save(step=None),
@@ -86,13 +89,23 @@ LINES: dict[str, bytes] = {
     "a signal of number -5": line(type="signal", number=-5, to="ranks"),
     "a signal to nobody": line(type="signal", number=0, to="nobody"),
     "a warning with signal 2^70": line(type="warn", signal=HUGE, save=True),
-    "a terminal of 10^9 rows": line(type="attach", rank=0, shell=True, rows=10**9, columns=-1),
+    "a terminal of 10^9 rows": line(
+        type="attach", rank=0, shell=True, rows=10**9, columns=-1
+    ),
     "a terminal with half a surrogate": line(
-        type="attach", rank=0, shell=True, rows=1, columns=1, command="\ud800", term="\0"
+        type="attach",
+        rank=0,
+        shell=True,
+        rows=1,
+        columns=1,
+        command="\ud800",
+        term="\0",
     ),
     "a terminal of rank 2^63": line(type="attach", rank=BIG, shell=False),
     "a stop with a grace of NaN": b'{"type":"stop","grace_seconds":NaN,"why":"x","save":false}\n',
-    "a stop with a grace of 1e308": line(type="stop", grace_seconds=1e308, why="x", save=False),
+    "a stop with a grace of 1e308": line(
+        type="stop", grace_seconds=1e308, why="x", save=False
+    ),
     "a stop without a reason": line(type="stop", grace_seconds=1.0, save=False),
     "watching the shim": line(type="watch"),
 }
@@ -102,5 +115,7 @@ ENDS: dict[str, bytes] = {
     "a refusal with half a surrogate": line(type="refuse", why="\ud800", infra=True),
     "a refusal of 500 KB": line(type="refuse", why="w" * 500_000),
     "a refusal with NUL and escape codes": line(type="refuse", why="\0\x1b[2J"),
-    "a stop for half a surrogate": line(type="stop", grace_seconds=0.1, why="\udfff", save=False),
+    "a stop for half a surrogate": line(
+        type="stop", grace_seconds=0.1, why="\udfff", save=False
+    ),
 }

@@ -1,4 +1,5 @@
-"""A hostile rank harms nobody but its own job: real shims and a real agent, on either store."""
+"""A hostile rank harms nobody but its own job: real shims and a real agent, on either
+store."""
 
 import asyncio
 import json
@@ -29,14 +30,17 @@ ANSWER_SECONDS = 5.0  # what is let in to a terminal is not hung up on at once
 
 
 class RankNode:
-    """The attacker's node, with an agent and shims as they are; its ranks only sleep."""
+    """The attacker's node, with an agent and shims as they are; its ranks only
+    sleep."""
 
     def __init__(self, place: Arena, node_dir: Path) -> None:
         self.place, self.dir = place, node_dir
         self.ready, self._stop = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failed: BaseException | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._live()), daemon=True
+        )
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,7 +48,10 @@ class RankNode:
         write_policy(self.dir)
         about = {"url": self.place.head.url, "pid": 1}
         Path(settings.head_file).write_text(json.dumps(about))
-        async with agent_of(self.dir, settings, TOKENS[ATTACKER], Supervisor) as (agent, _):
+        async with agent_of(self.dir, settings, TOKENS[ATTACKER], Supervisor) as (
+            agent,
+            _,
+        ):
             running = asyncio.create_task(agent.run())
             self.ready.set()
             stopped = asyncio.create_task(self._stop.wait())
@@ -83,7 +90,8 @@ class RankNode:
                 pass
 
     def is_heard(self) -> bool:
-        """Whether the node's heartbeats reach the head, with the newest of its attempts."""
+        """Whether the node's heartbeats reach the head, with the newest of its
+        attempts."""
         control = self.place.head.control
         before = control.facts.nodes[NodeId(ATTACKER)].heard_at
         eventually(lambda: control.facts.nodes[NodeId(ATTACKER)].heard_at > before)
@@ -110,7 +118,9 @@ JSON = st.recursive(
     | st.sampled_from([2**53, 2**63, 2**64, 2**70, -(2**63), 10**400])
     | st.floats()
     | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner)
+    ),
     max_leaves=6,
 )
 TYPES = ("hello", "progress", "save", "committed", "signal", "warn", "watch", "x")
@@ -152,8 +162,12 @@ def lines() -> list[bytes]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, lines: list[bytes]) -> Iterator[Arena]:
-    server = request.getfixturevalue("postgres") if request.param == "postgres" else None
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, lines: list[bytes]
+) -> Iterator[Arena]:
+    server = (
+        request.getfixturevalue("postgres") if request.param == "postgres" else None
+    )
     fast = mock.patch("corral.agent.head_channel.BEAT_SECONDS", 0.05)
     with fast, arena(tmp_path, request.param, server) as made:
         yield made
@@ -170,7 +184,9 @@ def test_no_line_of_a_rank_stops_the_head_its_node_or_another_users_job(
             place.check(name, len(data))
         assert node.is_heard()
         control = place.head.control
-        assert control.world.jobs[job].state == JobState.RUNNING, "its own attempt goes on"
+        assert control.world.jobs[job].state == JobState.RUNNING, (
+            "its own attempt goes on"
+        )
         node.write(job, b"".join(lines))
         place.check("generated lines", sum(map(len, lines)))
         assert node.is_heard()

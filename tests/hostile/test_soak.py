@@ -1,4 +1,5 @@
-"""100,000 cases each for the agents' channel and the shim's socket: no crash, no hang over 1 s."""
+"""100,000 cases each for the agents' channel and the shim's socket: no crash, no hang
+over 1 s."""
 
 import asyncio
 import json
@@ -80,7 +81,9 @@ def test_no_message_of_an_agent_crashes_or_hangs_the_head(tmp_path: Path) -> Non
         store = SqliteStore(tmp_path / "corral.db")
         control = Control(store=store, engine=Notebook(), clock=HandClock())
         await control.start()
-        control.hear(NodeFacts(node=NODE, boot=BOOT, heard_at=0.0, inventory=inventory(2)))
+        control.hear(
+            NodeFacts(node=NODE, boot=BOOT, heard_at=0.0, inventory=inventory(2))
+        )
         asked = asyncio.create_task(control.submit([gang("own")], key="", by=ALICE))
         while not asked.done():
             await control.tick()
@@ -152,7 +155,9 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
         dropped += 1
 
     key = (JobId("j1"), AttemptNumber(1))
-    attempt = Supervised(key=key, folder=tmp_path, on_change=lambda: None, wall=lambda: 1.0)
+    attempt = Supervised(
+        key=key, folder=tmp_path, on_change=lambda: None, wall=lambda: 1.0
+    )
     ours, theirs = socket.socketpair()
     slowest = 0.0
     with mock.patch.object(RefillBudget, "take", return_value=True), theirs:
@@ -162,13 +167,19 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
             message = json.dumps(mutated(whole, ways, chance), default=str).encode()
             if chance.random() < 0.1:
                 cut = chance.randrange(len(message))
-                message = message[:cut] + chance.randbytes(2).replace(b"\n", b"") + message[cut:]
+                message = (
+                    message[:cut]
+                    + chance.randbytes(2).replace(b"\n", b"")
+                    + message[cut:]
+                )
             theirs.sendall(message + b"\n")
             began = time.thread_time()
             line._read()
             if case % 100 == 0:
                 attempt._take(json.loads(json.dumps(state.message)))
-                assert encoded(Beat(number=1, version=None, seen=(attempt.seen,)))[1] == ()
+                assert (
+                    encoded(Beat(number=1, version=None, seen=(attempt.seen,)))[1] == ()
+                )
                 state.acknowledge(1, [save["step"] for save in state.saves])
                 state.saves.clear()
             slowest = max(slowest, time.thread_time() - began)

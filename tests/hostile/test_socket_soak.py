@@ -1,4 +1,5 @@
-"""100,000 cases of bytes on the head's own socket: no crash, no hang over 1 s, no server error."""
+"""100,000 cases of bytes on the head's own socket: no crash, no hang over 1 s, no
+server error."""
 
 import asyncio
 import socket
@@ -21,7 +22,18 @@ TARGETS = (
     "/v1/agents/beats", "/v1/agents/logs", "/v1/proof", "/", "/assets/../../key", "/%2e%2e/key",
     "*", "http://a/v1/jobs", "/\u00e9", "/" + "a" * 9_000, "//", "/v1/jobs?limit=" + "9" * 400,
 )  # fmt: skip
-METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD", "CONNECT", "PRI", "g\0")
+METHODS = (
+    "GET",
+    "POST",
+    "DELETE",
+    "PUT",
+    "PATCH",
+    "OPTIONS",
+    "HEAD",
+    "CONNECT",
+    "PRI",
+    "g\0",
+)
 HEADERS = (
     f"Authorization: Bearer {TOKENS['admin']}", f"Authorization: Bearer {TOKENS['n1']}",
     "Authorization: Bearer x", "Authorization: Basic \u00ff", "Cookie: corral=x; corral=y",
@@ -54,7 +66,9 @@ class RealHead(Head):
 
 def request(chance: Random) -> bytes:
     """One request: often a right one, and otherwise wrong in any of its parts."""
-    version = chance.choice(("HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.1 x", ""))
+    version = chance.choice(
+        ("HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.1 x", "")
+    )
     end = chance.choice(ENDS)
     headers = chance.choices(HEADERS, k=chance.randint(0, 6))
     if chance.random() < 0.01:
@@ -74,9 +88,11 @@ def case_of(chance: Random) -> bytes:
 
 
 def answer_to(head: Head, data: bytes) -> tuple[bytes, float]:
-    """What comes until the head ends the connection, which this side has ended after the data; and
-    the seconds from the data to that end."""
-    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as line:
+    """What comes until the head ends the connection, which this side has ended after
+    the data; and the seconds from the data to that end."""
+    with socket.create_connection(
+        ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+    ) as line:
         began = time.monotonic()
         answer = b""
         try:
@@ -111,6 +127,8 @@ def test_no_bytes_on_its_socket_crash_or_hang_the_head(tmp_path: Path) -> None:
                 with head.http() as http:
                     assert http.get("/healthz").status_code == 200
         head.close()
-    print(f"api socket: {CASES} cases, {answered} answered, the slowest {slowest:.3f} s")
+    print(
+        f"api socket: {CASES} cases, {answered} answered, the slowest {slowest:.3f} s"
+    )
     assert slowest < LONGEST_SECONDS
     assert answered > CASES / 4

@@ -32,7 +32,8 @@ def headers(*values: str) -> list[tuple[bytes, bytes]]:
         ("127.0.0.1", ("203.0.113.9",), "127.0.0.1"),  # no proxy: forged
         ("10.0.0.5", ("203.0.113.9",), "203.0.113.9"),
         ("::ffff:10.0.0.5", ("203.0.113.9",), "203.0.113.9"),
-        ("10.0.0.5", ("198.51.100.1, 203.0.113.9",), "203.0.113.9"),  # what the client put before
+        # what the client put before
+        ("10.0.0.5", ("198.51.100.1, 203.0.113.9",), "203.0.113.9"),
         ("10.0.0.5", ("198.51.100.1", "203.0.113.9, 10.0.0.6"), "203.0.113.9"),
         ("10.0.0.5", ("203.0.113.9:4711",), "203.0.113.9"),
         ("10.0.0.5", ("[2001:db8::1]:4711",), "2001:db8::1"),
@@ -67,5 +68,7 @@ def test_only_a_trusted_proxy_names_the_scheme(
     peer: str, said: list[bytes], scheme: str, is_seen_as: str
 ) -> None:
     proxies = TrustedProxies(["10.0.0.5"])
-    found = proxies.scheme_of(peer, [(b"x-forwarded-proto", value) for value in said], scheme)
+    found = proxies.scheme_of(
+        peer, [(b"x-forwarded-proto", value) for value in said], scheme
+    )
     assert found == is_seen_as

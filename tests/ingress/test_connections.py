@@ -1,4 +1,5 @@
-"""The table of connections: who is let in, who is closed for another, how long each may wait."""
+"""The table of connections: who is let in, who is closed for another, how long each may
+wait."""
 
 from dataclasses import dataclass
 
@@ -6,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.ingress.connections import ClosedReason, Connection, ConnectionLimits, ConnectionTable
+from corral.ingress.connections import (
+    ClosedReason,
+    Connection,
+    ConnectionLimits,
+    ConnectionTable,
+)
 
-LIMITS = ConnectionLimits(total=6, per_address=3, per_holder=2, head_seconds=10, serve_seconds=60)
+LIMITS = ConnectionLimits(
+    total=6, per_address=3, per_holder=2, head_seconds=10, serve_seconds=60
+)
 
 
 @dataclass
@@ -117,7 +125,9 @@ def test_one_token_proves_a_bounded_number() -> None:
     ("serves", "seconds", "why"),
     [(False, 10, ClosedReason.HEAD_TIME), (True, 60, ClosedReason.SERVE_TIME)],
 )
-def test_what_takes_too_long_is_closed(serves: bool, seconds: int, why: ClosedReason) -> None:
+def test_what_takes_too_long_is_closed(
+    serves: bool, seconds: int, why: ClosedReason
+) -> None:
     world = World()
     slow = world.must()
     if serves:
@@ -183,7 +193,11 @@ def test_counts_are_true_whatever_happens(steps: list[tuple[str, int, str]]) -> 
             getattr(found[at % len(found)], what)()
         there = [one for one in found if is_open(one)]
         assert len(world.table) == len(there)
-        assert world.table.unproven == sum(not one.is_proven for one in there) <= LIMITS.total
+        assert (
+            world.table.unproven
+            == sum(not one.is_proven for one in there)
+            <= LIMITS.total
+        )
         for address in "ab":
             own = [one for one in there if one.address == address and not one.is_proven]
             assert len(own) <= LIMITS.per_address

@@ -1,4 +1,5 @@
-"""What stands is what the world says; whom it is told, once, grouped, and not at night."""
+"""What stands is what the world says; whom it is told, once, grouped, and not at
+night."""
 
 from dataclasses import replace
 
@@ -50,12 +51,16 @@ def kinds(look: AlertSnapshot, rules: AlertRules = RULES) -> list[str]:
     return [alert.key for alert in standing(look, rules)]
 
 
-def test_a_loop_that_makes_no_step_any_more_is_stuck_and_one_that_never_did_is_not() -> None:
+def test_a_loop_that_makes_no_step_any_more_is_stuck_and_one_that_never_did_is_not() -> (
+    None
+):
     cluster = Cluster(node("n1"))
     job = cluster.submit(gang())
     cluster.up(job)
     stepped = {(job, AttemptNumber(1)): 5000.0 - 1801}
-    assert kinds(look(cluster, facts=Facts(stepped=stepped), wall=60.0)) == ["job_stuck:j1:1"]
+    assert kinds(look(cluster, facts=Facts(stepped=stepped), wall=60.0)) == [
+        "job_stuck:j1:1"
+    ]
     assert kinds(look(cluster, wall=60.0)) == []
     off = replace(RULES, job_stuck_seconds=None)
     assert kinds(look(cluster, facts=Facts(stepped=stepped), wall=60.0), off) == []
@@ -77,7 +82,9 @@ def test_who_waits_longest_speaks_for_its_queue() -> None:
         cluster.submit(gang(name))
     since = {"j1": 200.0, "j2": 100.0, "j3": 300.0}
     jobs = cluster.world.jobs.values()
-    cluster.world.apply(Changes(jobs=tuple(replace(job, since=since[job.id]) for job in jobs)))
+    cluster.world.apply(
+        Changes(jobs=tuple(replace(job, since=since[job.id]) for job in jobs))
+    )
     (alert,) = standing(look(cluster, wall=100.0 + 86_401), RULES)
     assert (alert.key, alert.next) == ("queue_starved:default", "corral why j2")
     assert kinds(look(cluster, wall=100.0 + 86_399)) == []
@@ -85,16 +92,34 @@ def test_who_waits_longest_speaks_for_its_queue() -> None:
 
 def test_budgets_and_disks_near_their_end() -> None:
     disk = DiskSample(path="/data", total_bytes=100, free_bytes=4)
-    samples = {NodeId("n1"): NodeSample(at=1, disks=(disk, DiskSample(path="/x", silent=True)))}
+    samples = {
+        NodeId("n1"): NodeSample(at=1, disks=(disk, DiskSample(path="/x", silent=True)))
+    }
     budgets = {QueueName("a"): 0.1, QueueName("b"): 0.11}
     found = look(
-        Cluster(), budgets=budgets, samples=samples, disks={"/c": (5, 100), "/d": (4, 100)}
+        Cluster(),
+        budgets=budgets,
+        samples=samples,
+        disks={"/c": (5, 100), "/d": (4, 100)},
     )
-    assert kinds(found) == ["budget_low:a", "disk_full:the head:/d", "disk_full:node n1:/data"]
+    assert kinds(found) == [
+        "budget_low:a",
+        "disk_full:the head:/d",
+        "disk_full:node n1:/data",
+    ]
 
 
-def alert(key: str = "a", kind: AlertKind = AlertKind.JOB_STUCK, **more: object) -> Alert:
-    return Alert(key=key, kind=kind, text=f"{key} is so", next="corral ps", since=0.0, **more)  # type: ignore[arg-type]
+def alert(
+    key: str = "a", kind: AlertKind = AlertKind.JOB_STUCK, **more: object
+) -> Alert:
+    return Alert(
+        key=key,
+        kind=kind,
+        text=f"{key} is so",
+        next="corral ps",
+        since=0.0,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def test_what_stands_is_told_once_again_after_hours_and_when_it_is_over() -> None:
@@ -123,12 +148,16 @@ def test_a_moment_is_told_once_and_is_never_over() -> None:
     notice, told = due(DeliveredAlerts(), [moment], 0.0, NOON, Taste())
     assert notice is not None
     for hours in range(1, 30):
-        notice, told = due(told, [moment] if hours < 24 else [], hours * 3600.0, NOON, Taste())
+        notice, told = due(
+            told, [moment] if hours < 24 else [], hours * 3600.0, NOON, Taste()
+        )
         assert notice is None
     assert told == DeliveredAlerts()
 
 
-def test_quiet_hours_let_through_what_is_critical_and_tell_the_rest_in_the_morning() -> None:
+def test_quiet_hours_let_through_what_is_critical_and_tell_the_rest_in_the_morning() -> (
+    None
+):
     taste = Taste(quiet=Quiet(from_seconds=22 * 3600.0, until_seconds=7 * 3600.0))
     alerts = [alert("w"), alert("c", AlertKind.NODE_DOWN)]
     notice, told = due(DeliveredAlerts(), alerts, 0.0, 23 * 3600.0, taste)
@@ -143,7 +172,8 @@ def test_quiet_hours_let_through_what_is_critical_and_tell_the_rest_in_the_morni
 
 
 @pytest.mark.parametrize(
-    ("hour", "is_quiet"), [(21.9, False), (22, True), (3, True), (6.99, True), (7, False)]
+    ("hour", "is_quiet"),
+    [(21.9, False), (22, True), (3, True), (6.99, True), (7, False)],
 )
 def test_quiet_hours_may_span_midnight(hour: float, is_quiet: bool) -> None:
     quiet = Quiet(from_seconds=22 * 3600.0, until_seconds=7 * 3600.0)
@@ -153,11 +183,19 @@ def test_quiet_hours_may_span_midnight(hour: float, is_quiet: bool) -> None:
 
 
 def test_who_wants_little_is_told_little() -> None:
-    alerts = [alert("w"), alert("c", AlertKind.NODE_DOWN), alert("f", AlertKind.JOB_FAILED)]
-    least = due(DeliveredAlerts(), alerts, 0.0, NOON, Taste(least=Severity.CRITICAL))[0]
-    of = due(DeliveredAlerts(), alerts, 0.0, NOON, Taste(kinds=frozenset({AlertKind.JOB_FAILED})))[
-        0
+    alerts = [
+        alert("w"),
+        alert("c", AlertKind.NODE_DOWN),
+        alert("f", AlertKind.JOB_FAILED),
     ]
+    least = due(DeliveredAlerts(), alerts, 0.0, NOON, Taste(least=Severity.CRITICAL))[0]
+    of = due(
+        DeliveredAlerts(),
+        alerts,
+        0.0,
+        NOON,
+        Taste(kinds=frozenset({AlertKind.JOB_FAILED})),
+    )[0]
     assert least is not None
     assert of is not None
     assert [one.key for one in least.alerts] == ["c"]
@@ -180,11 +218,15 @@ def test_many_of_a_kind_are_a_number() -> None:
 def test_nobody_is_told_that_a_thing_is_over_before_they_were_told_that_it_is(
     looks: list[frozenset[str]], at_night: bool
 ) -> None:
-    taste = Taste(quiet=Quiet(from_seconds=0.0, until_seconds=3600.0) if at_night else None)
+    taste = Taste(
+        quiet=Quiet(from_seconds=0.0, until_seconds=3600.0) if at_night else None
+    )
     told, known = DeliveredAlerts(), set[str]()
     for number, names in enumerate(looks):
         now = 90.0 * number
-        notice, told = due(told, [alert(name) for name in sorted(names)], now, now, taste)
+        notice, told = due(
+            told, [alert(name) for name in sorted(names)], now, now, taste
+        )
         for one in notice.over if notice else ():
             assert one.key in known
             known.remove(one.key)
@@ -195,7 +237,9 @@ def test_nobody_is_told_that_a_thing_is_over_before_they_were_told_that_it_is(
 def test_what_has_no_beginning_of_its_own_stands_since_it_was_first_seen() -> None:
     cluster = Cluster(node("n1"))
     budgets = {QueueName("vision"): 0.05}
-    first = with_beginnings(standing(look(cluster, budgets=budgets, wall=10.0), RULES), {})
+    first = with_beginnings(
+        standing(look(cluster, budgets=budgets, wall=10.0), RULES), {}
+    )
     known = {alert.key: alert.since for alert in first}
     again = standing(look(cluster, budgets=budgets, wall=500.0), RULES)
     assert [alert.since for alert in again] == [500.0]

@@ -15,16 +15,32 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
 @pytest.mark.parametrize(
     ("spent", "bound", "number"),
     [
-        (StepTimes(steps=9, data_seconds=4.0, compute_seconds=6.0), BottleneckKind.DATA, "40 %"),
-        (StepTimes(steps=9, save_seconds=2.0, compute_seconds=8.0), BottleneckKind.SAVES, "20 %"),
+        (
+            StepTimes(steps=9, data_seconds=4.0, compute_seconds=6.0),
+            BottleneckKind.DATA,
+            "40 %",
+        ),
+        (
+            StepTimes(steps=9, save_seconds=2.0, compute_seconds=8.0),
+            BottleneckKind.SAVES,
+            "20 %",
+        ),
         (
             StepTimes(steps=9, compute_seconds=10.0, wait_seconds=5.0),
             BottleneckKind.COMMUNICATION,
             "50 %",
         ),
         (StepTimes(utilisation=0.97), BottleneckKind.COMPUTE, "97 %"),
-        (StepTimes(utilisation=0.3, memory_share=0.1), BottleneckKind.SMALL_BATCH, "30 %"),
-        (StepTimes(steps=9, compute_seconds=9.0, utilisation=0.97), BottleneckKind.COMPUTE, "97 %"),
+        (
+            StepTimes(utilisation=0.3, memory_share=0.1),
+            BottleneckKind.SMALL_BATCH,
+            "30 %",
+        ),
+        (
+            StepTimes(steps=9, compute_seconds=9.0, utilisation=0.97),
+            BottleneckKind.COMPUTE,
+            "97 %",
+        ),
         (
             StepTimes(utilisation=0.97, link=NVLINK),
             BottleneckKind.COMMUNICATION,
@@ -74,7 +90,8 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     assert found is not None
     assert found.bound == BottleneckKind.COMMUNICATION
     saving = bottleneck_of(
-        StepTimes(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0), job="j1"
+        StepTimes(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0),
+        job="j1",
     )
     assert saving is not None
     assert saving.bound == BottleneckKind.COMMUNICATION
@@ -88,7 +105,8 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "spent", [StepTimes(), StepTimes(steps=9, compute_seconds=9.0), StepTimes(utilisation=0.6)]
+    "spent",
+    [StepTimes(), StepTimes(steps=9, compute_seconds=9.0), StepTimes(utilisation=0.6)],
 )
 def test_where_nothing_stands_out_nothing_is_told(spent: StepTimes) -> None:
     assert bottleneck_of(spent, job="j1") is None

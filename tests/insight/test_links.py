@@ -1,4 +1,5 @@
-"""What links carry is held against what they can: by their kind, generation and lanes."""
+"""What links carry is held against what they can: by their kind, generation and
+lanes."""
 
 from dataclasses import replace
 
@@ -18,15 +19,21 @@ GPU = GpuSample(
 )
 
 
-def test_pcie_is_by_the_generation_and_the_lanes_in_use_and_the_busier_direction() -> None:
+def test_pcie_is_by_the_generation_and_the_lanes_in_use_and_the_busier_direction() -> (
+    None
+):
     found = link_use([GPU])
     assert found is not None
     assert found.name == "PCIe links"
     assert found.share == pytest.approx(12.6 / (31.5 / 2))
 
 
-def test_the_kind_that_is_nearer_to_its_rate_is_told_in_the_middle_of_the_gpus() -> None:
-    busy = replace(GPU, nvlink_sent_bytes_per_second=4.4e11, nvlink_received_bytes_per_second=0.0)
+def test_the_kind_that_is_nearer_to_its_rate_is_told_in_the_middle_of_the_gpus() -> (
+    None
+):
+    busy = replace(
+        GPU, nvlink_sent_bytes_per_second=4.4e11, nvlink_received_bytes_per_second=0.0
+    )
     idle = replace(busy, nvlink_sent_bytes_per_second=0.0)
     found = link_use([busy, busy, idle])
     assert found is not None

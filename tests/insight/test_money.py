@@ -16,13 +16,19 @@ def queue(name: str, rate: float | None) -> Queue:
     ("own", "price"),
     [(2.0, 2.0), (None, 5.0)],
 )
-def test_of_queues_with_rates_the_nearest_counts(own: float | None, price: float) -> None:
+def test_of_queues_with_rates_the_nearest_counts(
+    own: float | None, price: float
+) -> None:
     path = [queue("all", 9.0), queue("team", 5.0), queue("own", own)]
     assert hourly({}, "h100", path) == Price(price)
 
 
-@pytest.mark.parametrize(("label", "price"), [("3.5", 3.5), ("0", 0.0), ("-1", 5.0), ("much", 5.0)])
-def test_a_nodes_own_price_comes_first_where_it_is_one(label: str, price: float) -> None:
+@pytest.mark.parametrize(
+    ("label", "price"), [("3.5", 3.5), ("0", 0.0), ("-1", 5.0), ("much", 5.0)]
+)
+def test_a_nodes_own_price_comes_first_where_it_is_one(
+    label: str, price: float
+) -> None:
     assert hourly({"price": label}, "h100", [queue("team", 5.0)]) == Price(price)
 
 

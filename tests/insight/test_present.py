@@ -1,5 +1,5 @@
-"""What is held now costs by the hour what its node or the catalog says, and nothing where nobody
-knows."""
+"""What is held now costs by the hour what its node or the catalog says, and nothing
+where nobody knows."""
 
 from dataclasses import replace
 
@@ -13,7 +13,9 @@ def priced(name: str, kind: str, price: str) -> Node:
     return replace(one, inventory=replace(one.inventory, labels=(("price", price),)))
 
 
-def test_what_is_held_costs_what_its_node_says_and_what_has_no_price_is_counted() -> None:
+def test_what_is_held_costs_what_its_node_says_and_what_has_no_price_is_counted() -> (
+    None
+):
     cluster = Cluster(priced("a", "h100", "2.5"))
     assert hourly_money(cluster.world) == HourlyMoney()
     cluster.submit(gang("two", gpus=2))

@@ -1,4 +1,5 @@
-"""Reports: whoever they are by, the sums are the same, and shares are of what they say."""
+"""Reports: whoever they are by, the sums are the same, and shares are of what they
+say."""
 
 import json
 from unittest import mock
@@ -24,14 +25,20 @@ accounts = st.builds(
 
 
 @given(rows=st.lists(accounts, max_size=12), by=st.sampled_from(list(BY)))
-def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[UsageRecord], by: str) -> None:
+def test_rows_days_and_total_hold_the_same_gpu_seconds(
+    rows: list[UsageRecord], by: str
+) -> None:
     for kind in KINDS:
         found = report(kind, by, rows)
         for name in AMOUNTS:
             whole = sum(getattr(one.amounts, name) for one in rows)
             assert getattr(found.total, name) == pytest.approx(whole)
-            assert sum(getattr(r.amounts, name) for r in found.rows) == pytest.approx(whole)
-            assert sum(getattr(day, name) for _, day in found.days) == pytest.approx(whole)
+            assert sum(getattr(r.amounts, name) for r in found.rows) == pytest.approx(
+                whole
+            )
+            assert sum(getattr(day, name) for _, day in found.days) == pytest.approx(
+                whole
+            )
         held = [row.amounts.allocated_gpu_seconds for row in found.rows]
         assert held == sorted(held, reverse=True), "who held most comes first"
         values = [column.of(found.total) for column in found.columns]
@@ -49,7 +56,9 @@ def test_rows_are_the_most_first_however_many_are_sorted_at_once(
     rows = [held(f"u{number}", float(size)) for number, size in enumerate(sizes)]
     with mock.patch("corral.insight.reports.AT_ONCE", at_once):
         found = report("usage", "user", rows, limit)
-    expected = sorted(rows, key=lambda one: (-one.amounts.allocated_gpu_seconds, one.user))
+    expected = sorted(
+        rows, key=lambda one: (-one.amounts.allocated_gpu_seconds, one.user)
+    )
     assert [row.name for row in found.rows] == [one.user for one in expected][:limit]
     assert found.rest == max(0, len(rows) - limit)
     assert found.total.allocated_gpu_seconds == sum(sizes)
@@ -110,7 +119,9 @@ def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more
     assert of_list.of(one) == pytest.approx(30.0 * seconds / 100.0)
 
 
-def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_wasted() -> None:
+def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_wasted() -> (
+    None
+):
     one = UsageAmounts(
         allocated_gpu_seconds=200.0,
         measured_gpu_seconds=200.0,
@@ -124,7 +135,9 @@ def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_w
     assert cost["not used"] == pytest.approx(30.0)
     assert usage["not used"] == pytest.approx(0.6)
     unmeasured = one._replace(measured_gpu_seconds=0.0, used_gpu_seconds=0.0)
-    assert {column.name: column.of(unmeasured) for column in KINDS["cost"]}["not used"] is None
+    assert {column.name: column.of(unmeasured) for column in KINDS["cost"]}[
+        "not used"
+    ] is None
 
 
 @given(
@@ -143,6 +156,8 @@ def test_summed_rows_are_one_a_key_and_lose_nothing(rows: list[UsageRecord]) -> 
     found = summed(rows)
     for at, name in enumerate(AMOUNTS):
         whole = sum(one.amounts[at] for one in rows)
-        assert sum(one.amounts[at] for one in found.values()) == pytest.approx(whole), name
+        assert sum(one.amounts[at] for one in found.values()) == pytest.approx(whole), (
+            name
+        )
     assert all(one.key == key for key, one in found.items())
     assert len({json.dumps(key) for key in found}) == len(found)

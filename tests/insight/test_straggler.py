@@ -21,7 +21,8 @@ def looks(
     seed: int = 1,
     in_data: bool = False,
 ) -> list[Look]:
-    """Each 4 s: steps of 100 ms, `noise` of which is chance, that all ranks end together."""
+    """Each 4 s: steps of 100 ms, `noise` of which is chance, that all ranks end
+    together."""
     chance = random.Random(seed)
     slow = slow or {}
     sums = {rank: [0.0, 0.0, 0.0] for rank in range(ranks)}
@@ -43,11 +44,15 @@ def looks(
 
 
 def named(found: list[Look]) -> Straggler | None:
-    spans = [span for span in (span_of(*two) for two in pairwise(found)) if span is not None]
+    spans = [
+        span for span in (span_of(*two) for two in pairwise(found)) if span is not None
+    ]
     return straggler_of(spans, found[0], found[-1])
 
 
-@given(busy=st.lists(st.sampled_from([0.5, 1.0, 1.1, 2.0, 3.0]), min_size=2, max_size=9))
+@given(
+    busy=st.lists(st.sampled_from([0.5, 1.0, 1.1, 2.0, 3.0]), min_size=2, max_size=9)
+)
 def test_each_rank_is_held_against_the_median_of_the_others(busy: list[float]) -> None:
     before = {rank: Pace(rank, 0, 0.0, 0.0, 0.0) for rank in range(len(busy))}
     after = {rank: Pace(rank, 10, 0.0, 10 * own, 0.0) for rank, own in enumerate(busy)}
@@ -84,7 +89,9 @@ def test_nobody_is_named_where_all_are_alike_or_much_is_chance() -> None:
             assert named(looks(ranks, seed=seed, noise=0.3)) is None
 
 
-def test_nobody_is_named_before_there_are_looks_enough_or_where_a_third_is_slow() -> None:
+def test_nobody_is_named_before_there_are_looks_enough_or_where_a_third_is_slow() -> (
+    None
+):
     whole = looks(4, slow={0: 1.2})
     assert named(whole[:4]) is None
     assert named(whole[:5]) is not None
@@ -120,5 +127,6 @@ def test_looks_are_kept_as_they_were_the_oldest_going_first() -> None:
 
 def a_look(number: int, *, ranks: int) -> Look:
     return {
-        rank: Pace(rank, number, 0.1 * number + rank, 0.2 * number, 0.3) for rank in range(ranks)
+        rank: Pace(rank, number, 0.1 * number + rank, 0.2 * number, 0.3)
+        for rank in range(ranks)
     }

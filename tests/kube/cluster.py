@@ -1,4 +1,5 @@
-"""A Kubernetes of the tests: the API server, its controllers and its kubelets, in one thread."""
+"""A Kubernetes of the tests: the API server, its controllers and its kubelets, in one
+thread."""
 
 import asyncio
 import json
@@ -38,10 +39,14 @@ INFO: Final = {
 
 
 class Cluster:
-    """Started and stopped by `kubernetes`. Its methods may be called from any thread."""
+    """Started and stopped by `kubernetes`. Its methods may be called from any
+    thread."""
 
     def __init__(
-        self, place: Path, images: Mapping[str, Mapping[str, str]], more: tuple[Kind, ...]
+        self,
+        place: Path,
+        images: Mapping[str, Mapping[str, str]],
+        more: tuple[Kind, ...],
     ) -> None:
         self.place = place
         self.images = images
@@ -51,9 +56,14 @@ class Cluster:
         self.watching = Watching(storage=self.storage)
         self.token = secrets.token_urlsafe(16)
         self.server = Server(
-            verbs=self.verbs, watching=self.watching, users={self.token: ("admin", ALL)}, logs={}
+            verbs=self.verbs,
+            watching=self.watching,
+            users={self.token: ("admin", ALL)},
+            logs={},
         )
-        self.controllers = Controllers(storage=self.storage, verbs=self.verbs, kinds=self.kinds)
+        self.controllers = Controllers(
+            storage=self.storage, verbs=self.verbs, kinds=self.kinds
+        )
         self.kubelets: dict[str, Kubelet] = {}
         self.url = ""
         self._loop = asyncio.new_event_loop()
@@ -90,8 +100,11 @@ class Cluster:
     async def _serve(self) -> None:
         self._over = asyncio.Event()
         self.storage.on_change = self._changed
-        # the protocol by name: else asyncio leaves Nagle's algorithm on, which no API server does
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        # the protocol by name: else asyncio leaves Nagle's algorithm on, which no API
+        # server does
+        listening = socket.socket(
+            socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             self.server, log_config=None, lifespan="off", access_log=False,
@@ -109,7 +122,8 @@ class Cluster:
         serving.should_exit = True
         await task
         left: set[Any] = set(serving.server_state.connections)
-        for connection in left:  # of clients that have gone without a word: TLS waits for one
+        # of clients that have gone without a word: TLS waits for one
+        for connection in left:
             connection.transport.abort()
         await asyncio.sleep(0)
         listening.close()
@@ -131,7 +145,12 @@ class Cluster:
         kubelet: bool = True,
     ) -> None:  # fmt: skip
         """A node that is ready; without `kubelet` its pods are never started."""
-        size = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "100Gi"}
+        size = {
+            "cpu": cpu,
+            "memory": memory,
+            "pods": "110",
+            "ephemeral-storage": "100Gi",
+        }
         size |= {gpu_resource: str(gpus)} if gpus else {}
         address = f"127.0.1.{len(self.kubelets) + 1}"
         node = {
@@ -176,7 +195,8 @@ class Cluster:
         def change(node: Json) -> None:
             node["status"]["conditions"] = [_ready("Unknown", "NodeStatusUnknown")]
             node["spec"]["taints"] = [
-                {"key": UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")
+                {"key": UNREACHABLE, "effect": effect}
+                for effect in ("NoSchedule", "NoExecute")
             ]
 
         self.change_node(name, change)
@@ -209,7 +229,11 @@ class Cluster:
         """
 
         def change(node: Json) -> None:
-            taint = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+            taint = {
+                "key": OUT_OF_SERVICE,
+                "value": "nodeshutdown",
+                "effect": "NoExecute",
+            }
             node["spec"]["taints"] = [*(node["spec"].get("taints") or []), taint]
 
         self.change_node(name, change)
@@ -225,7 +249,9 @@ class Cluster:
         where = Where(kind=self.kinds[plural], namespace=namespace)
         return self.do(lambda: self.verbs.create(where, object))
 
-    def delete(self, plural: str, name: str, namespace: str = NAMESPACE, **options: Any) -> None:
+    def delete(
+        self, plural: str, name: str, namespace: str = NAMESPACE, **options: Any
+    ) -> None:
         """Raises: Refused."""
         where = Where(kind=self.kinds[plural], namespace=namespace, name=name)
         self.do(lambda: self.verbs.delete(where, options))
@@ -242,7 +268,9 @@ class Cluster:
     def forgotten_version(self) -> str:
         """One from which no watch can begin any more; called before a change."""
         version = self.version()
-        self.create("namespaces", {"metadata": {"generateName": "later-"}}, namespace="")
+        self.create(
+            "namespaces", {"metadata": {"generateName": "later-"}}, namespace=""
+        )
         self.do(self.storage.compact)
         return version
 
@@ -270,7 +298,9 @@ class Cluster:
         )  # fmt: skip
 
 
-def write_kubeconfig(place: Path, url: str, token: str, namespace: str = NAMESPACE) -> Path:
+def write_kubeconfig(
+    place: Path, url: str, token: str, namespace: str = NAMESPACE
+) -> Path:
     """Write one with a new name into the folder, which has the server's ca.pem."""
     content = {
         "apiVersion": "v1",
@@ -312,7 +342,8 @@ def _ready(status: str, reason: str) -> Json:
 
 
 def require_kubelet() -> None:
-    """Its containers need root and unshare: a clear skip elsewhere, under CI a failure."""
+    """Its containers need root and unshare: a clear skip elsewhere, under CI a
+    failure."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         _absent("a kubelet of the tests needs root and unshare")
 

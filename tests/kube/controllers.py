@@ -36,12 +36,15 @@ class Controllers:
     def _pods_of(self, owner: Json) -> list[Json]:
         return [
             pod
-            for pod in self.storage.all(self.kinds["pods"], owner["metadata"]["namespace"])
+            for pod in self.storage.all(
+                self.kinds["pods"], owner["metadata"]["namespace"]
+            )
             if _owned_by(pod, owner["metadata"]["uid"])
         ]
 
     def _job(self, job: Json) -> None:
-        """One Job, with backoffLimit 0 as the tests have it: the first failure is the last."""
+        """One Job, with backoffLimit 0 as the tests have it: the first failure is the
+        last."""
         spec, pods = job["spec"], self._pods_of(job)
         for pod in pods:
             if is_over(pod) and TRACKING in pod["metadata"].get("finalizers", []):
@@ -110,7 +113,9 @@ class Controllers:
                     Where(kind=self.kinds["pods"], namespace=about["namespace"]), made
                 )
             except Refused as refused:
-                self.tell(job, "FailedCreate", f"Error creating: {refused.message}", "Warning")
+                self.tell(
+                    job, "FailedCreate", f"Error creating: {refused.message}", "Warning"
+                )
                 return
 
     def _untrack(self, pod: Json) -> None:
@@ -122,16 +127,25 @@ class Controllers:
         if "deletionTimestamp" in pod["metadata"] and grace is None:
             return
         about = pod["metadata"]
-        where = Where(kind=self.kinds["pods"], namespace=about["namespace"], name=about["name"])
+        where = Where(
+            kind=self.kinds["pods"], namespace=about["namespace"], name=about["name"]
+        )
         self.verbs.delete(where, {} if grace is None else {"gracePeriodSeconds": grace})
 
     def _collect(self) -> None:
         """https://kubernetes.io/docs/concepts/architecture/garbage-collection/"""
-        jobs = {job["metadata"]["uid"]: job for job in self.storage.all(self.kinds["jobs"])}
-        nodes = {node["metadata"]["name"]: node for node in self.storage.all(self.kinds["nodes"])}
+        jobs = {
+            job["metadata"]["uid"]: job for job in self.storage.all(self.kinds["jobs"])
+        }
+        nodes = {
+            node["metadata"]["name"]: node
+            for node in self.storage.all(self.kinds["nodes"])
+        }
         for job in jobs.values():
             self._finalize(job)
-        jobs = {job["metadata"]["uid"]: job for job in self.storage.all(self.kinds["jobs"])}
+        jobs = {
+            job["metadata"]["uid"]: job for job in self.storage.all(self.kinds["jobs"])
+        }
         for plural in ("pods", "secrets"):
             for one in self.storage.all(self.kinds[plural]):
                 owners = one["metadata"].get("ownerReferences") or []
@@ -141,7 +155,9 @@ class Controllers:
             name = pod["spec"].get("nodeName")
             taints = ((nodes.get(name) or {}).get("spec") or {}).get("taints") or []
             out = any(taint["key"] == OUT_OF_SERVICE for taint in taints)
-            if name and (name not in nodes or (out and "deletionTimestamp" in pod["metadata"])):
+            if name and (
+                name not in nodes or (out and "deletionTimestamp" in pod["metadata"])
+            ):
                 self._release(pod)
 
     def _finalize(self, job: Json) -> None:
@@ -168,20 +184,32 @@ class Controllers:
         if plural == "pods":
             if TRACKING in (one["metadata"].get("finalizers") or []):
                 self._untrack(one)
-            found = self.storage.find(kind, one["metadata"]["namespace"], one["metadata"]["name"])
+            found = self.storage.find(
+                kind, one["metadata"]["namespace"], one["metadata"]["name"]
+            )
             if found is not None:
                 self._delete_pod(found)
         else:
-            self.storage.remove(kind, one["metadata"]["namespace"], one["metadata"]["name"])
+            self.storage.remove(
+                kind, one["metadata"]["namespace"], one["metadata"]["name"]
+            )
 
     def _release(self, pod: Json) -> None:
         """Its node is gone for good: nobody is left who could say that it ended."""
         if not is_over(pod):
             status = {**pod["status"], "phase": "Failed", "reason": "PodGC"}
-            set_condition(status, "DisruptionTarget", "True", "DeletionByPodGC", "its node is gone")
+            set_condition(
+                status,
+                "DisruptionTarget",
+                "True",
+                "DeletionByPodGC",
+                "its node is gone",
+            )
             self._set_status(self.kinds["pods"], pod, status)
         about = pod["metadata"]
-        self._delete_pod(self.storage.get(self.kinds["pods"], about["namespace"], about["name"]), 0)
+        self._delete_pod(
+            self.storage.get(self.kinds["pods"], about["namespace"], about["name"]), 0
+        )
 
     def _schedule(self) -> None:
         pods = list(self.storage.all(self.kinds["pods"]))
@@ -203,18 +231,31 @@ class Controllers:
             pod["status"] = status
             self.storage.update(self.kinds["pods"], pod)
 
-    def tell(self, about: Json, reason: str, message: str, type: str = "Normal") -> None:
+    def tell(
+        self, about: Json, reason: str, message: str, type: str = "Normal"
+    ) -> None:
         """Write an event, once for the same words."""
         meta = about["metadata"]
         for one in self.storage.all(self.kinds["events"], meta["namespace"]):
             if (one["involvedObject"]["uid"], one["message"]) == (meta["uid"], message):
                 return
         self.events += 1
-        named = {"name": f"{meta['name']}.{self.events:x}", "namespace": meta["namespace"]}
+        named = {
+            "name": f"{meta['name']}.{self.events:x}",
+            "namespace": meta["namespace"],
+        }
         involved = {"kind": about["kind"], "name": meta["name"], "namespace": meta["namespace"],
                     "uid": meta["uid"], "apiVersion": about["apiVersion"]}  # fmt: skip
-        event = {"metadata": named, "involvedObject": involved, "reason": reason,
-                 "message": message, "type": type, "lastTimestamp": now(), "count": 1}  # fmt: skip
+        event = {
+            "metadata": named,
+            "involvedObject": involved,
+            "reason": reason,
+            # fmt: skip
+            "message": message,
+            "type": type,
+            "lastTimestamp": now(),
+            "count": 1,
+        }
         self.storage.create(self.kinds["events"], event)
 
     def _set_status(self, kind: Kind, object: Json, status: Json) -> None:
@@ -226,21 +267,29 @@ class Controllers:
 
 
 def _owned_by(object: Json, uid: str) -> bool:
-    return any(one["uid"] == uid for one in object["metadata"].get("ownerReferences") or [])
+    return any(
+        one["uid"] == uid for one in object["metadata"].get("ownerReferences") or []
+    )
 
 
 def _condition(status: Json, type: str) -> bool:
     return any(
-        one["type"] == type and one["status"] == "True" for one in status.get("conditions") or []
+        one["type"] == type and one["status"] == "True"
+        for one in status.get("conditions") or []
     )
 
 
-def set_condition(status: Json, type: str, value: str, reason: str, message: str) -> None:
+def set_condition(
+    status: Json, type: str, value: str, reason: str, message: str
+) -> None:
     told = {"type": type, "status": value, "reason": reason, "message": message}
     told = {name: one for name, one in told.items() if one}
     others = [one for one in status.get("conditions") or [] if one["type"] != type]
     same = [one for one in status.get("conditions") or [] if one["type"] == type]
     moment = now()
-    if same and {**same[0], "lastTransitionTime": ""} == {**told, "lastTransitionTime": ""}:
+    if same and {**same[0], "lastTransitionTime": ""} == {
+        **told,
+        "lastTransitionTime": "",
+    }:
         moment = same[0]["lastTransitionTime"]
     status["conditions"] = [*others, {**told, "lastTransitionTime": moment}]

@@ -26,7 +26,11 @@ def answer(kinds: Kinds, path: list[str]) -> Json | None:
         case ["version"]:
             return dict(VERSION)
         case ["api"]:
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+            return {
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [],
+            }
         case ["apis"]:
             groups = [_group(*one) for one in kinds.groups().items()]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -38,14 +42,19 @@ def answer(kinds: Kinds, path: list[str]) -> Json | None:
             return _resources(kinds.of(group, version), f"{group}/{version}")
         case ["openapi", "v3"]:
             urls = {at: f"/openapi/v3/{at}?hash=0" for at in _places(kinds)}
-            return {"paths": {at: {"serverRelativeURL": url} for at, url in urls.items()}}
+            return {
+                "paths": {at: {"serverRelativeURL": url} for at, url in urls.items()}
+            }
         case ["openapi", "v3", *rest] if "/".join(rest) in _places(kinds):
             return _openapi(_places(kinds)["/".join(rest)])
     return None
 
 
 def _group(group: str, versions: list[str]) -> Json:
-    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    listed = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for version in versions
+    ]
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -67,10 +76,14 @@ def _resources(kinds: list[Kind], group_version: str) -> Json:
             "shortNames": list(one.short),
         }
         rows.append(row)
-        subs = (["status"] if one.status else []) + (["log"] if one.kind == "Pod" else [])
+        subs = (["status"] if one.status else []) + (
+            ["log"] if one.kind == "Pod" else []
+        )
         for sub in subs:
             verbs = ["get"] if sub == "log" else ["get", "patch", "update"]
-            rows.append({**row, "name": f"{one.plural}/{sub}", "verbs": verbs, "shortNames": []})
+            rows.append(
+                {**row, "name": f"{one.plural}/{sub}", "verbs": verbs, "shortNames": []}
+            )
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -82,26 +95,35 @@ def _resources(kinds: list[Kind], group_version: str) -> Json:
 def _places(kinds: Kinds) -> dict[str, list[Kind]]:
     found: dict[str, list[Kind]] = {}
     for one in kinds.all:
-        found.setdefault(f"apis/{one.api_version}" if one.group else "api/v1", []).append(one)
+        found.setdefault(
+            f"apis/{one.api_version}" if one.group else "api/v1", []
+        ).append(one)
     return found
 
 
 def _openapi(kinds: list[Kind]) -> Json:
-    """Enough for kubectl to see that the server checks fields itself, and merges as built in."""
+    """Enough for kubectl to see that the server checks fields itself, and merges as
+    built in."""
     paths: Json = {}
     for one in kinds:
         base = f"/apis/{one.api_version}" if one.group else "/api/v1"
         base += "/namespaces/{namespace}" if one.namespaced else ""
         at = f"{base}/{one.plural}"
         named = {"group": one.group, "version": one.version, "kind": one.kind}
-        parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+        parameter = {
+            "name": "fieldValidation",
+            "in": "query",
+            "schema": {"type": "string"},
+        }
         operation = {
             "parameters": [parameter],
             "responses": {"200": {"description": "OK"}},
             "x-kubernetes-group-version-kind": named,
         }
         paths[at] = {"post": {**operation, "x-kubernetes-action": "post"}}
-        paths[f"{at}/{{name}}"] = {"patch": {**operation, "x-kubernetes-action": "patch"}}
+        paths[f"{at}/{{name}}"] = {
+            "patch": {**operation, "x-kubernetes-action": "patch"}
+        }
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.32.0"},

@@ -1,15 +1,26 @@
-"""The kinds of objects that the API server of the tests knows, and what may be asked of each."""
+"""The kinds of objects that the API server of the tests knows, and what may be asked of
+each."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 Json = dict[str, Any]
-VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS: Final = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One row of discovery: https://kubernetes.io/docs/reference/using-api/api-concepts/"""
+    """One row of discovery:
+    https://kubernetes.io/docs/reference/using-api/api-concepts/"""
 
     group: str
     version: str
@@ -42,7 +53,9 @@ BUILT_IN: Final = (
     _core("ConfigMap", "configmaps", short=("cm",)),
     _core("Event", "events", short=("ev",)),
     _core("ServiceAccount", "serviceaccounts", short=("sa",)),
-    _core("PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), status=True),
+    _core(
+        "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), status=True
+    ),
     _core("ResourceQuota", "resourcequotas", short=("quota",), status=True),
     Kind(group="batch", version="v1", kind="Job", plural="jobs", status=True),
 )

@@ -1,7 +1,7 @@
 """A kubelet that really starts what pods ask for, as processes of this machine.
 
-https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/. Needs root: each container has a
-mount and a PID namespace of its own, so that it ends as a whole.
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/. Needs root: each
+container has a mount and a PID namespace of its own, so that it ends as a whole.
 """
 
 import asyncio
@@ -24,7 +24,13 @@ from tests.kube.security import as_user
 from tests.kube.status import Refused
 from tests.kube.storage import Storage, now
 from tests.kube.verbs import Verbs, Where
-from tests.kube.volumes import Unmountable, expanded, mounts_of, prepare_volumes, value_of
+from tests.kube.volumes import (
+    Unmountable,
+    expanded,
+    mounts_of,
+    prepare_volumes,
+    value_of,
+)
 
 SCRIPT: Final = Path(__file__).with_name("container.sh")
 LOOK_SECONDS: Final = 0.1
@@ -34,7 +40,8 @@ UNSHARE: Final = ("unshare", "--mount", "--propagation", "private", "--pid", "--
 
 @dataclass(slots=True, kw_only=True)
 class Running:
-    """What the kubelet has of one pod. `blamed`: why it was killed, where that is known."""
+    """What the kubelet has of one pod. `blamed`: why it was killed, where that is
+    known."""
 
     folder: Path
     process: asyncio.subprocess.Process | None = None
@@ -45,8 +52,9 @@ class Running:
 
 @dataclass(slots=True, kw_only=True)
 class Kubelet:
-    """One node's. `images`: those that can be pulled, each with the environment that it brings, and
-    with files: of these the name begins with a slash, and the value is what is in them."""
+    """One node's. `images`: those that can be pulled, each with the environment that it
+    brings, and with files: of these the name begins with a slash, and the value is what
+    is in them."""
 
     node: str
     address: str
@@ -78,15 +86,20 @@ class Kubelet:
             ):
                 running = Running(folder=self.place / uid)
                 self.pods[uid] = running
-                running.task = asyncio.get_running_loop().create_task(self._run(pod, running))
+                running.task = asyncio.get_running_loop().create_task(
+                    self._run(pod, running)
+                )
             elif "deletionTimestamp" in pod["metadata"]:
                 self._end(pod)
-        for uid in self.pods.keys() - known:  # removed by force: it is killed when that is seen
+        # removed by force: it is killed when that is seen
+        for uid in self.pods.keys() - known:
             self._kill(self.pods[uid])
 
     async def _run(self, pod: Json, running: Running) -> None:
         try:
-            folders = prepare_volumes(pod, running.folder, self.claims, self.storage, self.kinds)
+            folders = prepare_volumes(
+                pod, running.folder, self.claims, self.storage, self.kinds
+            )
         except Unmountable as absent:
             self.tell(pod, "FailedMount", str(absent), "Warning")
             return
@@ -117,7 +130,11 @@ class Kubelet:
                 one, pod, self.node, self.address, environment, self.storage, self.kinds
             )
         # the tests' own interpreter is in every image, also where it lies in /tmp
-        programs = [sys.prefix, sys.base_prefix, *environment.get("PYTHONPATH", "").split(":")]
+        programs = [
+            sys.prefix,
+            sys.base_prefix,
+            *environment.get("PYTHONPATH", "").split(":"),
+        ]
         own = [(Path(at), at) for at in programs if at]
         binds = [*own, *mounts_of(container, folders, environment)]
         root = running.folder / "root"
@@ -128,7 +145,9 @@ class Kubelet:
         log = running.folder / "log"
         self.logs[pod["metadata"]["uid"]] = log
         limit = (container.get("resources") or {}).get("limits", {}).get("memory")
-        group = MemoryLimit(f"kube-{pod['metadata']['uid']}", limit and int(amount(limit)))
+        group = MemoryLimit(
+            f"kube-{pod['metadata']['uid']}", limit and int(amount(limit))
+        )
         with log.open("ab") as output:
             running.process = await asyncio.create_subprocess_exec(
                 *group.enter, *UNSHARE, "sh", str(SCRIPT),
@@ -160,7 +179,12 @@ class Kubelet:
         if self.dead:
             return
         reason = running.blamed or ("Completed" if code == 0 else "Error")
-        told = {"exitCode": code, "reason": reason, "finishedAt": now(), "message": message}
+        told = {
+            "exitCode": code,
+            "reason": reason,
+            "finishedAt": now(),
+            "message": message,
+        }
         if code > 128:
             told["signal"] = code - 128
         why = running.blamed if running.blamed == "Evicted" else ""
@@ -172,22 +196,41 @@ class Kubelet:
 
     def _waits(self, pod: Json, container: Json) -> None:
         said = f'Back-off pulling image "{container["image"]}"'
-        self._status(pod, "Pending", {"waiting": {"reason": "ImagePullBackOff", "message": said}})
+        self._status(
+            pod, "Pending", {"waiting": {"reason": "ImagePullBackOff", "message": said}}
+        )
         self.tell(
-            pod, "Failed", f'Failed to pull image "{container["image"]}": not found', "Warning"
+            pod,
+            "Failed",
+            f'Failed to pull image "{container["image"]}": not found',
+            "Warning",
         )
 
     def _status(
-        self, pod: Json, phase: str, state: Json, *, ready: bool = False, reason: str = ""
+        self,
+        pod: Json,
+        phase: str,
+        state: Json,
+        *,
+        ready: bool = False,
+        reason: str = "",
     ) -> None:
         found = self._find(pod)
         if found is None or self.dead:
             return
-        status = {**found["status"], "phase": phase, "podIP": self.address, "hostIP": self.address}
+        status = {
+            **found["status"],
+            "phase": phase,
+            "podIP": self.address,
+            "hostIP": self.address,
+        }
         status["podIPs"] = [{"ip": self.address}]
         status.setdefault("startTime", now())
         if reason:
-            status |= {"reason": reason, "message": "The node was low on resource: memory."}
+            status |= {
+                "reason": reason,
+                "message": "The node was low on resource: memory.",
+            }
         container = pod["spec"]["containers"][0]
         set_condition(status, "Ready", "True" if ready else "False", "", "")
         status["containerStatuses"] = [
@@ -204,11 +247,17 @@ class Kubelet:
     def _end(self, pod: Json) -> None:
         """TERM to the main process, the grace, KILL; then it is gone from the API."""
         running = self.pods.get(pod["metadata"]["uid"])
-        if running is None or running.process is None or running.process.returncode is not None:
+        if (
+            running is None
+            or running.process is None
+            or running.process.returncode is not None
+        ):
             self._gone(pod)
         elif running.stopping is None:
             grace = float(pod["metadata"].get("deletionGracePeriodSeconds", 30))
-            running.stopping = asyncio.get_running_loop().create_task(self._stop(running, grace))
+            running.stopping = asyncio.get_running_loop().create_task(
+                self._stop(running, grace)
+            )
 
     async def _stop(self, running: Running, grace_seconds: float) -> None:
         process = running.process
@@ -235,7 +284,9 @@ class Kubelet:
         if not is_over(found):  # what never ran, has ended all the same
             status = {**found["status"], "phase": "Failed"}
             self.storage.update(self.kinds["pods"], {**found, "status": status})
-        where = Where(kind=self.kinds["pods"], namespace=about["namespace"], name=about["name"])
+        where = Where(
+            kind=self.kinds["pods"], namespace=about["namespace"], name=about["name"]
+        )
         found = self._find(pod)
         if found is None or found["metadata"].get("deletionGracePeriodSeconds") == 0:
             return
@@ -267,8 +318,14 @@ class Kubelet:
 
     def processes(self) -> list[int]:
         """All that live in its containers."""
-        spaces = {_space(main) for uid in self.pods if (main := self.main(uid)) is not None}
-        found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+        spaces = {
+            _space(main) for uid in self.pods if (main := self.main(uid)) is not None
+        }
+        found = (
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdecimal()
+        )
         return [pid for pid in found if _space(pid) in spaces - {""}]
 
     def power_off(self) -> None:
@@ -284,7 +341,11 @@ class Kubelet:
     async def close(self) -> None:
         """End all that it started."""
         self.power_off()
-        tasks = [one for running in self.pods.values() for one in (running.task, running.stopping)]
+        tasks = [
+            one
+            for running in self.pods.values()
+            for one in (running.task, running.stopping)
+        ]
         await asyncio.gather(*filter(None, tasks), return_exceptions=True)
         shutil.rmtree(self.place, ignore_errors=True)
 
@@ -309,7 +370,8 @@ def _space(pid: int) -> str:
 
 
 def _main_process(unshare: int) -> int | None:
-    """The first process in the container's PID namespace: the only child of `unshare`."""
+    """The first process in the container's PID namespace: the only child of
+    `unshare`."""
     try:
         children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
     except OSError:

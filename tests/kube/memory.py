@@ -1,7 +1,9 @@
-"""A container's memory limit, held by the kernel; over it the whole container is to be killed.
+"""A container's memory limit, held by the kernel; over it the whole container is to be
+killed.
 
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run
-(since Kubernetes 1.28 all of a container goes at once, on cgroup v2 by memory.oom.group)."""
+(since Kubernetes 1.28 all of a container goes at once, on cgroup v2 by
+memory.oom.group)."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +26,8 @@ class MemoryLimit:
             self._group.mkdir()
             if self._is_v1:
                 self._write("memory.limit_in_bytes", str(limit_bytes))
-                self._write("memory.oom_control", "1")  # over it they stand still, until `is_over`
+                # over it they stand still, until `is_over`
+                self._write("memory.oom_control", "1")
             else:
                 self._write("memory.max", str(limit_bytes))
                 self._write("memory.oom.group", "1")
@@ -35,7 +38,12 @@ class MemoryLimit:
         """Words before a command: it is in the group, and all that it will start."""
         if not self.holds:
             return ()
-        return ("sh", "-c", 'echo $$ > "$0"; exec "$@"', str(self._group / "cgroup.procs"))
+        return (
+            "sh",
+            "-c",
+            'echo $$ > "$0"; exec "$@"',
+            str(self._group / "cgroup.procs"),
+        )
 
     @property
     def is_over(self) -> bool:

@@ -13,7 +13,8 @@ from tests.kube.status import Refused, bad_request
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-KEYS: Final = {  # x-kubernetes-patch-merge-key of lists, from the API's own OpenAPI document
+# x-kubernetes-patch-merge-key of lists, from the API's own OpenAPI document
+KEYS: Final = {
     "containers": "name",
     "initContainers": "name",
     "env": "name",
@@ -63,7 +64,9 @@ def _strategic(target: Json, patch: Json) -> Json:
             target = {key: held for key, held in target.items() if key in value}
         elif name.startswith("$deleteFromPrimitiveList/"):
             field = name.partition("/")[2]
-            target[field] = [held for held in target.get(field, []) if held not in value]
+            target[field] = [
+                held for held in target.get(field, []) if held not in value
+            ]
         elif name.startswith("$") or name == "$setElementOrder":
             continue
         elif value is None:
@@ -85,7 +88,9 @@ def _strategic(target: Json, patch: Json) -> Json:
 def _by_key(held: list[Json], patch: list[Json], key: str) -> list[Json]:
     found = list(held)
     for one in patch:
-        at = next((i for i, old in enumerate(found) if old.get(key) == one.get(key)), None)
+        at = next(
+            (i for i, old in enumerate(found) if old.get(key) == one.get(key)), None
+        )
         if one.get("$patch") == "delete":
             found = [old for old in found if old.get(key) != one.get(key)]
         elif at is None:
@@ -98,7 +103,10 @@ def _by_key(held: list[Json], patch: list[Json], key: str) -> list[Json]:
 def _json(object: Json, patch: Any) -> Json:
     result = deepcopy(object)
     for step in patch:
-        path = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
+        path = [
+            part.replace("~1", "/").replace("~0", "~")
+            for part in step["path"].split("/")[1:]
+        ]
         try:
             _step(result, path, step)
         except (KeyError, IndexError, ValueError, TypeError) as wrong:

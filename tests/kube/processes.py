@@ -12,13 +12,16 @@ END_SECONDS: Final = 20.0
 
 
 class Processes:
-    """Each with a log of its own in the folder; ended in the reverse of the order of starts."""
+    """Each with a log of its own in the folder; ended in the reverse of the order of
+    starts."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def start(
+        self, name: str, words: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> None:
         with (self._place / f"{name}.log").open("ab") as log:
             made = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place,

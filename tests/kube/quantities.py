@@ -27,10 +27,14 @@ def amount(text: object) -> Fraction:
 
 
 def asked_by(pod: Json) -> dict[str, Fraction]:
-    """What the scheduler counts: the sum of requests; a limit alone is a request too."""
+    """What the scheduler counts: the sum of requests; a limit alone is a request
+    too."""
     total: dict[str, Fraction] = {}
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
-        for name, value in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
+        for name, value in {
+            **resources.get("limits", {}),
+            **resources.get("requests", {}),
+        }.items():
             total[name] = total.get(name, Fraction(0)) + amount(value)
     return total

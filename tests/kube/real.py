@@ -1,7 +1,7 @@
 """A control plane of Kubernetes itself, by binaries that are at hand.
 
-KUBEBUILDER_ASSETS names their folder, as envtest has it: etcd and kube-apiserver; here also
-kube-controller-manager and kube-scheduler, and kubelet where containerd runs.
+KUBEBUILDER_ASSETS names their folder, as envtest has it: etcd and kube-apiserver; here
+also kube-controller-manager and kube-scheduler, and kubelet where containerd runs.
 Source: https://book.kubebuilder.io/reference/envtest
 """
 
@@ -67,8 +67,11 @@ class RealCluster:
         etcd, peer, port, kcm, scheduler = free_ports(5)
         cert = certificate(self.place)
         tokens = self.place / "tokens.csv"
-        tokens.write_text(f'{self.token},admin,admin,"system:masters"\n'
-                          f"{self.strangers_token},{STRANGER},{STRANGER}\n")  # fmt: skip
+        tokens.write_text(
+            f'{self.token},admin,admin,"system:masters"\n'
+            # fmt: skip
+            f"{self.strangers_token},{STRANGER},{STRANGER}\n"
+        )
         key, signer = self.place / "key.pem", signing_key(self.place)
         at = f"http://127.0.0.1:{etcd}"
         self._run("etcd", "--data-dir", self.place / "etcd", "--listen-client-urls", at,
@@ -86,7 +89,10 @@ class RealCluster:
         self._run(*self._api_server)
         until(self._is_ready)
         config = self.kubeconfig()
-        for name, own in (("kube-controller-manager", kcm), ("kube-scheduler", scheduler)):
+        for name, own in (
+            ("kube-controller-manager", kcm),
+            ("kube-scheduler", scheduler),
+        ):
             more = ("--service-account-private-key-file", signer, "--root-ca-file",
                     self.place / "ca.pem")  # fmt: skip
             self._run(name, "--kubeconfig", config, "--secure-port", own, "--bind-address",
@@ -105,7 +111,8 @@ class RealCluster:
     def add_node(self, name: str, *, gpus: int) -> None:
         """Of this machine, with GPUs that are mere numbers.
 
-        Source: https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/
+        Source:
+        https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/
         """
         self.node = Node(name=name, place=self.place, folder=self.folder)
         self.node.start(self.kubeconfig())
@@ -132,7 +139,9 @@ class RealCluster:
         made: Json = answer.json()
         return made
 
-    def delete(self, plural: str, name: str, namespace: str = NAMESPACE, **options: Any) -> None:
+    def delete(
+        self, plural: str, name: str, namespace: str = NAMESPACE, **options: Any
+    ) -> None:
         whole = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         self._ask("DELETE", f"{self._path(plural, namespace)}/{name}", whole)
 
@@ -144,7 +153,8 @@ class RealCluster:
         self._ask("POST", path, whole).raise_for_status()
 
     def preempt(self) -> None:
-        """Run a pod of higher priority for a moment, which needs all GPUs of the node."""
+        """Run a pod of higher priority for a moment, which needs all GPUs of the
+        node."""
         urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000,
                   "metadata": {"name": "urgent"}}  # fmt: skip
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -153,7 +163,11 @@ class RealCluster:
             "name": "theirs", "image": "busybox:tests", "command": ["sleep", "3"],
             "resources": {"limits": {"nvidia.com/gpu": "2"}},
         }  # fmt: skip
-        spec = {"containers": [container], "restartPolicy": "Never", "priorityClassName": "urgent"}
+        spec = {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "priorityClassName": "urgent",
+        }
         self.create("pods", {"metadata": {"name": "theirs"}, "spec": spec})
 
     def version(self) -> str:
@@ -162,8 +176,8 @@ class RealCluster:
         return str(answer.json()["metadata"]["resourceVersion"])
 
     def forgotten_version(self) -> str:
-        """One from which no watch can begin any more: an API server keeps what has happened since
-        its own start."""
+        """One from which no watch can begin any more: an API server keeps what has
+        happened since its own start."""
         if not self._is_anew:
             self.processes.stop_one("kube-apiserver")
             self._run(*self._api_server)
@@ -174,7 +188,10 @@ class RealCluster:
     def until_watched(self) -> None:
         """Until somebody watches the namespace's Jobs."""
         until(
-            lambda: any(_is_watch(line) for line in self._ask("GET", "/metrics").text.split("\n"))
+            lambda: any(
+                _is_watch(line)
+                for line in self._ask("GET", "/metrics").text.split("\n")
+            )
         )
 
     def kubeconfig(self, token: str = "") -> Path:
@@ -194,17 +211,23 @@ class RealCluster:
         )  # fmt: skip
 
     def _run(self, name: object, *words: object) -> None:
-        self.processes.start(str(name), [str(self.folder / str(name)), *map(str, words)])
+        self.processes.start(
+            str(name), [str(self.folder / str(name)), *map(str, words)]
+        )
 
     def _path(self, plural: str, namespace: str) -> str:
         within = f"/namespaces/{namespace}" if namespace else ""
         return f"{PATHS[plural][2]}{within}/{plural}"
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> httpx2.Response:
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = (
+            "application/merge-patch+json" if method == "PATCH" else "application/json"
+        )
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
         content = None if body is None else json.dumps(body)
-        return self._http.request(method, self.url + path, headers=headers, content=content)
+        return self._http.request(
+            method, self.url + path, headers=headers, content=content
+        )
 
     def _is_ready(self) -> bool:
         try:
@@ -215,7 +238,10 @@ class RealCluster:
 
 def _offers(node: Json) -> bool:
     status = node["status"]
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status["conditions"])
+    ready = any(
+        one["type"] == "Ready" and one["status"] == "True"
+        for one in status["conditions"]
+    )
     return ready and "nvidia.com/gpu" in status.get("allocatable", {})
 
 

@@ -1,4 +1,5 @@
-"""A node of Kubernetes itself on this machine: containerd, a kubelet, images without a registry.
+"""A node of Kubernetes itself on this machine: containerd, a kubelet, images without a
+registry.
 
 Needs root, containerd, runc, ctr, a static busybox and the CNI plugins of Debian.
 """
@@ -57,13 +58,16 @@ class Node:
             (hierarchy / self.group).mkdir(exist_ok=True)
         (self.place / "containerd.toml").write_text(self._containerd())
         self.processes.start(
-            "containerd", ["containerd", "--config", str(self.place / "containerd.toml")]
+            "containerd",
+            ["containerd", "--config", str(self.place / "containerd.toml")],
         )
         until(lambda: self._ctr("version").returncode == 0)
         for image, words in ((PAUSE, ["sleep", "2147483647"]), (IMAGE, ["sh"])):
             self._import(image, words)
         port, health = free_ports(2)
-        (self.place / "kubelet.json").write_text(json.dumps(self._kubelet(port, health)))
+        (self.place / "kubelet.json").write_text(
+            json.dumps(self._kubelet(port, health))
+        )
         self.processes.start("kubelet", [
             str(self.folder / "kubelet"), "--config", str(self.place / "kubelet.json"),
             "--kubeconfig", str(kubeconfig), "--hostname-override", self.name,
@@ -78,7 +82,9 @@ class Node:
             self._ctr("tasks", "kill", "-s", "KILL", "-a", task)
         until(lambda: "RUNNING" not in self._ctr("tasks", "ls").stdout)
         self.processes.stop()
-        subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True, check=False)
+        subprocess.run(
+            ["ip", "link", "delete", BRIDGE], capture_output=True, check=False
+        )
         for hierarchy in _hierarchies():
             for group in sorted((hierarchy / self.group).glob("**/"), reverse=True):
                 group.rmdir()
@@ -87,7 +93,9 @@ class Node:
 
     def _mounts(self) -> list[str]:
         lines = Path("/proc/self/mounts").read_text().splitlines()
-        return [at for line in lines if (at := line.split()[1]).startswith(f"{self.place}/")]
+        return [
+            at for line in lines if (at := line.split()[1]).startswith(f"{self.place}/")
+        ]
 
     def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -106,7 +114,9 @@ class Node:
             made.connect(("192.0.2.1", 9))  # which sends nothing
             return str(made.getsockname()[0])
 
-    def _import(self, name: str, words: list[str], trees: Mapping[str, Path] | None = None) -> None:
+    def _import(
+        self, name: str, words: list[str], trees: Mapping[str, Path] | None = None
+    ) -> None:
         file = self.place / "image.tar"
         _write_image(file, name, words, trees or {})
         done = self._ctr("images", "import", str(file))
@@ -116,8 +126,17 @@ class Node:
     def _write_network(self) -> None:
         folder = self.place / "cni"
         folder.mkdir()
-        ipam = {"type": "host-local", "subnet": SUBNET, "dataDir": str(self.place / "addresses")}
-        bridge = {"type": "bridge", "bridge": BRIDGE, "isDefaultGateway": True, "ipam": ipam}
+        ipam = {
+            "type": "host-local",
+            "subnet": SUBNET,
+            "dataDir": str(self.place / "addresses"),
+        }
+        bridge = {
+            "type": "bridge",
+            "bridge": BRIDGE,
+            "isDefaultGateway": True,
+            "ipam": ipam,
+        }
         whole = {"cniVersion": "0.4.0", "name": "tests", "plugins": [bridge]}
         (folder / "10-tests.conflist").write_text(json.dumps(whole))
 
@@ -143,7 +162,10 @@ snapshotter = "native"
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authentication": {
+                "anonymous": {"enabled": True},
+                "webhook": {"enabled": False},
+            },
             "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": f"unix://{self.socket}",
             "cgroupDriver": "cgroupfs",
@@ -163,12 +185,19 @@ snapshotter = "native"
 
 
 def _hierarchies() -> list[Path]:
-    """The mounted hierarchies of cgroups; of version 2 there is one, and it makes its own."""
+    """The mounted hierarchies of cgroups; of version 2 there is one, and it makes its
+    own."""
     root = Path("/sys/fs/cgroup")
-    return [] if (root / "cgroup.controllers").exists() else [one for one in root.iterdir()]
+    return (
+        []
+        if (root / "cgroup.controllers").exists()
+        else [one for one in root.iterdir()]
+    )
 
 
-def _write_image(file: Path, name: str, words: list[str], trees: Mapping[str, Path]) -> None:
+def _write_image(
+    file: Path, name: str, words: list[str], trees: Mapping[str, Path]
+) -> None:
     """An archive as docker save writes it, of busybox and of folders."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as made:
@@ -195,8 +224,12 @@ def _write_image(file: Path, name: str, words: list[str], trees: Mapping[str, Pa
     }).encode()  # fmt: skip
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     with tarfile.open(file, "w") as whole:
-        for path, content in (("config.json", config), ("layer.tar", layer.getvalue()),
-                              ("manifest.json", json.dumps(manifest).encode())):  # fmt: skip
+        for path, content in (
+            ("config.json", config),
+            ("layer.tar", layer.getvalue()),
+            # fmt: skip
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
             entry = tarfile.TarInfo(path)
             entry.size = len(content)
             whole.addfile(entry, io.BytesIO(content))

@@ -14,9 +14,13 @@ from tests.kube.storage import Storage
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
-_NAME: Final = re.compile(r"([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NAME: Final = re.compile(
+    r"([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
 _DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _SOURCES: Final = ("secret", "configMap", "emptyDir", "hostPath", "persistentVolumeClaim",
                    "projected", "downwardAPI")  # fmt: skip
@@ -31,7 +35,10 @@ def check(kind: Kind, object: Json, old: Json | None = None) -> None:
     if kind.kind == "Job":
         causes += [*_job(object), *(_job_change(object, old) if old else ())]
     elif kind.kind == "Pod":
-        causes += [*_pod(object["spec"], "spec"), *(_pod_change(object, old) if old else ())]
+        causes += [
+            *_pod(object["spec"], "spec"),
+            *(_pod_change(object, old) if old else ()),
+        ]
     elif kind.kind == "Secret":
         causes += [*_secret(object)]
     if causes:
@@ -41,12 +48,21 @@ def check(kind: Kind, object: Json, old: Json | None = None) -> None:
 def _metadata(kind: Kind, about: Json) -> Wrong:
     name = about.get("name") or about.get("generateName", "") + "x"
     if not _SUBDOMAIN.fullmatch(name) or len(name) > 253:
-        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain'
+        yield (
+            "metadata.name",
+            f'Invalid value: "{name}": a lowercase RFC 1123 subdomain',
+        )
     for label, value in (about.get("labels") or {}).items():
         if not _NAME.fullmatch(label):
-            yield "metadata.labels", f'Invalid value: "{label}": name part must consist of ...'
+            yield (
+                "metadata.labels",
+                f'Invalid value: "{label}": name part must consist of ...',
+            )
         if not isinstance(value, str) or not _VALUE.fullmatch(value) or len(value) > 63:
-            yield "metadata.labels", f'Invalid value: "{value}": a valid label must be ...'
+            yield (
+                "metadata.labels",
+                f'Invalid value: "{value}": a valid label must be ...',
+            )
     for label, value in (about.get("annotations") or {}).items():
         if not _NAME.fullmatch(label) or not isinstance(value, str):
             yield "metadata.annotations", f'Invalid value: "{label}"'
@@ -59,7 +75,12 @@ def _job(object: Json) -> Wrong:
         yield "metadata.name", "must be no more than 63 characters"
     if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
         yield "spec.completions", "Required value: when completion mode is Indexed"
-    for field in ("completions", "parallelism", "backoffLimit", "activeDeadlineSeconds"):
+    for field in (
+        "completions",
+        "parallelism",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+    ):
         if (spec.get(field) or 0) < 0:
             yield (
                 f"spec.{field}",
@@ -128,7 +149,10 @@ def _container(container: Json, at: str, volumes: list[str]) -> Wrong:
         if paths.count(mount.get("mountPath")) > 1:
             yield f"{at}.volumeMounts[{i}].mountPath", "Invalid value: must be unique"
         if mount.get("subPath") and mount.get("subPathExpr"):
-            yield f"{at}.volumeMounts[{i}].subPathExpr", "subPathExpr and subPath are exclusive"
+            yield (
+                f"{at}.volumeMounts[{i}].subPathExpr",
+                "subPathExpr and subPath are exclusive",
+            )
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in {**limits, **requests}.items():
@@ -138,11 +162,20 @@ def _container(container: Json, at: str, volumes: list[str]) -> Wrong:
             yield f"{at}.resources[{name}]", f"Invalid value: {wrong}"
     for name in requests:
         if "/" in name and limits.get(name) is None:
-            yield f"{at}.resources.limits", "Limit must be set for non overcommitable resources"
+            yield (
+                f"{at}.resources.limits",
+                "Limit must be set for non overcommitable resources",
+            )
         elif "/" in name and amount(limits[name]) != amount(requests[name]):
-            yield f"{at}.resources.requests", f"must be equal to {name} limit of {limits[name]}"
+            yield (
+                f"{at}.resources.requests",
+                f"must be equal to {name} limit of {limits[name]}",
+            )
         elif name in limits and amount(requests[name]) > amount(limits[name]):
-            yield f"{at}.resources.requests", f"must be less than or equal to {name} limit"
+            yield (
+                f"{at}.resources.requests",
+                f"must be less than or equal to {name} limit",
+            )
 
 
 def _affinity(affinity: Json, at: str) -> Wrong:
@@ -153,21 +186,30 @@ def _affinity(affinity: Json, at: str) -> Wrong:
         yield f"{at}.nodeAffinity", "nodeSelectorTerms: Required value"
     for term in required.get("nodeSelectorTerms") or []:
         for field in term.get("matchFields") or []:
-            if field.get("key") != "metadata.name" or len(field.get("values") or []) != 1:
+            if (
+                field.get("key") != "metadata.name"
+                or len(field.get("values") or []) != 1
+            ):
                 yield f"{at}.matchFields", "must be only one value for metadata.name"
     anti = (affinity.get("podAntiAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or []
     for term in anti:
         if not term.get("topologyKey"):
-            yield f"{at}.podAntiAffinity.topologyKey", "Required value: can not be empty"
+            yield (
+                f"{at}.podAntiAffinity.topologyKey",
+                "Required value: can not be empty",
+            )
 
 
 def _secret(object: Json) -> Wrong:
     size = 0
     for key, value in (object.get("data") or {}).items():
         if not _DATA_KEY.fullmatch(key):
-            yield f"data[{key}]", "a valid config key must consist of alphanumeric characters ..."
+            yield (
+                f"data[{key}]",
+                "a valid config key must consist of alphanumeric characters ...",
+            )
         try:
             size += len(base64.b64decode(value, validate=True))
         except (binascii.Error, ValueError, TypeError):
@@ -179,11 +221,14 @@ def _secret(object: Json) -> Wrong:
 
 
 def check_quota(storage: Storage, quotas: Kind, kind: Kind, object: Json) -> None:
-    """https://kubernetes.io/docs/concepts/policy/resource-quotas/. Raises: Refused (403)."""
+    """https://kubernetes.io/docs/concepts/policy/resource-quotas/. Raises: Refused
+    (403)."""
     namespace = object["metadata"].get("namespace", "")
     for quota in storage.all(quotas, namespace):
         hard = (quota.get("spec") or {}).get("hard") or {}
-        asked = {name: one for name, one in _counted(kind, object).items() if name in hard}
+        asked = {
+            name: one for name, one in _counted(kind, object).items() if name in hard
+        }
         used = {name: amount(0) for name in asked}
         for other in storage.all(kind, namespace):
             if (other.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -195,7 +240,11 @@ def check_quota(storage: Storage, quotas: Kind, kind: Kind, object: Json) -> Non
         if over:
             said = "; ".join(
                 f"{word}: " + ",".join(f"{name}={found[name]}" for name in over)
-                for word, found in (("requested", asked), ("used", used), ("limited", hard))
+                for word, found in (
+                    ("requested", asked),
+                    ("used", used),
+                    ("limited", hard),
+                )
             ).replace("; ", ", ")
             why = f"exceeded quota: {quota['metadata']['name']}, {said}"
             about = object["metadata"]

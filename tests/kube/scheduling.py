@@ -34,14 +34,20 @@ def place(pod: Json, nodes: Sequence[Json], pods: Sequence[Json]) -> tuple[str, 
 def _why_not(pod: Json, node: Json, pods: Sequence[Json]) -> list[str]:
     spec, about = pod["spec"], node["metadata"]
     for taint in (node.get("spec") or {}).get("taints") or []:
-        if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(spec, taint):
-            return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
+        if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(
+            spec, taint
+        ):
+            return [
+                f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+            ]
     if (node.get("spec") or {}).get("unschedulable"):
         return ["node(s) were unschedulable"]
     if not _selected(spec, about):
         return ["node(s) didn't match Pod's node affinity/selector"]
     here = [
-        one for one in pods if one["spec"].get("nodeName") == about["name"] and not is_over(one)
+        one
+        for one in pods
+        if one["spec"].get("nodeName") == about["name"] and not is_over(one)
     ]
     if any(_repels(spec, other) for other in here):
         return ["node(s) didn't match pod anti-affinity rules"]
@@ -52,16 +58,25 @@ def _tolerated(spec: Json, taint: Json) -> bool:
     for one in spec.get("tolerations") or []:
         if one.get("effect") not in (None, "", taint["effect"]):
             continue
-        if one.get("operator") == "Exists" and one.get("key") in (None, "", taint["key"]):
+        if one.get("operator") == "Exists" and one.get("key") in (
+            None,
+            "",
+            taint["key"],
+        ):
             return True
-        if one.get("key") == taint["key"] and one.get("value", "") == taint.get("value", ""):
+        if one.get("key") == taint["key"] and one.get("value", "") == taint.get(
+            "value", ""
+        ):
             return True
     return False
 
 
 def _selected(spec: Json, about: Json) -> bool:
     labels = about.get("labels") or {}
-    if any(labels.get(name) != value for name, value in (spec.get("nodeSelector") or {}).items()):
+    if any(
+        labels.get(name) != value
+        for name, value in (spec.get("nodeSelector") or {}).items()
+    ):
         return False
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -80,7 +95,9 @@ def _term(term: Json, about: Json, labels: Json) -> bool:
              "DoesNotExist": "!{key}"}  # fmt: skip
     return fields and all(
         labels_match(
-            words[one["operator"]].format(key=one["key"], values=",".join(one.get("values") or [])),
+            words[one["operator"]].format(
+                key=one["key"], values=",".join(one.get("values") or [])
+            ),
             labels,
         )
         for one in term.get("matchExpressions") or []
@@ -101,7 +118,9 @@ def _repels(spec: Json, other: Json) -> bool:
 
 
 def _lacks(pod: Json, node: Json, here: Sequence[Json]) -> list[str]:
-    free = {name: amount(value) for name, value in node["status"]["allocatable"].items()}
+    free = {
+        name: amount(value) for name, value in node["status"]["allocatable"].items()
+    }
     for other in here:
         for name, value in asked_by(other).items():
             free[name] = free.get(name, Fraction(0)) - value

@@ -1,4 +1,5 @@
-"""The security contexts of pods and containers, as far as processes of one machine can have them.
+"""The security contexts of pods and containers, as far as processes of one machine can
+have them.
 
 https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 """
@@ -11,7 +12,8 @@ from tests.kube.kinds import Json
 
 
 def as_user(pod: Json, container: Json) -> list[str]:
-    """Words before a container's command that give it its user and take its capabilities."""
+    """Words before a container's command that give it its user and take its
+    capabilities."""
     own = {**_of(pod["spec"]), **_of(container)}
     words = []
     if "runAsUser" in own:
@@ -28,7 +30,8 @@ def as_user(pod: Json, container: Json) -> list[str]:
 
 
 def give_to_group(folder: Path, pod: Json) -> None:
-    """Let the pod's fsGroup read and write a volume, all of it when its root is not the group's."""
+    """Let the pod's fsGroup read and write a volume, all of it when its root is not the
+    group's."""
     group = _of(pod["spec"]).get("fsGroup")
     if group is None or folder.stat().st_gid == group:
         return

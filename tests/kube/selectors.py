@@ -1,6 +1,7 @@
 """Label and field selectors.
 
-https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and .../field-selectors/
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+.../field-selectors/
 """
 
 import re
@@ -15,7 +16,9 @@ _PARTS: Final = re.compile(r",(?![^()]*\))")
 
 def labels_match(selector: str, labels: Json) -> bool:
     """Raises: Refused for what is no selector."""
-    return all(_one(part.strip(), labels) for part in _PARTS.split(selector) if part.strip())
+    return all(
+        _one(part.strip(), labels) for part in _PARTS.split(selector) if part.strip()
+    )
 
 
 def _one(part: str, labels: Json) -> bool:
@@ -57,7 +60,9 @@ def fields_match(selector: str, object: Json) -> bool:
     """Raises: Refused for a field that the kind cannot be selected by."""
     for part in filter(None, selector.split(",")):
         negated = "!=" in part
-        name, value = re.split("!=|==?", part, maxsplit=1) if "=" in part else (part, "")
+        name, value = (
+            re.split("!=|==?", part, maxsplit=1) if "=" in part else (part, "")
+        )
         known = ("metadata.name", "metadata.namespace", *FIELDS.get(object["kind"], ()))
         if name not in known:
             raise bad_request(f'field label not supported: "{name}"')

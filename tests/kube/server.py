@@ -1,4 +1,5 @@
-"""The API server of the tests: HTTP in front of the verbs, with TLS, tokens and roles."""
+"""The API server of the tests: HTTP in front of the verbs, with TLS, tokens and
+roles."""
 
 import asyncio
 import json
@@ -9,7 +10,12 @@ from typing import Any, Final
 
 import yaml
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.types import Receive, Scope, Send
 
 from tests.kube import discovery
@@ -24,7 +30,8 @@ LOG_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule of a role. https://kubernetes.io/docs/reference/access-authn-authz/rbac/"""
+    """A rule of a role.
+    https://kubernetes.io/docs/reference/access-authn-authz/rbac/"""
 
     groups: tuple[str, ...]
     resources: tuple[str, ...]
@@ -32,7 +39,9 @@ class Rule:
     namespaces: tuple[str, ...] = ("*",)
 
     def allows(self, verb: str, where: Where) -> bool:
-        resource = f"{where.kind.plural}/{where.sub}" if where.sub else where.kind.plural
+        resource = (
+            f"{where.kind.plural}/{where.sub}" if where.sub else where.kind.plural
+        )
         return (
             bool({"*", where.kind.group} & set(self.groups))
             and bool({"*", resource} & set(self.resources))
@@ -46,7 +55,8 @@ ALL: Final = (Rule(groups=("*",), resources=("*",), verbs=("*",)),)
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """An ASGI application. `users`: token -> (name, rules). `asked`: every request, in order.
+    """An ASGI application. `users`: token -> (name, rules). `asked`: every request, in
+    order.
 
     `down`: answer 503 to all. `logs`: where the output of a pod is.
     """
@@ -74,7 +84,9 @@ class Server:
         path = [part for part in request.url.path.split("/") if part]
         self.asked.append((request.method, request.url.path))
         if self.down:
-            raise Refused(503, "ServiceUnavailable", "the server is currently unable to handle it")
+            raise Refused(
+                503, "ServiceUnavailable", "the server is currently unable to handle it"
+            )
         if path in (["readyz"], ["livez"], ["healthz"]):
             return PlainTextResponse("ok")
         name, rules = self._user(request)
@@ -98,21 +110,36 @@ class Server:
         """https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access"""
         asked = review["spec"]["resourceAttributes"]
         kind = self.verbs.kinds.find(asked.get("group", ""), "v1", asked["resource"])
-        where = Where(kind=kind, namespace=asked.get("namespace", "")) if kind is not None else None
-        allowed = where is not None and any(one.allows(asked["verb"], where) for one in rules)
+        where = (
+            Where(kind=kind, namespace=asked.get("namespace", ""))
+            if kind is not None
+            else None
+        )
+        allowed = where is not None and any(
+            one.allows(asked["verb"], where) for one in rules
+        )
         return {**review, "status": {"allowed": allowed}}
 
     def _where(self, path: list[str], query: dict[str, str]) -> Where:
-        """/api/v1/..., /apis/GROUP/VERSION/...; then [namespaces/NS/]PLURAL[/NAME[/SUB]]."""
-        group, rest = ("", path[1:]) if path[:1] == ["api"] else ("".join(path[1:2]), path[2:])
+        """/api/v1/..., /apis/GROUP/VERSION/...; then
+        [namespaces/NS/]PLURAL[/NAME[/SUB]]."""
+        group, rest = (
+            ("", path[1:]) if path[:1] == ["api"] else ("".join(path[1:2]), path[2:])
+        )
         version, rest = "".join(rest[:1]), rest[1:]
         namespace = ""
-        if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        if (
+            rest[:1] == ["namespaces"]
+            and len(rest) > 2
+            and rest[2] not in ("status", "finalize")
+        ):
             namespace, rest = rest[1], rest[2:]
         plural, name, sub = (*rest, "", "", "")[:3]
         kind = self.verbs.kinds.find(group, version, plural)
         if kind is None or path[0] not in ("api", "apis") or len(rest) > 3:
-            raise Refused(404, "NotFound", "the server could not find the requested resource")
+            raise Refused(
+                404, "NotFound", "the server could not find the requested resource"
+            )
         return Where(kind=kind, namespace=namespace, name=name, sub=sub, query=query)
 
     async def _do(self, verb: str, where: Where, request: Request) -> Response:
@@ -124,7 +151,9 @@ class Server:
             case "get":
                 return JSONResponse(self.verbs.get(where))
             case "watch":
-                return StreamingResponse(self.watching.stream(where), media_type="application/json")
+                return StreamingResponse(
+                    self.watching.stream(where), media_type="application/json"
+                )
         body = await _body(request)
         match verb:
             case "create":
@@ -156,7 +185,10 @@ class Server:
         at = file.stat().st_size
         while True:
             found = self.verbs.storage.find(where.kind, where.namespace, where.name)
-            over = found is None or found["status"].get("phase") in ("Succeeded", "Failed")
+            over = found is None or found["status"].get("phase") in (
+                "Succeeded",
+                "Failed",
+            )
             with file.open("rb") as opened:
                 opened.seek(at)
                 fresh = opened.read()
@@ -175,7 +207,9 @@ def _verb(method: str, where: Where) -> str:
     known = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
              "GET": READS[bool(where.name)]}  # fmt: skip
     if method not in known or known[method] not in where.kind.verbs:
-        raise Refused(405, "MethodNotAllowed", "the server does not allow this method here")
+        raise Refused(
+            405, "MethodNotAllowed", "the server does not allow this method here"
+        )
     return known[method]
 
 
@@ -196,7 +230,11 @@ def _type(request: Request) -> bytes:
 def _not_allowed(user: str, verb: str, where: Where) -> Refused:
     kind: Kind = where.kind
     plural = f"{kind.plural}/{where.sub}" if where.sub else kind.plural
-    scope = f'in the namespace "{where.namespace}"' if where.namespace else "at the cluster scope"
+    scope = (
+        f'in the namespace "{where.namespace}"'
+        if where.namespace
+        else "at the cluster scope"
+    )
     said = f'{plural} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group '
     details: Json = {"name": where.name, "group": kind.group, "kind": kind.plural}
     return Refused(403, "Forbidden", f'{said}"{kind.group}" {scope}', details)

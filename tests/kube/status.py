@@ -9,7 +9,9 @@ class Refused(Exception):
     """Answered with its code.
     https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/"""
 
-    def __init__(self, code: int, reason: str, message: str, details: Json | None = None) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, details: Json | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -35,7 +37,9 @@ def _of(kind: Kind, name: str) -> Json:
 
 
 def not_found(kind: Kind, name: str) -> Refused:
-    return Refused(404, "NotFound", f'{kind.qualified} "{name}" not found', _of(kind, name))
+    return Refused(
+        404, "NotFound", f'{kind.qualified} "{name}" not found', _of(kind, name)
+    )
 
 
 def already_exists(kind: Kind, name: str) -> Refused:
@@ -56,9 +60,12 @@ def invalid(kind: Kind, name: str, causes: Sequence[tuple[str, str]]) -> Refused
     """`causes`: (field, what is wrong with it)."""
     said = ", ".join(f"{field}: {wrong}" for field, wrong in causes)
     said = said if len(causes) == 1 else f"[{said}]"
-    message = f'{kind.kind}.{kind.group} "{name}" is invalid: {said}'.replace(". ", " ", 1)
+    message = f'{kind.kind}.{kind.group} "{name}" is invalid: {said}'.replace(
+        ". ", " ", 1
+    )
     listed = [
-        {"reason": "FieldValueInvalid", "field": field, "message": wrong} for field, wrong in causes
+        {"reason": "FieldValueInvalid", "field": field, "message": wrong}
+        for field, wrong in causes
     ]
     details = {**_of(kind, name), "kind": kind.kind, "causes": listed}
     return Refused(422, "Invalid", message, details)

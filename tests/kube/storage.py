@@ -74,7 +74,8 @@ class Storage:
         return self._put(key, made)
 
     def update(self, kind: Kind, object: Json, *, expect: str | None = None) -> Json:
-        """`expect`: the resourceVersion that must still be its newest. Raises: Refused."""
+        """`expect`: the resourceVersion that must still be its newest. Raises:
+        Refused."""
         about = object["metadata"]
         key = (kind.plural, about.get("namespace", ""), about["name"])
         old = self._objects.get(key)
@@ -88,7 +89,9 @@ class Storage:
             for name in ("uid", "creationTimestamp", "deletionTimestamp")
             if name in old["metadata"]
         }
-        made["metadata"] |= kept | {"resourceVersion": old["metadata"]["resourceVersion"]}
+        made["metadata"] |= kept | {
+            "resourceVersion": old["metadata"]["resourceVersion"]
+        }
         made |= {"kind": kind.kind, "apiVersion": kind.api_version}
         made["metadata"]["generation"] = old["metadata"]["generation"]
         if made == old:
@@ -149,5 +152,6 @@ class Storage:
 
 
 def _may_go(about: Json) -> bool:
-    """A pod's grace must also be over: its kubelet says so by a deletion with grace 0."""
+    """A pod's grace must also be over: its kubelet says so by a deletion with grace
+    0."""
     return not about.get("finalizers") and not about.get("deletionGracePeriodSeconds")

@@ -22,7 +22,8 @@ BACKGROUND: Final = "Background"
 
 
 class Denied(Exception):
-    """The server's reason: AlreadyExists, Conflict, Invalid, Forbidden, NotFound, Expired."""
+    """The server's reason: AlreadyExists, Conflict, Invalid, Forbidden, NotFound,
+    Expired."""
 
     def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(f"{reason}: {message}")
@@ -64,7 +65,11 @@ class Kubectl:
 
     def __init__(self, config: Path) -> None:
         home = config.with_name("home")
-        self._env = {"KUBECONFIG": str(config), "HOME": str(home), "PATH": "/usr/bin:/bin"}
+        self._env = {
+            "KUBECONFIG": str(config),
+            "HOME": str(home),
+            "PATH": "/usr/bin:/bin",
+        }
 
     def _run(self, *words: str, stdin: str = "") -> str:
         done = subprocess.run(
@@ -101,7 +106,9 @@ class Kubectl:
         """kubectl cannot be told a version: it lists, and watches from there."""
         words = ["kubectl", "get", "jobs", "-w", "--output-watch-events", "-o", "json"]
         told: list[tuple[str, str]] = []
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=self._env) as process:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, env=self._env
+        ) as process:
             assert process.stdout is not None
             while len(told) < many and (line := process.stdout.readline()):
                 event = json.loads(line)
@@ -153,7 +160,10 @@ class Official:
         more = ""
         while True:
             page = self._batch.list_namespaced_job(
-                NAMESPACE, label_selector=labels, limit=2, **({"_continue": more} if more else {})
+                NAMESPACE,
+                label_selector=labels,
+                limit=2,
+                **({"_continue": more} if more else {}),
             )
             found += [item.metadata.name for item in page.items]
             more = page.metadata._continue
@@ -206,7 +216,9 @@ class Asyncio:
 
     def _do(self, what: Callable[[Any, Any], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:
-            made = await kubernetes_asyncio.config.new_client_from_config(str(self._config))
+            made = await kubernetes_asyncio.config.new_client_from_config(
+                str(self._config)
+            )
             async with made:
                 batch = kubernetes_asyncio.client.BatchV1Api(made)
                 answer = await what(batch, kubernetes_asyncio.client.CoreV1Api(made))
@@ -281,7 +293,9 @@ class Asyncio:
         return self._do(run)
 
     def log(self, pod: str) -> str:
-        return str(self._do(lambda batch, core: core.read_namespaced_pod_log(pod, NAMESPACE)))
+        return str(
+            self._do(lambda batch, core: core.read_namespaced_pod_log(pod, NAMESPACE))
+        )
 
     def close(self) -> None:
         pass
@@ -298,7 +312,9 @@ class Lightkube:
         try:
             return what()
         except lightkube.ApiError as wrong:
-            raise Denied(wrong.status.reason or "", wrong.status.message or "") from wrong
+            raise Denied(
+                wrong.status.reason or "", wrong.status.message or ""
+            ) from wrong
 
     def create(self, job: Json) -> None:
         self._denied(lambda: self._client.create(_job(job)))

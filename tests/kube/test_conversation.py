@@ -1,6 +1,7 @@
 """The Kubernetes of the tests answers four clients alike that were not written for it.
 
-Where KUBEBUILDER_ASSETS names binaries of Kubernetes, it answers them as the real one does.
+Where KUBEBUILDER_ASSETS names binaries of Kubernetes, it answers them as the real one
+does.
 """
 
 import json
@@ -11,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.cluster import NAMESPACE, Cluster, kubernetes, require_kubectl, require_kubelet
+from tests.kube.cluster import (
+    NAMESPACE,
+    Cluster,
+    kubernetes,
+    require_kubectl,
+    require_kubelet,
+)
 from tests.kube.kinds import Json
 from tests.kube.real import RealCluster, assets, real_kubernetes
 from tests.kube.talkers import TALKERS, Denied, Talker
@@ -46,7 +53,9 @@ def cluster(
 @pytest.fixture
 def with_nodes(cluster: AnyCluster) -> None:
     if not cluster.has_nodes:
-        pytest.skip("the real API server has no node here: that needs kubelet and containerd")
+        pytest.skip(
+            "the real API server has no node here: that needs kubelet and containerd"
+        )
 
 
 @pytest.fixture(params=list(TALKERS))
@@ -55,13 +64,19 @@ def talker(request: pytest.FixtureRequest, cluster: AnyCluster) -> Iterator[Talk
         yield made
     for plural in ("resourcequotas", "jobs"):
         for one in cluster.all(plural):
-            cluster.delete(plural, one["metadata"]["name"], propagationPolicy="Background")
+            cluster.delete(
+                plural, one["metadata"]["name"], propagationPolicy="Background"
+            )
     until(lambda: not cluster.pods())
 
 
 def job(name: str, *, script: str = "echo hello; sleep 600", **more: object) -> Json:
     container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", script]}
-    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -87,14 +102,20 @@ def test_a_job_runs_is_seen_its_output_is_read_and_it_goes_with_its_pods(
     until(lambda: not cluster.pods())
 
 
-def test_a_collection_is_read_in_pages_and_by_label(cluster: AnyCluster, talker: Talker) -> None:
+def test_a_collection_is_read_in_pages_and_by_label(
+    cluster: AnyCluster, talker: Talker
+) -> None:
     for number in range(5):
         cluster.create("jobs", job(f"j{number}", suspend=True))
     cluster.create("jobs", job("other", suspend=True) | {"metadata": {"name": "other"}})
     pages = len(cluster.server.asked) if isinstance(cluster, Cluster) else 0
     assert talker.names("team=red") == [f"j{number}" for number in range(5)]
     if isinstance(cluster, Cluster):
-        asked = [path for method, path in cluster.server.asked[pages:] if path.endswith("/jobs")]
+        asked = [
+            path
+            for method, path in cluster.server.asked[pages:]
+            if path.endswith("/jobs")
+        ]
         assert len(asked) == 3
 
 
@@ -108,7 +129,9 @@ def test_what_is_there_already_or_is_not_there_is_refused(talker: Talker) -> Non
     assert reason_of(absent) == "NotFound"
 
 
-def test_of_two_who_change_the_same_version_the_second_is_refused(talker: Talker) -> None:
+def test_of_two_who_change_the_same_version_the_second_is_refused(
+    talker: Talker,
+) -> None:
     talker.create(job("one", suspend=True))
     old = talker.get("one")
     talker.label("one", "changed", "yes")
@@ -127,7 +150,9 @@ def test_what_cannot_be_is_refused_with_its_field(talker: Talker) -> None:
     assert reason_of(invalid) == "Invalid"
 
 
-def test_what_is_over_a_quota_is_refused_with_its_name(cluster: AnyCluster, talker: Talker) -> None:
+def test_what_is_over_a_quota_is_refused_with_its_name(
+    cluster: AnyCluster, talker: Talker
+) -> None:
     hard = {"metadata": {"name": "small"}, "spec": {"hard": {"count/jobs.batch": "1"}}}
     cluster.create("resourcequotas", hard)
     talker.create(job("one", suspend=True))
@@ -136,10 +161,14 @@ def test_what_is_over_a_quota_is_refused_with_its_name(cluster: AnyCluster, talk
     assert reason_of(over) == "Forbidden"
 
 
-def test_a_watch_tells_each_change_since_a_version(cluster: AnyCluster, talker: Talker) -> None:
+def test_a_watch_tells_each_change_since_a_version(
+    cluster: AnyCluster, talker: Talker
+) -> None:
     version = cluster.version()
     told: list[tuple[str, str]] = []
-    watch = threading.Thread(target=lambda: told.extend(talker.first_events(version, 2)))
+    watch = threading.Thread(
+        target=lambda: told.extend(talker.first_events(version, 2))
+    )
     watch.start()
     cluster.until_watched()
     cluster.create("jobs", job("two", suspend=True))
@@ -157,7 +186,9 @@ def test_a_watch_from_a_version_that_is_forgotten_is_told_so(
     assert reason_of(expired) == "Expired"
 
 
-def test_whoever_has_no_token_or_no_right_gets_nothing(tmp_path: Path, cluster: AnyCluster) -> None:
+def test_whoever_has_no_token_or_no_right_gets_nothing(
+    tmp_path: Path, cluster: AnyCluster
+) -> None:
     with closing(TALKERS["lightkube"](cluster.user("stranger", ()))) as stranger:
         with pytest.raises(Denied, match="cannot get resource") as forbidden:
             stranger.get("one")
@@ -169,7 +200,9 @@ def test_whoever_has_no_token_or_no_right_gets_nothing(tmp_path: Path, cluster: 
 
 
 @pytest.mark.usefixtures("with_nodes")
-def test_a_pod_that_fits_nowhere_says_why_in_kubernetes_words(cluster: AnyCluster) -> None:
+def test_a_pod_that_fits_nowhere_says_why_in_kubernetes_words(
+    cluster: AnyCluster,
+) -> None:
     large = job("large")
     large["spec"]["template"]["spec"]["containers"][0]["resources"] = {
         "limits": {"nvidia.com/gpu": "3"}
@@ -184,7 +217,9 @@ def test_the_first_failure_of_a_job_ends_its_other_pods(cluster: AnyCluster) -> 
     made = job("pair", completions=2, parallelism=2, completionMode="Indexed")
     container = made["spec"]["template"]["spec"]["containers"][0]
     field = "metadata.name"
-    container["env"] = [{"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": field}}}]
+    container["env"] = [
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    ]
     container["command"][2] = "case $NAME in pair-1-*) exit 3;; esac; sleep 600"
     cluster.create("jobs", made)
 

@@ -20,7 +20,9 @@ def certificate(place: Path) -> Path:
     (place / "ca.pem").write_bytes(root.public_bytes(pem))
     (place / "cert.pem").write_bytes(own.public_bytes(pem))
     (place / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
     )
     (place / "key.pem").chmod(0o600)
     return place / "cert.pem"
@@ -32,7 +34,9 @@ def signing_key(place: Path) -> Path:
     form = serialization.PrivateFormat.TraditionalOpenSSL
     file = place / "sa.key"
     file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        key.private_bytes(
+            serialization.Encoding.PEM, form, serialization.NoEncryption()
+        )
     )
     file.chmod(0o600)
     return file
@@ -61,9 +65,13 @@ def _made(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=2))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(
+            x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False
+        )
         .add_extension(usage, critical=True)
     )
     if issuer is not None:

@@ -21,12 +21,15 @@ def model_of(object: Json) -> type | None:
     module = _MODULES.get(str(object.get("apiVersion")))
     if module is None:
         return None
-    found = getattr(importlib.import_module(f"lightkube.models.{module}"), object["kind"], None)
+    found = getattr(
+        importlib.import_module(f"lightkube.models.{module}"), object["kind"], None
+    )
     return found if isinstance(found, type) else None
 
 
 def unknown_fields(object: Json) -> list[str]:
-    """Paths of fields that the kind does not have, or whose values are of another type."""
+    """Paths of fields that the kind does not have, or whose values are of another
+    type."""
     model = model_of(object)
     return [] if model is None else list(_wrong(object, model, ""))
 
@@ -55,15 +58,25 @@ def _wrong(value: Any, kind: Any, path: str) -> list[str]:
         if not isinstance(value, list):
             return [path]
         inner = get_args(kind)[0]
-        return [bad for i, one in enumerate(value) for bad in _wrong(one, inner, f"{path}[{i}]")]
+        return [
+            bad
+            for i, one in enumerate(value)
+            for bad in _wrong(one, inner, f"{path}[{i}]")
+        ]
     if origin is dict:
         if not isinstance(value, dict):
             return [path]
         inner = get_args(kind)[1]
-        return [bad for key, one in value.items() for bad in _wrong(one, inner, f"{path}.{key}")]
+        return [
+            bad
+            for key, one in value.items()
+            for bad in _wrong(one, inner, f"{path}.{key}")
+        ]
     simple: Any = (int, float) if kind is float else kind
     if isinstance(simple, tuple) or simple in (str, int, bool):
-        right = isinstance(value, simple) and (simple is bool or not isinstance(value, bool))
+        right = isinstance(value, simple) and (
+            simple is bool or not isinstance(value, bool)
+        )
         return [] if right else [path]
     return []
 
@@ -72,7 +85,11 @@ def _pruned(value: Any, kind: Any) -> Any:
     kind = _bare(kind)
     if _is_model(kind) and isinstance(value, dict):
         fields = _fields(kind)
-        return {name: _pruned(one, fields[name]) for name, one in value.items() if name in fields}
+        return {
+            name: _pruned(one, fields[name])
+            for name, one in value.items()
+            if name in fields
+        }
     if get_origin(kind) is list and isinstance(value, list):
         return [_pruned(one, get_args(kind)[0]) for one in value]
     return value

@@ -36,7 +36,9 @@ class Where:
         return (
             self.namespace in ("", about.get("namespace", ""))
             and self.name in ("", about["name"])
-            and labels_match(self.query.get("labelSelector", ""), about.get("labels") or {})
+            and labels_match(
+                self.query.get("labelSelector", ""), about.get("labels") or {}
+            )
             and fields_match(self.query.get("fieldSelector", ""), object)
         )
 
@@ -51,7 +53,8 @@ class Verbs:
     _pages: dict[str, tuple[int, list[Json]]] = field(default_factory=dict)
 
     def page(self, where: Where) -> Json:
-        """A page of `limit`; `continue` goes on in the same snapshot. Raises: Refused."""
+        """A page of `limit`; `continue` goes on in the same snapshot. Raises:
+        Refused."""
         if token := where.query.get("continue"):
             version, rest = self._continued(token)
         else:
@@ -60,7 +63,11 @@ class Verbs:
         limit = int(where.query.get("limit") or 0) or len(rest)
         about: Json = {"resourceVersion": str(version)}
         if left := rest[limit:]:
-            said = {"v": "meta.k8s.io/v1", "rv": version, "start": left[0]["metadata"]["name"]}
+            said = {
+                "v": "meta.k8s.io/v1",
+                "rv": version,
+                "start": left[0]["metadata"]["name"],
+            }
             token = base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
             self._pages[token] = (version, left)
             about |= {"continue": token, "remainingItemCount": len(left)}
@@ -99,9 +106,15 @@ class Verbs:
             object.pop(STATUS, None)  # it is set through its subresource alone
         _default(where.kind, object)
         rules.check(where.kind, object)
-        rules.check_quota(self.storage, self.kinds["resourcequotas"], where.kind, object)
+        rules.check_quota(
+            self.storage, self.kinds["resourcequotas"], where.kind, object
+        )
         if where.query.get("dryRun") == "All":
-            return {**object, "kind": where.kind.kind, "apiVersion": where.kind.api_version}
+            return {
+                **object,
+                "kind": where.kind.kind,
+                "apiVersion": where.kind.api_version,
+            }
         return self.storage.create(where.kind, object)
 
     def replace(self, where: Where, object: Json) -> Json:
@@ -121,9 +134,16 @@ class Verbs:
     def _change(self, where: Where, object: Json, expect: str | None) -> Json:
         old = self.get(where)
         if object["metadata"].get("name", where.name) != where.name:
-            raise bad_request("the name of the object does not match the name on the URL")
-        if object["metadata"].get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            raise conflict(where.kind, where.name, "Precondition failed: UID in precondition ...")
+            raise bad_request(
+                "the name of the object does not match the name on the URL"
+            )
+        if (
+            object["metadata"].get("uid", old["metadata"]["uid"])
+            != old["metadata"]["uid"]
+        ):
+            raise conflict(
+                where.kind, where.name, "Precondition failed: UID in precondition ..."
+            )
         if where.sub == STATUS:
             object = {**old, STATUS: object.get(STATUS)}
         elif where.kind.status and STATUS in old:
@@ -137,17 +157,21 @@ class Verbs:
         return self.storage.update(where.kind, object, expect=expect)
 
     def delete(self, where: Where, options: Json) -> Json:
-        """https://kubernetes.io/docs/concepts/architecture/garbage-collection/. Raises: Refused."""
+        """https://kubernetes.io/docs/concepts/architecture/garbage-collection/. Raises:
+        Refused."""
         old = self.get(where)
         about = old["metadata"]
         wanted = options.get("preconditions") or {}
         for name in ("uid", "resourceVersion"):
             if wanted.get(name) and wanted[name] != about[name]:
                 said = (
-                    f"the {name} in the precondition ({wanted[name]}) does not match {about[name]}"
+                    f"the {name} in the precondition ({wanted[name]}) does not match "
+                    f"{about[name]}"
                 )
                 raise conflict(where.kind, where.name, said)
-        policy = options.get("propagationPolicy") or where.query.get("propagationPolicy")
+        policy = options.get("propagationPolicy") or where.query.get(
+            "propagationPolicy"
+        )
         # batch/v1 keeps the pods unless told otherwise, for old clients' sake
         policy = policy or ("Orphan" if where.kind.kind == "Job" else "Background")
         finalizer = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
@@ -169,7 +193,10 @@ class Verbs:
         over = (pod.get(STATUS) or {}).get("phase") in ("Succeeded", "Failed")
         if not spec.get("nodeName") or over:
             grace = 0
-        if "deletionTimestamp" in about and grace >= about.get("deletionGracePeriodSeconds", 0) > 0:
+        if (
+            "deletionTimestamp" in about
+            and grace >= about.get("deletionGracePeriodSeconds", 0) > 0
+        ):
             return pod  # a second deletion may only shorten the grace
         if grace == 0 and not about.get("finalizers"):
             return self.storage.remove(where.kind, where.namespace, where.name)
@@ -178,7 +205,10 @@ class Verbs:
     def _marked(self, where: Where, object: Json, grace: int) -> Json:
         """Being deleted, and still there."""
         fresh = deepcopy(object)
-        fresh["metadata"] |= {"deletionTimestamp": now(), "deletionGracePeriodSeconds": grace}
+        fresh["metadata"] |= {
+            "deletionTimestamp": now(),
+            "deletionGracePeriodSeconds": grace,
+        }
         self.storage.update(where.kind, fresh)
         stored = self.storage.find(where.kind, where.namespace, where.name)
         return stored if stored is not None else fresh
@@ -188,8 +218,14 @@ class Verbs:
             raise bad_request("the body is no object")
         kind = (object.get("apiVersion"), object.get("kind"))
         if kind != (None, None) and kind != (where.kind.api_version, where.kind.kind):
-            raise bad_request(f"{object.get('kind')} in version {kind[0]!r} cannot be handled here")
-        object = {**object, "kind": where.kind.kind, "apiVersion": where.kind.api_version}
+            raise bad_request(
+                f"{object.get('kind')} in version {kind[0]!r} cannot be handled here"
+            )
+        object = {
+            **object,
+            "kind": where.kind.kind,
+            "apiVersion": where.kind.api_version,
+        }
         if wrong := unknown_fields(object):
             if where.query.get("fieldValidation") == "Strict":
                 said = ", ".join(f'unknown field "{path}"' for path in wrong)
@@ -220,6 +256,9 @@ def _default(kind: Kind, object: Json) -> None:
         object[STATUS] = {"phase": "Pending"}
     elif kind.kind == "Secret":
         plain = object.pop("stringData", None) or {}
-        coded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
+        coded = {
+            name: base64.b64encode(text.encode()).decode()
+            for name, text in plain.items()
+        }
         object["data"] = {**(object.get("data") or {}), **coded}
         object.setdefault("type", "Opaque")

@@ -60,7 +60,11 @@ def _files(
             raise Unmountable(f"references non-existent secret key: {item['key']}")
         content = data[item["key"]]
         mode = item.get("mode", source.get("defaultMode", 0o644))
-        yield item["path"], base64.b64decode(content) if is_secret else content.encode(), mode
+        yield (
+            item["path"],
+            base64.b64decode(content) if is_secret else content.encode(),
+            mode,
+        )
 
 
 def _there(storage: Storage, kinds: Kinds, plural: str, pod: Json, name: str) -> Json:
@@ -76,7 +80,9 @@ def mounts_of(
     """(folder, path in the container). Parents come before what is mounted in them."""
     found = []
     for mount in container.get("volumeMounts") or []:
-        sub = mount.get("subPath") or expanded(mount.get("subPathExpr", ""), environment)
+        sub = mount.get("subPath") or expanded(
+            mount.get("subPathExpr", ""), environment
+        )
         source = folders[mount["name"]] / sub
         source.mkdir(parents=True, exist_ok=True)
         found.append((source, mount["mountPath"]))
@@ -92,7 +98,8 @@ def value_of(
     storage: Storage,
     kinds: Kinds,
 ) -> str:
-    """Of one entry of `env`. Raises: KeyError for a field that these tests do not know."""
+    """Of one entry of `env`. Raises: KeyError for a field that these tests do not
+    know."""
     source = one.get("valueFrom") or {}
     if field := source.get("fieldRef"):
         known = {"spec.nodeName": node, "status.podIP": address, "status.hostIP": address,

@@ -16,15 +16,18 @@ from tests.kube.verbs import Where
 
 @dataclass(slots=True, kw_only=True)
 class Watching:
-    """`bookmark_seconds`: how often a watch that asked for them is told how far it has come."""
+    """`bookmark_seconds`: how often a watch that asked for them is told how far it has
+    come."""
 
     storage: Storage
     bookmark_seconds: float = 1.0
     longest_seconds: float = 300.0
-    open: set[asyncio.Event] = field(default_factory=set)  # an event each, which ends it
+    # an event each, which ends it
+    open: set[asyncio.Event] = field(default_factory=set)
 
     def cut(self) -> int:
-        """End all watches at once, in the midst of things. Returns: how many there were."""
+        """End all watches at once, in the midst of things. Returns: how many there
+        were."""
         for event in self.open:
             event.set()
         return len(self.open)
@@ -83,7 +86,8 @@ class Watching:
 
 
 def _told(where: Where, change: Change) -> Iterator[bytes]:
-    """An object that leaves what is selected is DELETED for this watch, one that enters ADDED."""
+    """An object that leaves what is selected is DELETED for this watch, one that enters
+    ADDED."""
     if change.plural != where.kind.plural:
         return
     was = change.before is not None and where.admits(change.before)

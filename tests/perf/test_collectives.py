@@ -1,4 +1,5 @@
-"""Seconds of collectives: rules that hold for all of them, and examples worked by hand."""
+"""Seconds of collectives: rules that hold for all of them, and examples worked by
+hand."""
 
 from dataclasses import replace
 
@@ -24,7 +25,9 @@ wires = st.sampled_from([NODE, SLOWER])
 collectives = st.sampled_from(list(Collective))
 sizes = st.floats(1.0, 1e11)
 groups = st.builds(
-    lambda each, domains, beside: GpuGroup(size=each * domains, per_domain=each, beside=beside),
+    lambda each, domains, beside: GpuGroup(
+        size=each * domains, per_domain=each, beside=beside
+    ),
     each=st.sampled_from([1, 2, 4, 8]),
     domains=st.sampled_from([1, 2, 3, 8, 64]),
     beside=st.sampled_from([1, 2, 8]),
@@ -35,7 +38,13 @@ def faster(one: LinkKind, factor: float) -> LinkKind:
     return replace(one, bytes_per_s=one.bytes_per_s * factor)
 
 
-@given(collective=collectives, size=sizes, group=groups, over=wires, factor=st.floats(1.0, 9.0))
+@given(
+    collective=collectives,
+    size=sizes,
+    group=groups,
+    over=wires,
+    factor=st.floats(1.0, 9.0),
+)
 def test_more_bandwidth_is_never_slower(
     collective: Collective, size: float, group: GpuGroup, over: Wires, factor: float
 ) -> None:
@@ -47,12 +56,20 @@ def test_more_bandwidth_is_never_slower(
         assert collective_seconds(collective, size, group, more) <= now * (1 + 1e-9)
 
 
-@given(collective=collectives, size=sizes, group=groups, over=wires, factor=st.floats(1.0, 1e4))
+@given(
+    collective=collectives,
+    size=sizes,
+    group=groups,
+    over=wires,
+    factor=st.floats(1.0, 1e4),
+)
 def test_more_bytes_are_never_quicker(
     collective: Collective, size: float, group: GpuGroup, over: Wires, factor: float
 ) -> None:
     now = collective_seconds(collective, size, group, over)
-    assert collective_seconds(collective, size * factor, group, over) >= now * (1 - 1e-9)
+    assert collective_seconds(collective, size * factor, group, over) >= now * (
+        1 - 1e-9
+    )
 
 
 @given(collective=collectives, size=sizes, group=groups, over=wires)
@@ -69,18 +86,25 @@ def test_groups_beside_never_help(
 def test_an_all_reduce_is_no_quicker_than_a_reduce_scatter(
     size: float, group: GpuGroup, over: Wires
 ) -> None:
-    """By the same algorithm: the first half of a ring's all-reduce is a reduce-scatter."""
+    """By the same algorithm: the first half of a ring's all-reduce is a
+    reduce-scatter."""
     ring = collective_ways(Collective.ALL_REDUCE, size, group, over)[0]
     half = collective_ways(Collective.REDUCE_SCATTER, size, group, over)[0]
     assert half.seconds <= ring.seconds
 
 
 def test_a_gpu_alone_waits_for_nobody() -> None:
-    assert collective_seconds(Collective.ALL_REDUCE, 1e9, GpuGroup(size=1, per_domain=1), NODE) == 0
+    assert (
+        collective_seconds(
+            Collective.ALL_REDUCE, 1e9, GpuGroup(size=1, per_domain=1), NODE
+        )
+        == 0
+    )
 
 
 def test_a_large_all_gather_in_a_node_goes_at_the_rate_of_its_links() -> None:
-    """8 x H200, 17.18 GB, measured 41,595 us (ml-engineering, row of collectives.csv.gz).
+    """8 x H200, 17.18 GB, measured 41,595 us (ml-engineering, row of
+    collectives.csv.gz).
 
     Each link carries 7/8 of it: 15.03 GB at 450 GB/s are 33.4 ms at the least.
     """
@@ -92,7 +116,8 @@ def test_a_large_all_gather_in_a_node_goes_at_the_rate_of_its_links() -> None:
 
 
 def test_the_switch_adds_up_for_eight_gpus_but_not_for_four() -> None:
-    """8 x H200, 8.59 GB: 31.8 ms by NVLS and 41.1 ms by a ring (ml-engineering, SHARP ramp)."""
+    """8 x H200, 8.59 GB: 31.8 ms by NVLS and 41.1 ms by a ring (ml-engineering, SHARP
+    ramp)."""
     ways = {
         way.algorithm: way.seconds
         for way in collective_ways(
@@ -101,13 +126,15 @@ def test_the_switch_adds_up_for_eight_gpus_but_not_for_four() -> None:
     }
     assert ways[Algorithm.IN_SWITCH] == pytest.approx(31.8e-3, rel=0.05)
     assert ways[Algorithm.RING] == pytest.approx(41.1e-3, rel=0.05)
-    four = collective_ways(Collective.ALL_REDUCE, 8.59e9, GpuGroup(size=4, per_domain=4), NODE)
+    four = collective_ways(
+        Collective.ALL_REDUCE, 8.59e9, GpuGroup(size=4, per_domain=4), NODE
+    )
     assert [way.algorithm for way in four] == [Algorithm.RING]
 
 
 def test_two_nodes_pass_the_rate_of_their_adapters() -> None:
-    """16 GPUs in two nodes: a ring sends 2 x 15/16 of the buffer out of each node, a tree only the
-    buffer. 8 x 50 GB/s for 10 GB: 46.9 ms and 25 ms at the least.
+    """16 GPUs in two nodes: a ring sends 2 x 15/16 of the buffer out of each node, a
+    tree only the buffer. 8 x 50 GB/s for 10 GB: 46.9 ms and 25 ms at the least.
     """
     group = GpuGroup(size=16, per_domain=8)
     ways = {
@@ -132,12 +159,15 @@ def test_groups_that_share_a_node_share_its_adapters() -> None:
 
 
 def test_a_gpu_alone_on_its_node_has_a_shared_adapter_for_itself() -> None:
-    """p4de: 4 adapters of 12.5 GB/s for 8 GPUs. 1 GB to another node: 80 ms at the least alone, 160
-    where all eight send."""
+    """p4de: 4 adapters of 12.5 GB/s for 8 GPUs. 1 GB to another node: 80 ms at the
+    least alone, 160 where all eight send."""
     node = Wires(scale_up=link("nvlink-3"), domain_gpus=8, fabric=link("efa-p4d"))
     alone, crowded = (
         collective_seconds(
-            Collective.SEND_RECV, 1e9, GpuGroup(size=2, per_domain=1, beside=beside), node
+            Collective.SEND_RECV,
+            1e9,
+            GpuGroup(size=2, per_domain=1, beside=beside),
+            node,
         )
         for beside in (1, 8)
     )
@@ -147,11 +177,15 @@ def test_a_gpu_alone_on_its_node_has_a_shared_adapter_for_itself() -> None:
 
 def test_more_gpus_in_a_domain_than_it_has_are_refused() -> None:
     with pytest.raises(ValueError, match="domains of 8"):
-        collective_seconds(Collective.ALL_REDUCE, 1e6, GpuGroup(size=16, per_domain=16), NODE)
+        collective_seconds(
+            Collective.ALL_REDUCE, 1e6, GpuGroup(size=16, per_domain=16), NODE
+        )
 
 
 @given(size=sizes, gpus=st.sampled_from([4, 8]))
-def test_an_engine_of_inference_is_never_slower_than_the_library(size: float, gpus: int) -> None:
+def test_an_engine_of_inference_is_never_slower_than_the_library(
+    size: float, gpus: int
+) -> None:
     group = GpuGroup(size=gpus, per_domain=gpus)
     usual = collective_seconds(Collective.ALL_REDUCE, size, group, NODE)
     assert 0 < small_all_reduce_seconds(size, group, NODE) <= usual
@@ -166,8 +200,8 @@ def test_an_engine_of_inference_speaks_across_nodes_as_the_library_does() -> Non
 
 
 def test_a_message_to_one_peer_takes_the_link_and_a_start() -> None:
-    """64 MiB between two H100 of a node: measured 193 us (Vidur). At 0.74 x 450 GB/s the bytes
-    alone take 201 us."""
+    """64 MiB between two H100 of a node: measured 193 us (Vidur). At 0.74 x 450 GB/s
+    the bytes alone take 201 us."""
     pair = GpuGroup(size=2, per_domain=2)
     seconds = collective_seconds(Collective.SEND_RECV, 2**26, pair, NODE)
     assert seconds == pytest.approx(193e-6, rel=0.15)
@@ -176,16 +210,20 @@ def test_a_message_to_one_peer_takes_the_link_and_a_start() -> None:
 def test_a_small_all_reduce_for_inference_takes_microseconds() -> None:
     """8 x H100, 64 KiB: vLLM's kernel 5.6 us, NCCL 18.7 us (aiconfigurator)."""
     group = GpuGroup(size=8, per_domain=8)
-    assert small_all_reduce_seconds(65536, group, NODE) == pytest.approx(5.6e-6, rel=0.2)
+    assert small_all_reduce_seconds(65536, group, NODE) == pytest.approx(
+        5.6e-6, rel=0.2
+    )
     assert collective_seconds(Collective.ALL_REDUCE, 65536, group, NODE) > 12e-6
 
 
 def test_gpus_with_a_link_to_each_peer_have_few_of_them_among_few() -> None:
-    """MI300X: 7 links of 64 GB/s, one to each peer; two GPUs have one of them. 1 GB at 0.75 x 64
-    GB/s takes 20.8 ms, and an all-reduce of two moves it once."""
+    """MI300X: 7 links of 64 GB/s, one to each peer; two GPUs have one of them. 1 GB at
+    0.75 x 64 GB/s takes 20.8 ms, and an all-reduce of two moves it once."""
     node = Wires(scale_up=link("xgmi-mi300"), domain_gpus=8, fabric=link("roce-400"))
     two, eight = (
-        collective_seconds(Collective.ALL_REDUCE, 1e9, GpuGroup(size=gpus, per_domain=gpus), node)
+        collective_seconds(
+            Collective.ALL_REDUCE, 1e9, GpuGroup(size=gpus, per_domain=gpus), node
+        )
         for gpus in (2, 8)
     )
     assert two == pytest.approx(20.8e-3, rel=0.1)
@@ -210,9 +248,14 @@ def test_gpus_with_a_link_to_each_peer_have_few_of_them_among_few() -> None:
     ],
 )
 def test_infiniband_is_as_people_measured_it_elsewhere(
-    algorithm: Algorithm | None, size: int, group: GpuGroup, a_gpu: float, measured_us: float
+    algorithm: Algorithm | None,
+    size: int,
+    group: GpuGroup,
+    a_gpu: float,
+    measured_us: float,
 ) -> None:
-    """Two constants were set by them: the start of small ones (150), the rise with size (319)."""
+    """Two constants were set by them: the start of small ones (150), the rise with size
+    (319)."""
     node = Wires(
         scale_up=link("nvlink-4"),
         domain_gpus=max(4, group.per_domain),

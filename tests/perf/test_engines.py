@@ -21,9 +21,18 @@ def test_an_engine_is_named_with_its_version_or_without(said: str, name: str) ->
 
 @pytest.mark.parametrize(
     ("said", "near"),
-    [("vlm", "vllm"), ("tensorrt-lm", "tensorrt"), ("tgi", ""), ("", ""), ("7", ""), ("ftx", "")],
+    [
+        ("vlm", "vllm"),
+        ("tensorrt-lm", "tensorrt"),
+        ("tgi", ""),
+        ("", ""),
+        ("7", ""),
+        ("ftx", ""),
+    ],
 )
-def test_an_engine_that_nobody_has_measured_is_no_default_in_disguise(said: str, near: str) -> None:
+def test_an_engine_that_nobody_has_measured_is_no_default_in_disguise(
+    said: str, near: str
+) -> None:
     assert engine(said)  # of a row, which may say anything
     with pytest.raises(NotFound) as refused:
         engine_said(said)

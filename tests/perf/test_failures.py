@@ -34,7 +34,8 @@ def savings(draw: st.DrawFn) -> Saving:
 
 @pytest.mark.parametrize(
     ("save", "mtbf", "young", "daly"),
-    # validation/data/failures.csv.gz, the rows "formula check": BLOOM, Llama 3 with 60 and with
+    # validation/data/failures.csv.gz, the rows "formula check": BLOOM, Llama 3 with 60
+    # and with
     # 20 s a save, RSC with 1,024 GPUs with 150 and with 6.3 s a save
     [
         (40.0, 604_800.0, 6955.9, 6929.2),
@@ -54,8 +55,9 @@ def test_young_and_daly_are_as_published(
 
 
 def test_expected_time_by_hand() -> None:
-    # 1 h between failures, parts of 54 min with 6 min a save: 60 min, so e^1 - 1 = 1.71828 h a
-    # part, times e^(6/60) = 1.10517 for restarts of 6 min: 1.89898 h. 9 h of work are 10 parts.
+    # 1 h between failures, parts of 54 min with 6 min a save: 60 min, so e^1 - 1 =
+    # 1.71828 h a part, times e^(6/60) = 1.10517 for restarts of 6 min: 1.89898 h. 9 h
+    # of work are 10 parts.
     saving = Saving(mtbf_seconds=3_600.0, save_seconds=360.0, restart_seconds=360.0)
     hours = expected_seconds(9 * 3_600.0, 3_240.0, saving) / 3_600
     assert hours == pytest.approx(18.9899, abs=1e-3)
@@ -63,7 +65,9 @@ def test_expected_time_by_hand() -> None:
 
 
 @given(saving=savings(), factor=st.floats(min_value=0.2, max_value=5.0))
-def test_no_other_interval_is_better_than_the_best(saving: Saving, factor: float) -> None:
+def test_no_other_interval_is_better_than_the_best(
+    saving: Saving, factor: float
+) -> None:
     best = best_seconds(saving)
     other = expected_seconds(1e6, best * factor, saving)
     assert expected_seconds(1e6, best, saving) <= other * (1 + 1e-9)
@@ -124,8 +128,9 @@ def test_chance_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("events", "low", "high"),
-    # Garwood's 90 %: half the 5 % quantile of chi-square with 2 n degrees, and half the 95 % one
-    # with 2 n + 2, from tables: 10 events 10.851 / 2 and 33.924 / 2; 5 events 3.940 / 2, 21.026 / 2
+    # Garwood's 90 %: half the 5 % quantile of chi-square with 2 n degrees, and half the
+    # 95 % one with 2 n + 2, from tables: 10 events 10.851 / 2 and 33.924 / 2; 5 events
+    # 3.940 / 2, 21.026 / 2
     [(10, 5.4254, 16.962), (5, 1.9701, 10.513)],
 )
 def test_a_count_has_a_band(events: int, low: float, high: float) -> None:
@@ -134,7 +139,8 @@ def test_a_count_has_a_band(events: int, low: float, high: float) -> None:
 
 
 def test_enough_nodes_by_hand() -> None:
-    # up 9 h of 10: 2 of 3 are up for 0.9^3 + 3 * 0.9^2 * 0.1 = 0.729 + 0.243 of the time
+    # up 9 h of 10: 2 of 3 are up for 0.9^3 + 3 * 0.9^2 * 0.1 = 0.729 + 0.243 of the
+    # time
     assert enough_nodes(2, 1, mtbf_hours=9.0, repair_hours=1.0) == pytest.approx(0.972)
 
 
@@ -148,11 +154,14 @@ def test_without_a_line_at_the_repair_the_chain_is_the_binomial(
 ) -> None:
     whole, up = nodes + spares, 100.0 / (100.0 + repair)
     binomial = sum(
-        comb(whole, down) * up ** (whole - down) * (1 - up) ** down for down in range(spares + 1)
+        comb(whole, down) * up ** (whole - down) * (1 - up) ** down
+        for down in range(spares + 1)
     )
     found = enough_nodes(nodes, spares, mtbf_hours=100.0, repair_hours=repair)
     assert isclose(found, binomial, rel_tol=1e-9)
-    one_crew = enough_nodes(nodes, spares, mtbf_hours=100.0, repair_hours=repair, crews=1)
+    one_crew = enough_nodes(
+        nodes, spares, mtbf_hours=100.0, repair_hours=repair, crews=1
+    )
     assert one_crew <= found + 1e-12
 
 
@@ -166,9 +175,15 @@ def test_spares_suffice_and_one_fewer_does_not(
 ) -> None:
     spares = spares_for(nodes, availability, mtbf_hours=100.0, repair_hours=repair)
     if spares is None:
-        assert enough_nodes(nodes, nodes, mtbf_hours=100.0, repair_hours=repair) < availability
+        assert (
+            enough_nodes(nodes, nodes, mtbf_hours=100.0, repair_hours=repair)
+            < availability
+        )
         return
-    assert enough_nodes(nodes, spares, mtbf_hours=100.0, repair_hours=repair) >= availability
+    assert (
+        enough_nodes(nodes, spares, mtbf_hours=100.0, repair_hours=repair)
+        >= availability
+    )
     if spares:
         fewer = enough_nodes(nodes, spares - 1, mtbf_hours=100.0, repair_hours=repair)
         assert fewer < availability

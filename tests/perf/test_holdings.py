@@ -24,8 +24,10 @@ def layers_of(layers: int, stages: int, **more: Any) -> list[int]:
     ("layers", "stages", "first", "middle", "last"),
     [
         (126, 9, 14, {14}, 14),
-        (126, 16, 7, {8}, 7),  # arXiv:2407.21783: a layer fewer on the first and the last of 16
-        (126, 8, 15, {16}, 15),  # 128 / 8 = 16, less the embedding, less the output matrix
+        # arXiv:2407.21783: a layer fewer on the first and the last of 16
+        (126, 16, 7, {8}, 7),
+        # 128 / 8 = 16, less the embedding, less the output matrix
+        (126, 8, 15, {16}, 15),
         (61, 16, 3, {4}, 2),  # 63 = 15 x 4 + 3: the last has 3, less the output matrix
         (61, 8, 7, {8}, 6),  # 63 = 7 x 8 + 7
         (6, 4, 1, {2}, 1),

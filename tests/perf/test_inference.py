@@ -1,4 +1,5 @@
-"""Steps of an engine of inference: more of the machine is never slower, and the parts add up."""
+"""Steps of an engine of inference: more of the machine is never slower, and the parts
+add up."""
 
 from dataclasses import replace
 
@@ -43,7 +44,9 @@ MIXTRAL = replace(
     experts=Experts(count=8, per_token=2, ffn=14336),
 )
 WIRES = Wires(scale_up=H100.scale_up, domain_gpus=8, fabric=H100.fabric)
-FOUR = Replica(model=LLAMA_70B, device=H100, wires=WIRES, engine=engine("vllm"), tensor=4)
+FOUR = Replica(
+    model=LLAMA_70B, device=H100, wires=WIRES, engine=engine("vllm"), tensor=4
+)
 
 batches = st.integers(1, 512)
 contexts = st.integers(1, 32_000)
@@ -57,10 +60,18 @@ def test_more_bandwidth_is_never_slower(batch: int, context: int, times: float) 
 
 
 @given(batch=batches, context=contexts)
-def test_fewer_bytes_a_weight_or_a_kept_number_are_never_slower(batch: int, context: int) -> None:
+def test_fewer_bytes_a_weight_or_a_kept_number_are_never_slower(
+    batch: int, context: int
+) -> None:
     plain = decode_seconds(FOUR, batch=batch, context=context)
-    assert decode_seconds(replace(FOUR, kv_bytes=1.0), batch=batch, context=context) <= plain
-    assert decode_seconds(replace(FOUR, weight_bytes=0.5), batch=batch, context=context) <= plain
+    assert (
+        decode_seconds(replace(FOUR, kv_bytes=1.0), batch=batch, context=context)
+        <= plain
+    )
+    assert (
+        decode_seconds(replace(FOUR, weight_bytes=0.5), batch=batch, context=context)
+        <= plain
+    )
 
 
 @given(batch=batches, context=contexts, more=st.integers(1, 1000))
@@ -80,15 +91,16 @@ def test_one_token_passes_as_many_experts_as_it_takes() -> None:
 
 
 def test_decode_of_one_sequence_by_hand() -> None:
-    # 68.7e9 numbers of the layers in 16 bits on 4 GPUs are 34.2 GB: at 0.89 of 3,350 GB/s 11.5 ms.
-    # What is left of the 15 to 18 ms is launches and 160 all-reduces. Measured by vLLM at a
-    # concurrency of 11 and more: 18.8 ms.
+    # 68.7e9 numbers of the layers in 16 bits on 4 GPUs are 34.2 GB: at 0.89 of 3,350
+    # GB/s 11.5 ms. What is left of the 15 to 18 ms is launches and 160 all-reduces.
+    # Measured by vLLM at a concurrency of 11 and more: 18.8 ms.
     seconds = decode_seconds(FOUR, batch=1, context=1024)
     assert 0.0125 < seconds < 0.018
 
 
 def test_a_prompt_is_bound_by_its_products() -> None:
-    # 2 x 68.7e9 FLOPs a token x 4,096 tokens on 4 GPUs at 0.82 of 989 TFLOPS are 173 ms.
+    # 2 x 68.7e9 FLOPs a token x 4,096 tokens on 4 GPUs at 0.82 of 989 TFLOPS are 173
+    # ms.
     seconds = prefill_seconds(FOUR, batch=1, tokens=4096)
     assert 0.173 < seconds < 0.30
 
@@ -104,8 +116,9 @@ def test_nothing_to_do_takes_no_time() -> None:
 
 
 def test_a_pipeline_takes_a_large_batch_in_parts() -> None:
-    # Two stages and 64 sequences in p parts: (p + 1) halves of a part's time pass, which is bound
-    # by its products: 3/4 of the whole in two parts, 9/16 in eight, and never less than a half.
+    # Two stages and 64 sequences in p parts: (p + 1) halves of a part's time pass,
+    # which is bound by its products: 3/4 of the whole in two parts, 9/16 in eight, and
+    # never less than a half.
     whole = prefill_seconds(replace(FOUR, pipeline=1), batch=64, tokens=2048)
     parts = prefill_seconds(replace(FOUR, pipeline=2), batch=64, tokens=2048)
     assert 0.5 < parts / whole < 0.60
@@ -117,7 +130,9 @@ def test_one_sequence_is_not_divided_among_stages() -> None:
 
 
 def test_experts_read_less_than_a_dense_model_of_their_size() -> None:
-    one = Replica(model=MIXTRAL, device=H100, wires=WIRES, engine=engine("vllm"), tensor=2)
+    one = Replica(
+        model=MIXTRAL, device=H100, wires=WIRES, engine=engine("vllm"), tensor=2
+    )
     alone = decode_seconds(one, batch=1, context=512)
     many = decode_seconds(one, batch=64, context=512)
     assert many > 2 * alone  # 2 of 8 experts at first, and then all

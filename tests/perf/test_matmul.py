@@ -17,7 +17,9 @@ sizes = st.integers(1, 20_000)
 
 
 @given(m=sizes, n=sizes, k=sizes, groups=st.integers(1, 64), times=st.floats(1, 10))
-def test_a_better_device_is_never_slower(m: int, n: int, k: int, groups: int, times: float) -> None:
+def test_a_better_device_is_never_slower(
+    m: int, n: int, k: int, groups: int, times: float
+) -> None:
     def seconds(one: Device) -> float:
         return matmul_seconds(m, n, k, one, Precision.BF16, groups=groups)
 
@@ -35,17 +37,21 @@ def test_no_product_beats_the_data_sheet(m: int, n: int, k: int) -> None:
 
 
 def test_a_large_product_by_hand() -> None:
-    # 8192 x 8192 in tiles of 256 x 128 is 32 x 64 = 2,048 tiles; 132 processors take 16 waves,
-    # which is 16 x 132 = 2,112 tiles: 2 x 256 x 128 x 8192 x 2112 FLOPs = 1.1339e12.
-    # At 0.82 of 989 TFLOPS that is 1,398 us; 3 x 134 MB at 0.89 of 3,350 GB/s take 135 us, which
-    # hides; an empty kernel takes 4.8 us. Measured: 1,542 us (H100), 1,640 us (H200).
+    # 8192 x 8192 in tiles of 256 x 128 is 32 x 64 = 2,048 tiles; 132 processors take 16
+    # waves, which is 16 x 132 = 2,112 tiles: 2 x 256 x 128 x 8192 x 2112 FLOPs =
+    # 1.1339e12. At 0.82 of 989 TFLOPS that is 1,398 us; 3 x 134 MB at 0.89 of 3,350
+    # GB/s take 135 us, which hides; an empty kernel takes 4.8 us. Measured: 1,542 us
+    # (H100), 1,640 us (H200).
     seconds = matmul_seconds(8192, 8192, 8192, H100, Precision.BF16)
     assert seconds == pytest.approx(1403e-6, rel=0.002)
 
 
 def test_one_token_reads_the_weights_and_nothing_else_counts() -> None:
-    # 8192 x 8192 in bf16 are 134.2 MB: at 0.89 of 3,350 GB/s 45.0 us, and 4.8 us. Measured: 51.6.
-    assert matmul_seconds(1, 8192, 8192, H100, Precision.BF16) == pytest.approx(49.8e-6, rel=0.01)
+    # 8192 x 8192 in bf16 are 134.2 MB: at 0.89 of 3,350 GB/s 45.0 us, and 4.8 us.
+    # Measured: 51.6.
+    assert matmul_seconds(1, 8192, 8192, H100, Precision.BF16) == pytest.approx(
+        49.8e-6, rel=0.01
+    )
     four_bits = matmul_seconds(1, 8192, 8192, H100, Precision.BF16, weight_bytes=0.5)
     assert four_bits == pytest.approx(16.1e-6, rel=0.02)
 
@@ -59,7 +65,9 @@ def test_what_a_device_lacks_is_computed_in_a_wider_precision() -> None:
 def test_an_architecture_that_nobody_measured_has_the_default() -> None:
     assert kernels("unheard-of") == kernels("default")
     assert kernels("cdna3").memory == kernels("default").memory
-    assert streamed_seconds(0, replace(A100, architecture="unheard-of")) == pytest.approx(3e-6)
+    assert streamed_seconds(
+        0, replace(A100, architecture="unheard-of")
+    ) == pytest.approx(3e-6)
 
 
 def test_nothing_is_not_multiplied() -> None:

@@ -38,7 +38,12 @@ prompts = st.integers(16, 4000)
 outputs = st.integers(2, 1000)
 
 
-@given(share=st.floats(0.01, 0.98), more=st.floats(1.0, 1.9), prompt=prompts, output=outputs)
+@given(
+    share=st.floats(0.01, 0.98),
+    more=st.floats(1.0, 1.9),
+    prompt=prompts,
+    output=outputs,
+)
 def test_more_requests_never_get_a_quicker_answer(
     share: float, more: float, prompt: int, output: int
 ) -> None:
@@ -59,11 +64,17 @@ def test_what_runs_is_the_rate_times_how_long_it_runs(
     load = replace(load, rate=share * capacity(ONE, load, LIMITS))
     one = served(ONE, load, LIMITS)
     if one.running < LIMITS.sequences * 0.999:
-        assert one.running == pytest.approx(load.rate * (output - 1) * one.itl, rel=0.05, abs=0.05)
+        assert one.running == pytest.approx(
+            load.rate * (output - 1) * one.itl, rel=0.05, abs=0.05
+        )
 
 
-@given(share=st.floats(0.01, 0.98), low=st.floats(0.01, 0.98), high=st.floats(0.01, 0.98))
-def test_quantiles_grow_and_hold_the_mean(share: float, low: float, high: float) -> None:
+@given(
+    share=st.floats(0.01, 0.98), low=st.floats(0.01, 0.98), high=st.floats(0.01, 0.98)
+)
+def test_quantiles_grow_and_hold_the_mean(
+    share: float, low: float, high: float
+) -> None:
     load = Load(rate=1.0, prompt=500, output=200)
     load = replace(load, rate=share * capacity(ONE, load, LIMITS))
     one = served(ONE, load, LIMITS)
@@ -77,18 +88,27 @@ def test_more_than_can_be_served_waits_for_ever() -> None:
     load = Load(rate=1.0, prompt=500, output=200)
     one = served(ONE, replace(load, rate=1.01 * capacity(ONE, load, LIMITS)), LIMITS)
     assert one.busy > 1
-    assert one.ttft == one.latency == one.ttft_quantile(0.5) == one.itl_quantile(0.5) == inf
+    assert (
+        one.ttft
+        == one.latency
+        == one.ttft_quantile(0.5)
+        == one.itl_quantile(0.5)
+        == inf
+    )
 
 
 @given(concurrency=st.integers(1, 128))
 def test_a_fixed_number_at_once_makes_its_own_rate(concurrency: int) -> None:
-    one = served_together(ONE, Load(rate=0.0, prompt=500, output=200), concurrency, LIMITS)
+    one = served_together(
+        ONE, Load(rate=0.0, prompt=500, output=200), concurrency, LIMITS
+    )
     assert one.load.rate * one.latency == pytest.approx(concurrency, rel=0.02)
 
 
 def test_a_light_load_is_measured_so() -> None:
-    # vLLM 0.15.1, Mistral Nemo on two H100, 2.5 requests/s of 547 tokens in (100 of them shared)
-    # and 248 out: first token after 22.0 ms, 6.00 ms a token, 1,497 ms in all.
+    # vLLM 0.15.1, Mistral Nemo on two H100, 2.5 requests/s of 547 tokens in (100 of
+    # them shared) and 248 out: first token after 22.0 ms, 6.00 ms a token, 1,497 ms in
+    # all.
     load = Load(rate=2.5, prompt=547, output=248, shared=100)
     one = served(ONE, load, LIMITS)
     assert one.ttft == pytest.approx(22.0e-3, rel=0.1)
@@ -110,15 +130,17 @@ def test_a_shared_prefix_shortens_the_prompt() -> None:
 
 
 def test_prompts_of_a_pipeline_keep_one_stage_busy_and_not_all() -> None:
-    # Twice the stages hold half the layers each: a second of prompts does twice the work.
+    # Twice the stages hold half the layers each: a second of prompts does twice the
+    # work.
     load = Load(rate=1.0, prompt=4000, output=2)
     two = capacity(replace(ONE, pipeline=2), load, LIMITS)
     assert two == pytest.approx(2 * capacity(ONE, load, LIMITS), rel=0.25)
 
 
 def test_short_prompts_ride_together_where_many_come() -> None:
-    # 128 places and 4 tokens out: 32 prompts begin in each step, and share what a step costs. Where
-    # each paid for a step of its own, 32 times the places would serve little more than 3 times.
+    # 128 places and 4 tokens out: 32 prompts begin in each step, and share what a step
+    # costs. Where each paid for a step of its own, 32 times the places would serve
+    # little more than 3 times.
     load = Load(rate=1.0, prompt=32, output=4)
     few = capacity(ONE, load, BatchLimits(sequences=4, tokens=8192))
     assert capacity(ONE, load, BatchLimits(sequences=128, tokens=8192)) > 5 * few

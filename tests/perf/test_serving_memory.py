@@ -65,11 +65,14 @@ def test_more_tokens_more_sequences_or_wider_numbers_never_take_less(
 
 
 @given(serving=servings())
-def test_more_gpus_never_hold_more_weights_or_cache_each(serving: ServingReplica) -> None:
+def test_more_gpus_never_hold_more_weights_or_cache_each(
+    serving: ServingReplica,
+) -> None:
     now = serving_memory(serving)
     wider = serving_memory(replace(serving, tensor=2 * serving.tensor))
     deeper = serving_memory(replace(serving, pipeline=2 * serving.pipeline))
-    assert max(wider.weights, deeper.weights) <= now.weights * (1 + 1e-3)  # rows of padding
+    # rows of padding
+    assert max(wider.weights, deeper.weights) <= now.weights * (1 + 1e-3)
     assert max(wider.cache, deeper.cache) <= now.cache
 
 
@@ -80,25 +83,33 @@ def test_the_parts_add_up(serving: ServingReplica) -> None:
 
 
 def test_a_window_bounds_the_cache_of_its_layers() -> None:
-    whole = serving_memory(ServingReplica(model=LLAMA_70B, context=131_072, batch=1)).cache
-    half = serving_memory(ServingReplica(model=WINDOWED, context=131_072, batch=1)).cache
+    whole = serving_memory(
+        ServingReplica(model=LLAMA_70B, context=131_072, batch=1)
+    ).cache
+    half = serving_memory(
+        ServingReplica(model=WINDOWED, context=131_072, batch=1)
+    ).cache
     assert half == pytest.approx(whole * (131_072 + 4096) / 2 / 131_072)
 
 
 def test_keys_and_values_of_a_token_by_hand() -> None:
-    # Llama 3.1 70B: 80 layers x 8 heads x 128 x 2 (key and value) x 2 bytes = 327,680 bytes.
+    # Llama 3.1 70B: 80 layers x 8 heads x 128 x 2 (key and value) x 2 bytes = 327,680
+    # bytes.
     assert kv_token_bytes(LLAMA_70B) == 327_680
     assert kv_token_bytes(LLAMA_70B, tensor=8) == 327_680 / 8
     assert kv_token_bytes(LLAMA_70B, tensor=16) == 327_680 / 8  # a head is not cut
-    # DeepSeek-V3: 61 layers x (512 + 64) x 2 bytes = 70,272 bytes, on however many GPUs.
+    # DeepSeek-V3: 61 layers x (512 + 64) x 2 bytes = 70,272 bytes, on however many
+    # GPUs.
     assert kv_token_bytes(LATENT) == kv_token_bytes(LATENT, tensor=8) == 70_272
 
 
 def test_llama_70b_on_two_gpus_by_hand() -> None:
     memory = serving_memory(
-        ServingReplica(model=LLAMA_70B, context=8192, batch=16, tensor=2), architecture="hopper"
+        ServingReplica(model=LLAMA_70B, context=8192, batch=16, tensor=2),
+        architecture="hopper",
     )
-    # 70.55 billion parameters x 2 bytes / 2 GPUs = 70.6 GB; 128 vectors of norms are whole.
+    # 70.55 billion parameters x 2 bytes / 2 GPUs = 70.6 GB; 128 vectors of norms are
+    # whole.
     assert memory.weights / 1e9 == pytest.approx(70.56, rel=0.001)
     # 131,072 tokens x 327,680 bytes = 42.9 GB / 2 GPUs.
     assert memory.cache / 1e9 == pytest.approx(21.47, rel=0.001)
@@ -107,7 +118,12 @@ def test_llama_70b_on_two_gpus_by_hand() -> None:
 
 
 # Whole memory of one A100, NVIDIA FasterTransformer's guide: sequences, tokens, GB.
-FASTER_TRANSFORMER = [(1, 136, 15.55), (8, 136, 16.31), (1, 544, 15.96), (8, 544, 18.72)]
+FASTER_TRANSFORMER = [
+    (1, 136, 15.55),
+    (8, 136, 16.31),
+    (1, 544, 15.96),
+    (8, 544, 18.72),
+]
 
 
 @pytest.mark.parametrize(("batch", "context", "measured"), FASTER_TRANSFORMER)
@@ -134,7 +150,9 @@ def test_a_gpt_of_6_7_billion_in_fastertransformer(
     assert memory.device / 1e9 == pytest.approx(measured, rel=0.08)
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"context": 0}, {"tensor": 0}, {"pipeline": 81}])
+@pytest.mark.parametrize(
+    "wrong", [{"batch": 0}, {"context": 0}, {"tensor": 0}, {"pipeline": 81}]
+)
 def test_an_impossible_replica_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|stages"):
         ServingReplica(**{"model": LLAMA_70B, "context": 1, "batch": 1, **wrong})  # type: ignore[arg-type]

@@ -13,8 +13,14 @@ from corral.plan.capacity.sizing import WaitTarget
 from corral.plan.kinds import ASKS
 from corral.plan.serve.plan import ServeRequest
 
-REQUESTS = [*(ask.request for ask in ASKS.values()), CapacityRequest, SimpleNeed, WaitTarget]
-ELSEWHERE = {"shared", "seconds", "gpus_now"}  # held against another number, or never typed
+REQUESTS = [
+    *(ask.request for ask in ASKS.values()),
+    CapacityRequest,
+    SimpleNeed,
+    WaitTarget,
+]
+# held against another number, or never typed
+ELSEWHERE = {"shared", "seconds", "gpus_now"}
 USUAL: dict[str, Any] = {
     "model": "llama-3.1-8b", "gpus": 8, "gpu": "h100-sxm", "days": 30, "qps": 1.0, "input": 100,
     "output": 100, "work": None, "run_hours": 1, "runs": 1, "run_gpus": 1, "seconds": 1,
@@ -22,7 +28,11 @@ USUAL: dict[str, Any] = {
 
 
 def made(kind: type, **values: Any) -> Any:
-    needed = {name: USUAL[name] for name in USUAL if name in {one.name for one in fields(kind)}}
+    needed = {
+        name: USUAL[name]
+        for name in USUAL
+        if name in {one.name for one in fields(kind)}
+    }
     return kind(**needed | values)
 
 
@@ -32,14 +42,17 @@ BOUNDS = [(kind, name) for kind in REQUESTS for name in bounds_of(kind)]
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_every_number_of_a_request_has_bounds(kind: type) -> None:
     hints = get_type_hints(kind).items()
-    numbers = {name for name, hint in hints if hint in (int, float, int | None, float | None)}
+    numbers = {
+        name for name, hint in hints if hint in (int, float, int | None, float | None)
+    }
     assert numbers - ELSEWHERE == bounds_of(kind).keys()
     check(made(kind))
 
 
 @pytest.mark.parametrize(("kind", "name"), BOUNDS)
 @pytest.mark.parametrize(
-    ("value", "said"), [(nan, "no number"), (inf, "endless"), (-1, "-1"), (1e300, "beyond any")]
+    ("value", "said"),
+    [(nan, "no number"), (inf, "endless"), (-1, "-1"), (1e300, "beyond any")],
 )
 def test_what_is_beyond_its_bounds_is_told_with_its_option_and_what_it_may_be(
     kind: type, name: str, value: float, said: str
@@ -58,5 +71,7 @@ def test_both_ends_of_the_bounds_are_within(kind: type, name: str) -> None:
 
 
 def test_only_options_of_the_request_are_told_as_its_fields() -> None:
-    said = as_fields("--itl-p90 or --gpu; run: corral plan prices --fetch FILE", ServeRequest)
+    said = as_fields(
+        "--itl-p90 or --gpu; run: corral plan prices --fetch FILE", ServeRequest
+    )
     assert said == "itl_p90 or gpu; run: corral plan prices --fetch FILE"

@@ -19,8 +19,9 @@ def plan(gpus: int, gpu: str = "H100", **said: Any) -> ClusterPlan:
 
 
 def test_one_scalable_unit_of_a_superpod() -> None:
-    """DGX H100 SuperPOD: 32 nodes in 8 racks, 8 leaf and 4 spine switches, 256 cables to nodes and
-    256 between the switches. Half of the GPUs to the other: 128 x 50 GB/s = 6.4 TB/s."""
+    """DGX H100 SuperPOD: 32 nodes in 8 racks, 8 leaf and 4 spine switches, 256 cables
+    to nodes and 256 between the switches. Half of the GPUs to the other: 128 x 50 GB/s
+    = 6.4 TB/s."""
     unit = plan(256)
     tree = unit.compute.fabric
     assert (unit.nodes, unit.rails, unit.racks.servers) == (32, 8, 8)
@@ -39,13 +40,20 @@ def test_four_scalable_units_of_a_superpod() -> None:
 
 
 def test_a_unit_of_b300_has_one_more_tier_of_speed() -> None:
-    """DGX B300 SuperPOD, table 3: 64 nodes, 512 GPUs, 16 leaf and 8 spine switches of 800 Gb/s."""
+    """DGX B300 SuperPOD, table 3: 64 nodes, 512 GPUs, 16 leaf and 8 spine switches of
+    800 Gb/s."""
     tree = plan(512, "B300", fabric="roce-800").compute.fabric
-    assert (tree.leaves, tree.spines, tree.node_links, tree.leaf_links) == (16, 8, 512, 512)
+    assert (tree.leaves, tree.spines, tree.node_links, tree.leaf_links) == (
+        16,
+        8,
+        512,
+        512,
+    )
 
 
 def test_ten_thousand_h100_draw_seven_megawatts_before_all_else() -> None:
-    """10,000 x 700 W. The servers: 1,250 x 10.2 kW = 12.75 MW; with PUE 1.5 of all machines."""
+    """10,000 x 700 W. The servers: 1,250 x 10.2 kW = 12.75 MW; with PUE 1.5 of all
+    machines."""
     large = plan(10_000, pue=1.5)
     assert large.gpu_watts == 7e6
     assert large.bought[0].watts == pytest.approx(12.75e6)
@@ -54,15 +62,17 @@ def test_ten_thousand_h100_draw_seven_megawatts_before_all_else() -> None:
 
 
 def test_a_year_of_carbon() -> None:
-    """One DGX H100: 10.2 kW x 0.5 x 1.2 x 8,760 h = 53,611 kWh, at 0.4 kg each 21.4 t."""
+    """One DGX H100: 10.2 kW x 0.5 x 1.2 x 8,760 h = 53,611 kWh, at 0.4 kg each 21.4
+    t."""
     one = plan(8, load=0.5, pue=1.2, carbon=0.4)
     assert one.year_kwh == pytest.approx(53_611, rel=1e-4)
     assert one.year_carbon_kg == pytest.approx(21_444, rel=1e-4)
 
 
 def test_a_year_of_electricity() -> None:
-    """As above 53,611 kWh: at 0.2 USD each 10,722 USD. In Texas they cost 0.066 USD, give or take
-    a quarter by contract; in France nobody tells, so that it is the usual 0.1 USD."""
+    """As above 53,611 kWh: at 0.2 USD each 10,722 USD. In Texas they cost 0.066 USD,
+    give or take a quarter by contract; in France nobody tells, so that it is the usual
+    0.1 USD."""
     one = plan(8, load=0.5, pue=1.2, kwh=0.2)
     assert one.year_usd == pytest.approx(10_722, rel=1e-4)
     told = report(plan(8, load=0.5, pue=1.2, region="us-tx")).answer("electricity")
@@ -93,24 +103,32 @@ def test_the_carbon_of_a_region_is_its_electricity() -> None:
 
 
 def test_other_networks_are_shown_beside_the_planned_one() -> None:
-    """256 H100: 12 switches block nothing. 2 to 1: 8 leaves with 16 links up, on 2 spines. Rails
-    alone: two rails of 32 nodes on a leaf of 64 ports, 4 leaves."""
+    """256 H100: 12 switches block nothing. 2 to 1: 8 leaves with 16 links up, on 2
+    spines. Rails alone: two rails of 32 nodes on a leaf of 64 ports, 4 leaves."""
     tables = {table.title: table for table in report(plan(256)).tables}
     shown = {row[0]: row for row in tables["Other networks of the GPUs"].rows}
-    assert [shown[name][2] for name in ("1 to 1", "2 to 1", "rails alone")] == [12, 10, 4]
+    assert [shown[name][2] for name in ("1 to 1", "2 to 1", "rails alone")] == [
+        12,
+        10,
+        4,
+    ]
     assert shown["1 to 1"][5] == pytest.approx(6.4)
 
 
 def test_one_node_needs_no_switch_and_no_shared_storage() -> None:
     one = plan(8)
-    assert (one.compute.fabric.switches, one.storage.servers, one.racks.count) == (0, 0, 1)
+    assert (one.compute.fabric.switches, one.storage.servers, one.racks.count) == (
+        0,
+        0,
+        1,
+    )
     assert len(one.bought) == 1
     assert plan(16).compute.fabric.switches == 1
 
 
 def test_storage_of_a_small_cluster_shares_the_switch_of_its_gpus() -> None:
-    """2 nodes: 16 adapters, and 2 ports for each of 2 nodes, 4 heads and an appliance: 30 of 64.
-    6 nodes: 48 and 22 ports, too many for one switch."""
+    """2 nodes: 16 adapters, and 2 ports for each of 2 nodes, 4 heads and an appliance:
+    30 of 64. 6 nodes: 48 and 22 ports, too many for one switch."""
     nets = {net.name: net.fabric for net in plan(16).nets}
     assert (nets["GPUs"].switches, nets["storage"].switches) == (1, 0)
     assert nets["storage"].node_links == 14
@@ -118,9 +136,15 @@ def test_storage_of_a_small_cluster_shares_the_switch_of_its_gpus() -> None:
 
 
 def test_racks_of_72_hold_18_nodes_each() -> None:
-    """8 racks: 576 GPUs, 144 trays of 4, 120 kW each; 85 % of the heat leaves in water."""
+    """8 racks: 576 GPUs, 144 trays of 4, 120 kW each; 85 % of the heat leaves in
+    water."""
     eight = plan(576, "GB200")
-    assert (eight.servers, eight.nodes, eight.rails, eight.racks.servers) == (8, 144, 4, 8)
+    assert (eight.servers, eight.nodes, eight.rails, eight.racks.servers) == (
+        8,
+        144,
+        4,
+        8,
+    )
     assert eight.racks.most_watts == 120_000
     assert eight.liquid_watts == pytest.approx(0.85 * 960_000)
     told = report(eight)
@@ -128,8 +152,9 @@ def test_racks_of_72_hold_18_nodes_each() -> None:
 
 
 def test_too_slow_storage_costs_gpus() -> None:
-    """70e9 parameters x 14 bytes = 980 GB; at 1 GB/s 980 s after each 1,800 s of work: 35 %. Data:
-    256 x 0.1 GB/s = 25.6 GB/s, of which 20 are there: 22 %. Together 1 - 0.65 x 0.78 = 49 %."""
+    """70e9 parameters x 14 bytes = 980 GB; at 1 GB/s 980 s after each 1,800 s of work:
+    35 %. Data: 256 x 0.1 GB/s = 25.6 GB/s, of which 20 are there: 22 %. Together 1 -
+    0.65 x 0.78 = 49 %."""
     slow = plan(256, parameters=70e9, write_gb_per_s=1.0, data_mb_per_gpu_s=100.0,
                 read_gb_per_s=20.0)  # fmt: skip
     assert slow.storage.save_idle == pytest.approx(980 / 2_780)
@@ -158,7 +183,10 @@ def test_gpus_come_in_whole_servers_and_this_is_told() -> None:
         (ClusterRequest(gpus=8, gpu="TPU v5p"), "rented only"),
         (ClusterRequest(gpus=64, gpu="H100", fabric="efa-p5"), "network of a cloud"),
         (ClusterRequest(gpus=64, gpu="H100", rack_kw=5), "10.2 kW"),
-        (ClusterRequest(gpus=64, gpu="H100", fabric="roce-800", switch="sn4700"), "no port"),
+        (
+            ClusterRequest(gpus=64, gpu="H100", fabric="roce-800", switch="sn4700"),
+            "no port",
+        ),
         (ClusterRequest(gpus=150_000, gpu="A100"), "40 ports"),
         (ClusterRequest(gpus=2_000_000, gpu="H100"), "three tiers"),
     ],
@@ -171,7 +199,13 @@ def test_what_cannot_be_built_is_refused(request_: ClusterRequest, reason: str) 
 
 @pytest.mark.parametrize(
     "said",
-    [{"save_minutes": 0.0}, {"oversubscription": 0.5}, {"pue": 0.9}, {"idle": 0.0}, {"load": -1.0}],
+    [
+        {"save_minutes": 0.0},
+        {"oversubscription": 0.5},
+        {"pue": 0.9},
+        {"idle": 0.0},
+        {"load": -1.0},
+    ],
 )
 def test_what_makes_no_sense_is_refused(said: dict[str, float]) -> None:
     with pytest.raises(SpecInvalid):
@@ -198,7 +232,8 @@ def test_more_gpus_never_need_less(gpus: int, more: int, gpu: str) -> None:
 
 @given(gpus=st.integers(1, 12_000), gpu=kinds, ratio=st.sampled_from([1.0, 2.0, 4.0]))
 def test_the_bill_is_complete(gpus: int, gpu: str, ratio: float) -> None:
-    """Each adapter has a cable and an end in its server; each switch of the plan is bought."""
+    """Each adapter has a cable and an end in its server; each switch of the plan is
+    bought."""
     found = plan(gpus, gpu, oversubscription=ratio)
     bought = [line for line in found.bought if line.note.endswith("switches, GPUs")]
     assert sum(line.count for line in bought) == found.compute.fabric.switches

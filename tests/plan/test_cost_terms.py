@@ -1,4 +1,5 @@
-"""What stands side by side in an answer on cost, and two published cases with their own inputs."""
+"""What stands side by side in an answer on cost, and two published cases with their own
+inputs."""
 
 from datetime import date
 from statistics import median
@@ -10,9 +11,10 @@ from corral.plan.cost.bills import CostRequest
 from corral.plan.cost.plan import OWN, cost
 from corral.plan.cost.report import report
 
-# A guide for builders: 16 GPUs, hardware of 1.8 to 2.5 million USD, 50 thousand to set up and 5
-# thousand a month for space, 250 to 400 thousand a year for people, 50 to 100 for software and
-# support, 20 to 30 for power at 7 kW a server; instances of 8 at 100 USD an hour.
+# A guide for builders: 16 GPUs, hardware of 1.8 to 2.5 million USD, 50 thousand to set
+# up and 5 thousand a month for space, 250 to 400 thousand a year for people, 50 to 100
+# for software and support, 20 to 30 for power at 7 kW a server; instances of 8 at 100
+# USD an hour.
 GUIDE = {
     "server_per_gpu": 105_000.0, "install_share": 0.03, "space_kw_month": 330.0,
     "engineers_least": 1.5, "engineer": 200_000.0, "support_share": 0.015,
@@ -25,7 +27,9 @@ def test_the_16_gpu_case_is_reproduced_from_its_own_inputs() -> None:
     found = cost(CostRequest(gpus=16, assume=GUIDE))
     bill = found.way(OWN).bill
     lines = {line.name: line for line in bill.lines}
-    hardware = sum(lines[name].once for name in ("servers", "network", "storage", "spares"))
+    hardware = sum(
+        lines[name].once for name in ("servers", "network", "storage", "spares")
+    )
     yearly = {name: 12 * line.monthly for name, line in lines.items()}
     assert 1.8e6 <= hardware <= 2.5e6
     assert lines["installation"].once == pytest.approx(50_000, rel=0.05)
@@ -41,7 +45,9 @@ def test_the_16_gpu_case_is_reproduced_from_its_own_inputs() -> None:
 
 def test_16_instances_of_that_price_take_more_than_a_million_a_month() -> None:
     found = cost(CostRequest(gpus=128, utilisation=1.0, assume={"on_demand": 12.5}))
-    rent = next(line for line in found.way("on demand").bill.lines if line.name == "rent")
+    rent = next(
+        line for line in found.way("on demand").bill.lines if line.name == "rent"
+    )
     assert rent.monthly == pytest.approx(1_168_000)
 
 
@@ -96,7 +102,11 @@ def test_neo_clouds_and_hyperscalers_stand_apart_and_old_prices_are_left_out() -
     assert found.known["on_demand"].value == median((9, 11, 3, 4))
     neo, large = found.clouds
     assert (neo.name, neo.usd_per_gpu_hour, neo.left_out) == ("neo-clouds", 3.5, 1)
-    assert (large.name, large.usd_per_gpu_hour, large.left_out) == ("hyperscalers", 10.0, 1)
+    assert (large.name, large.usd_per_gpu_hour, large.left_out) == (
+        "hyperscalers",
+        10.0,
+        1,
+    )
     assert neo.usd < large.usd
     assert not cost(CostRequest(gpus=8, gpu="h200-sxm", cloud="near"), LISTED).clouds
 
@@ -111,9 +121,13 @@ def test_an_old_price_stands_where_there_is_no_newer_one() -> None:
     assert alone.typical("h200-sxm") == 9
 
 
-def test_the_usual_h100_price_is_the_median_of_several_sources_of_the_last_year() -> None:
+def test_the_usual_h100_price_is_the_median_of_several_sources_of_the_last_year() -> (
+    None
+):
     offers = prices().current("h100-sxm")
     assert len(offers) >= 4
     assert min(one.date for one in offers) > date(2025, 10, 1)
-    assert prices().typical("h100-sxm") == median(one.usd_per_gpu_hour for one in offers)
+    assert prices().typical("h100-sxm") == median(
+        one.usd_per_gpu_hour for one in offers
+    )
     assert {is_hyperscaler(one.cloud) for one in offers} == {True, False}

@@ -16,9 +16,9 @@ ratios = st.sampled_from([1.0, 1.5, 2.0, 3.0, 7.0])
 @pytest.mark.parametrize(
     ("nodes", "leaves", "spines", "cores", "uplinks"),
     [
-        # DGX H100 SuperPOD, table 4 of its network fabrics: 1 to 4 scalable units, each short of
-        # one node. A leaf has 32 ports down and 32 up; 8 rails. 3 units need 24 x 32 / 64 = 12
-        # spines, but 32 links spread evenly over 16 only.
+        # DGX H100 SuperPOD, table 4 of its network fabrics: 1 to 4 scalable units, each
+        # short of one node. A leaf has 32 ports down and 32 up; 8 rails. 3 units need
+        # 24 x 32 / 64 = 12 spines, but 32 links spread evenly over 16 only.
         (31, 8, 4, 0, 256),
         (63, 16, 8, 0, 512),
         (95, 24, 16, 0, 768),
@@ -58,16 +58,16 @@ def test_rails_alone_need_no_spine() -> None:
 
 
 def test_half_the_uplinks_are_half_the_bisection() -> None:
-    """2 to 1 of 64 ports: 40 down and 20 up; 80 nodes are two groups of 8 leaves, 16 x 20 uplinks
-    on 5 spines of 64 ports: each leaf has 4 links to each."""
+    """2 to 1 of 64 ports: 40 down and 20 up; 80 nodes are two groups of 8 leaves, 16 x
+    20 uplinks on 5 spines of 64 ports: each leaf has 4 links to each."""
     fabric = fat_tree(80, 8, 64, oversubscription=2)
     assert (fabric.down, fabric.up, fabric.leaves, fabric.spines) == (40, 20, 16, 5)
     assert fabric.bisection_share == 0.5
 
 
 def test_a_leaf_is_not_filled_where_that_saves_spines() -> None:
-    """70 nodes block nothing below 24 leaves of 32 + 32 ports with 16 spines (12 do not divide
-    32), or of 24 + 24 ports with 12: 36 switches instead of 40."""
+    """70 nodes block nothing below 24 leaves of 32 + 32 ports with 16 spines (12 do not
+    divide 32), or of 24 + 24 ports with 12: 36 switches instead of 40."""
     fabric = fat_tree(70, 8, 64)
     assert (fabric.leaves, fabric.spines, fabric.down, fabric.up) == (24, 12, 24, 24)
 
@@ -80,7 +80,8 @@ def test_what_does_not_fit_is_refused_with_the_most_that_does() -> None:
 
 
 def test_more_adapters_than_a_tree_takes_are_a_plane_for_each_rail() -> None:
-    """12,500 nodes of 8: 100,000 adapters. Each rail: 391 leaves of 32 + 32 ports, 13 pods."""
+    """12,500 nodes of 8: 100,000 adapters. Each rail: 391 leaves of 32 + 32 ports, 13
+    pods."""
     whole, rail = fat_tree(12_500, 8, 64), fat_tree(12_500, 1, 64)
     assert (whole.planes, rail.planes, whole.tiers) == (8, 1, 3)
     assert (rail.leaves, rail.pods) == (391, 13)
@@ -118,7 +119,9 @@ def test_no_switch_has_more_cables_than_ports(
 
 
 @given(nodes=many, each=rails, radix=radixes, ratio=ratios)
-def test_each_adapter_has_one_cable(nodes: int, each: int, radix: int, ratio: float) -> None:
+def test_each_adapter_has_one_cable(
+    nodes: int, each: int, radix: int, ratio: float
+) -> None:
     fabric = build(nodes, each, radix, ratio)
     if fabric is not None and fabric.tiers:
         assert fabric.node_links == nodes * each
@@ -139,7 +142,10 @@ def test_the_bisection_is_at_least_what_was_asked(
 def test_more_nodes_never_need_fewer_switches(
     nodes: int, more: int, each: int, radix: int, ratio: float
 ) -> None:
-    few, lots = build(nodes, each, radix, ratio), build(nodes + more, each, radix, ratio)
+    few, lots = (
+        build(nodes, each, radix, ratio),
+        build(nodes + more, each, radix, ratio),
+    )
     if lots is not None:
         assert few is not None
         if (

@@ -12,7 +12,14 @@ from corral.catalog.devices import Device, device
 from corral.catalog.model_names import model
 from corral.catalog.models import Experts, Model
 from corral.catalog.precisions import Precision
-from corral.plan.fit.plan import FitUse, Purpose, fitting, largest_batch, longest_context, on_gpus
+from corral.plan.fit.plan import (
+    FitUse,
+    Purpose,
+    fitting,
+    largest_batch,
+    longest_context,
+    on_gpus,
+)
 from corral.plan.fit.report import report
 
 LLAMA_70B = Model(
@@ -27,9 +34,13 @@ LLAMA_70B = Model(
     is_gated=True,
     context=131_072,
 )
-LLAMA_8B = replace(LLAMA_70B, name="Llama 3.1 8B", layers=32, hidden=4096, heads=32, ffn=14336)
+LLAMA_8B = replace(
+    LLAMA_70B, name="Llama 3.1 8B", layers=32, hidden=4096, heads=32, ffn=14336
+)
 SPARSE = replace(
-    LLAMA_8B, name="sparse", experts=Experts(count=64, per_token=4, ffn=2048, dense_layers=1)
+    LLAMA_8B,
+    name="sparse",
+    experts=Experts(count=64, per_token=4, ffn=2048, dense_layers=1),
 )
 
 
@@ -45,11 +56,15 @@ def asks() -> st.SearchStrategy[FitUse]:
 
 
 def test_llama_70b_in_bf16_needs_two_h200() -> None:
-    # 70.55 billion parameters x 2 bytes = 141.1 GB of weights: more than one H200 (141 GB), of
-    # which 0.9 x 141 = 126.9 GB can be used. Keys and values of 16 x 8,192 = 131,072 tokens:
-    # 80 layers x 8 heads x 128 x 2 x 2 bytes = 327,680 bytes each, 42.9 GB. On two: (141.1 + 42.9)
-    # / 2 = 92.0 GB, activations 1.0, libraries 0.1, driver and NCCL 1.9: 95.0 of 126.9 GB.
-    found = fitting(FitUse(model=LLAMA_70B, device=device("h200"))).of(Purpose.INFERENCE)
+    # 70.55 billion parameters x 2 bytes = 141.1 GB of weights: more than one H200 (141
+    # GB), of which 0.9 x 141 = 126.9 GB can be used. Keys and values of 16 x 8,192 =
+    # 131,072 tokens:
+    # 80 layers x 8 heads x 128 x 2 x 2 bytes = 327,680 bytes each, 42.9 GB. On two:
+    # (141.1 + 42.9) / 2 = 92.0 GB, activations 1.0, libraries 0.1, driver and NCCL 1.9:
+    # 95.0 of 126.9 GB.
+    found = fitting(FitUse(model=LLAMA_70B, device=device("h200"))).of(
+        Purpose.INFERENCE
+    )
     assert found.gpus == 2
     assert found.best.layout == "TP 2"
     assert found.best.parts["weights"] / 1e9 == pytest.approx(70.56, abs=0.01)
@@ -58,8 +73,11 @@ def test_llama_70b_in_bf16_needs_two_h200() -> None:
 
 
 def test_llama_70b_in_bf16_needs_four_h100_and_two_are_too_tight() -> None:
-    found = fitting(FitUse(model=LLAMA_70B, device=device("h100"))).of(Purpose.INFERENCE)
-    # On four: (141.1 + 42.9) / 4 = 46.0 GB, activations 0.6, beside 2.0: 48.6 of 72.0 GB.
+    found = fitting(FitUse(model=LLAMA_70B, device=device("h100"))).of(
+        Purpose.INFERENCE
+    )
+    # On four: (141.1 + 42.9) / 4 = 46.0 GB, activations 0.6, beside 2.0: 48.6 of 72.0
+    # GB.
     assert found.gpus == 4
     assert found.best.needed / 1e9 == pytest.approx(48.6, abs=0.1)
 
@@ -67,8 +85,9 @@ def test_llama_70b_in_bf16_needs_four_h100_and_two_are_too_tight() -> None:
 def test_two_h100_are_too_tight_for_one_sequence_already() -> None:
     asked = FitUse(model=LLAMA_70B, device=device("h100"), batch=1, gpus=2)
     found = fitting(asked).of(Purpose.INFERENCE)
-    # 141.1 / 2 = 70.6 GB of weights leave 72.0 - 70.6 = 1.4 GB a GPU: less than driver and NCCL
-    # (1.9), before a token is kept (one of 8,192: 1.3) or computed (1.0). 74.9 GB in all.
+    # 141.1 / 2 = 70.6 GB of weights leave 72.0 - 70.6 = 1.4 GB a GPU: less than driver
+    # and NCCL (1.9), before a token is kept (one of 8,192: 1.3) or computed (1.0). 74.9
+    # GB in all.
     assert found.gpus is None
     assert found.best.needed / 1e9 == pytest.approx(74.9, abs=0.1)
     assert found.nearest[:3] == (
@@ -79,8 +98,12 @@ def test_two_h100_are_too_tight_for_one_sequence_already() -> None:
     assert longest_context(asked, 2) == largest_batch(asked, 2) == 0
 
 
-def test_what_is_asked_too_much_gets_the_longest_context_and_the_largest_batch() -> None:
-    asked = FitUse(model=LLAMA_70B, device=device("h100"), context=131_072, batch=8, gpus=4)
+def test_what_is_asked_too_much_gets_the_longest_context_and_the_largest_batch() -> (
+    None
+):
+    asked = FitUse(
+        model=LLAMA_70B, device=device("h100"), context=131_072, batch=8, gpus=4
+    )
     found = fitting(asked).of(Purpose.INFERENCE)
     assert found.gpus is None
     longest, most = longest_context(asked, 4), largest_batch(asked, 4)
@@ -133,7 +156,9 @@ def test_the_report_says_what_fits_and_what_would() -> None:
     assert "2 GPUs are too tight: weights take 70.6 of the 72.0 GB" in told.verdict
     assert told.answer("GPUs for inference").value == 4
     assert told.answer("memory for inference").band is not None
-    tight = [row for row in told.tables[2].rows if row[0] == "inference" and row[1] == 2]
+    tight = [
+        row for row in told.tables[2].rows if row[0] == "inference" and row[1] == 2
+    ]
     assert "weights 70.6, KV cache 21.5" in str(tight[0][4])
     wanting = report(fitting(FitUse(model=LLAMA_70B, device=device("h100"), gpus=2)))
     assert "do not fit on 2 GPUs" in wanting.verdict
@@ -141,12 +166,16 @@ def test_the_report_says_what_fits_and_what_would() -> None:
 
 
 def test_lora_is_cut_where_a_layer_by_itself_is_too_large() -> None:
-    # A layer of DeepSeek-V3 has 256 experts of 3 x 7168 x 2048 = 44.0e6: 11.3e9 parameters in 16
-    # bits are 22.5 GB, and FSDP holds the layer that is computed and the next: 45 of 21.6 GB.
-    # As TP 4 x PP 4 with the experts over 32 GPUs: of 61 layers 16 on the fullest stage (63 slots
-    # in 4), 16 x 11.27e9 x 2 / 32 = 11.3 GB; beside them 15e6 of attention that each GPU has,
-    # 172e6 / 4, an expert that all pass, 44e6 / 4, and the router, 1.8e6: 71e6 x 16 x 2 = 2.3 GB.
-    found = fitting(FitUse(model=model("deepseek-v3"), device=device("rtx-4090"))).of(Purpose.LORA)
+    # A layer of DeepSeek-V3 has 256 experts of 3 x 7168 x 2048 = 44.0e6: 11.3e9
+    # parameters in 16 bits are 22.5 GB, and FSDP holds the layer that is computed and
+    # the next: 45 of 21.6 GB. As TP 4 x PP 4 with the experts over 32 GPUs: of 61
+    # layers 16 on the fullest stage (63 slots in 4), 16 x 11.27e9 x 2 / 32 = 11.3 GB;
+    # beside them 15e6 of attention that each GPU has,
+    # 172e6 / 4, an expert that all pass, 44e6 / 4, and the router, 1.8e6: 71e6 x 16 x 2
+    # = 2.3 GB.
+    found = fitting(FitUse(model=model("deepseek-v3"), device=device("rtx-4090"))).of(
+        Purpose.LORA
+    )
     assert found.gpus == 128
     assert found.best.layout == "TP 4 x PP 4 x EP 32 x DP 8, layers recomputed"
     assert found.best.parts["weights"] == pytest.approx(13.6e9, rel=0.01)
@@ -185,10 +214,14 @@ def test_nothing_asked_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (FitUse(model=LLAMA_70B, device=device("h200")), "1 GPU cannot hold the weights: 141.1 GB"),
+        (
+            FitUse(model=LLAMA_70B, device=device("h200")),
+            "1 GPU cannot hold the weights: 141.1 GB",
+        ),
         (
             FitUse(model=LLAMA_8B, device=device("h100"), batch=64),
-            # 72.0 - 16.06 of weights - 0.87 of a step - 0.1 of libraries - 1.5 of the driver
+            # 72.0 - 16.06 of weights - 0.87 of a step - 0.1 of libraries - 1.5 of the
+            # driver
             "On 1 GPU weights and one step leave 53.5 GB for a KV cache of 68.7",
         ),
         (FitUse(model=LLAMA_8B, device=device("h100")), "pre-training 4 GPUs."),

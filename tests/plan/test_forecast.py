@@ -20,7 +20,9 @@ from corral.replay.rng import dice_of, roll
 from tests.plan.logs import workload_of
 
 JOBS = st.lists(
-    st.tuples(st.floats(0.0, 1e6), st.floats(1.0, 3e5), st.integers(1, 64)), min_size=1, max_size=30
+    st.tuples(st.floats(0.0, 1e6), st.floats(1.0, 3e5), st.integers(1, 64)),
+    min_size=1,
+    max_size=30,
 )
 
 
@@ -39,7 +41,9 @@ def test_loads_hold_all_the_work_before_the_last_whole_step(
     found = loads(work, step)
     end = len(found) * step
     whole = sum(
-        gpus * max(0.0, min(at + seconds, end) - at) for at, seconds, gpus in jobs if at < end
+        gpus * max(0.0, min(at + seconds, end) - at)
+        for at, seconds, gpus in jobs
+        if at < end
     )
     assert sum(found) * step == pytest.approx(whole, rel=1e-6, abs=1e-3)
 
@@ -50,7 +54,8 @@ def test_grown_work_has_so_many_times_the_jobs(
 ) -> None:
     work = workload_of(jobs)
     many = grown(work, factor)
-    assert abs(len(many.submits) - factor * len(jobs)) <= 3  # evenly spread rows of the log
+    # evenly spread rows of the log
+    assert abs(len(many.submits) - factor * len(jobs)) <= 3
     assert not many.submits or max(many.submits) <= max(work.submits)
     assert grown(work, 1.0) == work
 
@@ -59,7 +64,8 @@ def noisy_weeks(days: int, noise: float = 5.0) -> list[float]:
     """100 GPUs, 30 more or fewer by the day of the week, and noise."""
     dice = dice_of(3)
     return [
-        100 + 30 * sin(tau * day / 7) + noise * (roll(dice) + roll(dice) - 1) for day in range(days)
+        100 + 30 * sin(tau * day / 7) + noise * (roll(dice) + roll(dice) - 1)
+        for day in range(days)
     ]
 
 
@@ -82,7 +88,8 @@ def test_the_better_method_is_used_and_its_record_told() -> None:
     found = forecast(noisy_weeks(140), step_hours=24.0, season=7, horizon=14)
     assert [one.method for one in found.tried] == [OWN, NAIVE]
     own, naive = found.tried
-    # of a season and independent noise: the naive one repeats the noise, so it is off by more
+    # of a season and independent noise: the naive one repeats the noise, so it is off
+    # by more
     assert own.mae < 0.85 * naive.mae
     assert own.pinball is not None
     assert naive.pinball is not None
@@ -91,7 +98,8 @@ def test_the_better_method_is_used_and_its_record_told() -> None:
     assert 0.7 <= own.held <= 0.95  # 0.8 is aimed at, a few more with few errors known
     truth = noisy_weeks(154)[140:]
     held = [
-        step.low <= actual <= step.high for step, actual in zip(found.steps, truth, strict=True)
+        step.low <= actual <= step.high
+        for step, actual in zip(found.steps, truth, strict=True)
     ]
     assert sum(held) >= 8
 
@@ -116,7 +124,9 @@ def test_intervals_hold_the_forecast_and_nothing_below_none(
     found = forecast(values, step_hours=24.0, season=season, horizon=horizon)
     for step in (*found.steps, found.total):
         assert 0.0 <= step.low <= step.value <= step.high
-    assert found.total.value == pytest.approx(24 * sum(step.value for step in found.steps))
+    assert found.total.value == pytest.approx(
+        24 * sum(step.value for step in found.steps)
+    )
     assert len(found.steps) == horizon
 
 

@@ -54,7 +54,9 @@ def test_lora_is_a_kind_of_its_own() -> None:
         pair("a", 0.1, model="Mixtral 8x7B", n_gpus="64"),
         pair("a", 0.1, model="Llama 3 8B", n_gpus="64", precision="fp8"),
     ]
-    found = {kind.name.rpartition(".")[2]: len(own) for kind, own in by_kind(rows).items()}
+    found = {
+        kind.name.rpartition(".")[2]: len(own) for kind, own in by_kind(rows).items()
+    }
     assert found == {"nodes": 1, "one_node": 0, "narrow": 1, "experts": 1, "lora": 1}
 
 

@@ -10,17 +10,34 @@ from corral.plan.predictors import predictor
 from corral.plan.rows.measures import MEASURES
 from corral.plan.rows.prediction_errors import Pair, hold
 from corral.plan.rows.row import Row
-from corral.plan.validation.layout_choices import ASKED, asked_for, choices, choices_table
+from corral.plan.validation.layout_choices import (
+    ASKED,
+    asked_for,
+    choices,
+    choices_table,
+)
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
-SWEEP = {"source": "vTrain", "model": "GPT", "gpu": "A100", "n_gpus": "64", "nodes": "8"}
+SWEEP = {
+    "source": "vTrain",
+    "model": "GPT",
+    "gpu": "A100",
+    "n_gpus": "64",
+    "nodes": "8",
+}
 
 
 def pair(tensor: int, predicted: float, measured: float, **cells: str) -> Pair:
-    return Pair(row={**SWEEP, "tp": str(tensor), **cells}, predicted=predicted, measured=measured)
+    return Pair(
+        row={**SWEEP, "tp": str(tensor), **cells},
+        predicted=predicted,
+        measured=measured,
+    )
 
 
-def test_the_quickest_by_prediction_is_chosen_and_held_against_the_best_by_measure() -> None:
+def test_the_quickest_by_prediction_is_chosen_and_held_against_the_best_by_measure() -> (
+    None
+):
     sweep = [pair(1, 9, 10), pair(2, 8, 11), pair(4, 12, 16), pair(8, 20, 30)]
     (found,) = choices(sweep)
     assert (found.layouts, found.layout) == (4, "tp 2")
@@ -44,7 +61,9 @@ def test_one_node_and_other_batches_are_other_sweeps() -> None:
 
 def test_the_choice_in_vtrains_sweeps_takes_at_most_what_is_asked() -> None:
     with gzip.open(TABLE, "rt", encoding="utf-8") as file:
-        rows: list[Row] = [one for one in csv.DictReader(file) if "vTrain" in one["source"]]
+        rows: list[Row] = [
+            one for one in csv.DictReader(file) if "vTrain" in one["source"]
+        ]
     outcome = hold(rows, predictor("training"), MEASURES["training"])
     found = asked_for(choices(outcome.pairs["step time"]))
     assert len(found) == 4

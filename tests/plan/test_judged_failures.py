@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.plan.validation.failure_formulas import FormulaCheck, failures_table, held_failures
+from corral.plan.validation.failure_formulas import (
+    FormulaCheck,
+    failures_table,
+    held_failures,
+)
 
 DATA = Path(__file__).parents[2] / "validation" / "data" / "failures.csv.gz"
 
@@ -27,7 +31,10 @@ def test_only_the_extremes_and_the_jobs_of_rsc_1_lie_without(
     held: tuple[FormulaCheck, ...],
 ) -> None:
     without = [one.what for one in held if not one.within]
-    assert [next(name for name in ("GLM", "OPT", "1,024") if name in what) for what in without] == [
+    assert [
+        next(name for name in ("GLM", "OPT", "1,024") if name in what)
+        for what in without
+    ] == [
         "GLM",
         "OPT",
         "1,024",
@@ -36,7 +43,13 @@ def test_only_the_extremes_and_the_jobs_of_rsc_1_lie_without(
 
 def test_a_least_is_held_by_what_reaches_it() -> None:
     told = FormulaCheck(
-        what="x", unit="%", measured=90.0, predicted=92.0, low=91.0, high=93.0, at_least=True
+        what="x",
+        unit="%",
+        measured=90.0,
+        predicted=92.0,
+        low=91.0,
+        high=93.0,
+        at_least=True,
     )
     assert told.within
     assert not FormulaCheck(

@@ -1,4 +1,5 @@
-"""A report as a page: whole without anything from elsewhere, with marks that people read."""
+"""A report as a page: whole without anything from elsewhere, with marks that people
+read."""
 
 import json
 from datetime import date
@@ -28,7 +29,9 @@ LINES = Figure(
     x=TableColumn(name="GPUs"),
     y=TableColumn(name="step", unit="s"),
     series=(
-        FigureSeries(name="one", points=((1.0, 2.0), (8.0, 4.0)), low=(1.0, 3.0), high=(3.0, 5.0)),
+        FigureSeries(
+            name="one", points=((1.0, 2.0), (8.0, 4.0)), low=(1.0, 3.0), high=(3.0, 5.0)
+        ),
         FigureSeries(name="two", points=((1.0, 1.0), (8.0, 9.0))),
     ),
 )
@@ -36,7 +39,9 @@ LINES = Figure(
 
 def parsed(figure: Figure) -> ElementTree.Element:
     drawn = svg(figure)
-    return ElementTree.fromstring(drawn[drawn.index("<svg") : drawn.index("</svg>") + 6])
+    return ElementTree.fromstring(
+        drawn[drawn.index("<svg") : drawn.index("</svg>") + 6]
+    )
 
 
 def test_a_report_is_one_page_with_all_that_it_says() -> None:
@@ -44,10 +49,16 @@ def test_a_report_is_one_page_with_all_that_it_says() -> None:
         title="70B on <8> GPUs",
         verdict="It fits.",
         answers=(
-            ReportFigure(name="step time", value=1.234, unit="s", band=0.08, note="so often"),
+            ReportFigure(
+                name="step time", value=1.234, unit="s", band=0.08, note="so often"
+            ),
         ),
         tables=(
-            ReportTable(title="parts", columns=columns("part", ("size", "GB")), rows=(("w", 1.5),)),
+            ReportTable(
+                title="parts",
+                columns=columns("part", ("size", "GB")),
+                rows=(("w", 1.5),),
+            ),
         ),
         figures=(LINES,),
         assumed=("batch 8",),
@@ -81,11 +92,18 @@ def test_a_bar_of_two_points_lies_between_them() -> None:
         ),
     )
     whole, half = parsed(spans).findall("rect")
-    assert float(half.attrib["width"]) == pytest.approx(float(whole.attrib["width"]) / 2, abs=0.2)
+    assert float(half.attrib["width"]) == pytest.approx(
+        float(whole.attrib["width"]) / 2, abs=0.2
+    )
 
 
 def test_a_report_is_json_whatever_was_computed() -> None:
-    data = {"day": date(2026, 1, 2), "endless": inf, "series": LINES.series, "by": {1: (2.0, None)}}
+    data = {
+        "day": date(2026, 1, 2),
+        "endless": inf,
+        "series": LINES.series,
+        "by": {1: (2.0, None)},
+    }
     told = PlannerReport(title="t", verdict="", answers=(), data=data).as_data()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["data"]["day"] == "2026-01-02"
@@ -138,7 +156,9 @@ def test_bars_are_alike_and_the_line_of_nothing_is_seen_where_it_is_crossed() ->
     )
     drawn = parsed(bars)
     assert len({bar.attrib["fill"] for bar in drawn.findall("rect")}) == 1
-    inked = [line for line in drawn.findall("line") if line.attrib["stroke"] == "var(--ink)"]
+    inked = [
+        line for line in drawn.findall("line") if line.attrib["stroke"] == "var(--ink)"
+    ]
     up, _ = drawn.findall("rect")
     assert [line.attrib["x1"] for line in inked] == [up.attrib["x"]]
 
@@ -150,7 +170,9 @@ def test_a_long_cell_takes_several_lines_and_a_short_one_does_not() -> None:
             title="t",
             verdict="",
             answers=(),
-            tables=(ReportTable(title="why", columns=columns("GPU", "why"), rows=rows),),
+            tables=(
+                ReportTable(title="why", columns=columns("GPU", "why"), rows=rows),
+            ),
         )
     )
     assert '<td class="word">short</td>' in shown
@@ -192,7 +214,9 @@ def test_a_counted_answer_has_no_band() -> None:
 def test_a_band_has_one_unit_with_its_number() -> None:
     even = ReportFigure(name="step", value=2.0, unit="s", band=0.06)
     assert answer_text(even) == "2.00 s \u00b1 6 %"
-    uneven = ReportFigure(name="failures", value=2.9, unit="h", band=0.97, low=0.75, high=5.71)
+    uneven = ReportFigure(
+        name="failures", value=2.9, unit="h", band=0.97, low=0.75, high=5.71
+    )
     assert answer_text(uneven) == "2.90 h (0.750 to 5.71)"
     # 9 % of 60 % are 5.4 points, and no share is above 100 %
     share = ReportFigure(name="load", value=60.0, unit="%", band=0.09)
@@ -213,7 +237,8 @@ def test_what_never_ends_is_said_in_a_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.125, "0.125"), (4.916, "4.916"), (58_229.17, "58,229"), (0.7, "0.7")]
+    ("value", "text"),
+    [(0.125, "0.125"), (4.916, "4.916"), (58_229.17, "58,229"), (0.7, "0.7")],
 )
 def test_an_assumption_has_four_digits_at_the_most(value: float, text: str) -> None:
     assert brief(value) == text

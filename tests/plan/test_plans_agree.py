@@ -1,4 +1,5 @@
-"""plan model and plan train agree on how many GPUs a run takes, and on the model's precision."""
+"""plan model and plan train agree on how many GPUs a run takes, and on the model's
+precision."""
 
 import pytest
 
@@ -16,7 +17,11 @@ from corral.plan.train.plan import search
 
 def trains(name: str, gpu: str, gpus: int, context: int) -> bool:
     ask = TrainAsk(
-        model=model(name), device=device(gpu), gpus=gpus, sequence=context, global_batch=4 * gpus
+        model=model(name),
+        device=device(gpu),
+        gpus=gpus,
+        sequence=context,
+        global_batch=4 * gpus,
     )
     try:
         search(ask)
@@ -74,4 +79,6 @@ def test_published_weights_keep_their_bits_on_a_gpu_without_that_form(
 def test_the_longest_context_is_that_of_each_sequence() -> None:
     made = plan_model(FitRequest("llama-3.1-70b", gpu="h200-sxm"))
     assert "each of 16 sequences" in (made.answer("longest context").note or "")
-    assert any("tile" in line for line in made.assumed), "memory is without tiled losses and MLPs"
+    assert any("tile" in line for line in made.assumed), (
+        "memory is without tiled losses and MLPs"
+    )

@@ -15,7 +15,20 @@ from corral.plan.predictors import PREDICTED, PREDICTORS, predictor
 from corral.plan.rows.row import Row, RowRefused
 
 DATA = Path(__file__).parents[2] / "validation" / "data"
-CELLS = ["", "0", "-1", "7", "0.5", "many", "1e9", "1e15", "1e999", "-inf", "nan", "H100"]
+CELLS = [
+    "",
+    "0",
+    "-1",
+    "7",
+    "0.5",
+    "many",
+    "1e9",
+    "1e15",
+    "1e999",
+    "-inf",
+    "nan",
+    "H100",
+]
 
 
 def some(kind: str) -> tuple[Row, ...]:
@@ -28,7 +41,9 @@ ROWS = {kind: some(kind) for kind in PREDICTORS}
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_whatever_a_cell_says_a_row_is_predicted_or_refused(data: st.DataObject) -> None:
+def test_whatever_a_cell_says_a_row_is_predicted_or_refused(
+    data: st.DataObject,
+) -> None:
     kind = data.draw(st.sampled_from(sorted(PREDICTORS)))
     row = data.draw(st.sampled_from(ROWS[kind]))
     column = data.draw(st.sampled_from(sorted(row)))

@@ -16,22 +16,29 @@ def answer(request: ReliabilityRequest) -> PlannerReport:
 def test_gpus_of_a_type_are_nodes_that_fail() -> None:
     told = answer(ReliabilityRequest("llama-3.1-405b", gpus=16_384, days=54))
     assert told.title == "Reliability: 2,048 nodes of 8 GPUs, 54 days"
-    assert any("405" in line or "5,27" in line for line in told.assumed)  # 13 x 405.85 G bytes
+    # 13 x 405.85 G bytes
+    assert any("405" in line or "5,27" in line for line in told.assumed)
 
 
 def test_a_model_and_its_parameters_say_the_same() -> None:
     named = answer(ReliabilityRequest("llama-3.1-405b", gpus=1_024, days=30))
-    counted = answer(ReliabilityRequest(gpus=1_024, days=30, parameters=405_853_388_800))
+    counted = answer(
+        ReliabilityRequest(gpus=1_024, days=30, parameters=405_853_388_800)
+    )
     assert named.answers == counted.answers
 
 
 def test_where_no_model_is_said_the_usual_one_is_told() -> None:
-    assert any(USUAL in line for line in answer(ReliabilityRequest(gpus=64, days=3)).assumed)
+    assert any(
+        USUAL in line for line in answer(ReliabilityRequest(gpus=64, days=3)).assumed
+    )
     known = ReliabilityRequest(gpus=64, days=3, stall_seconds=2.0)
     assert not any(USUAL in line for line in answer(known).assumed)
 
 
-@pytest.mark.parametrize("wrong", [{"gpus": 0}, {"days": 0}, {"rate": -1.0}, {"availability": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"gpus": 0}, {"days": 0}, {"rate": -1.0}, {"availability": 1.0}]
+)
 def test_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SpecInvalid):
         ReliabilityRequest(**{"gpus": 8, "days": 1} | wrong)  # type: ignore[arg-type]

@@ -7,7 +7,13 @@ from corral.plan.report import counted, lasting
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2_048, "2,048 nodes"), (2.5, "2.5 nodes")],
+    [
+        (0, "0 nodes"),
+        (1, "1 node"),
+        (2, "2 nodes"),
+        (2_048, "2,048 nodes"),
+        (2.5, "2.5 nodes"),
+    ],
 )
 def test_one_of_a_thing_is_told_in_the_singular(count: float, text: str) -> None:
     assert counted(count, "node") == text

@@ -38,7 +38,9 @@ def test_a_model_with_experts_is_the_catalogs_with_the_rows_layers() -> None:
 
 def test_a_row_without_dimensions_has_the_catalogs() -> None:
     told: list[str] = []
-    assert model_of_row({"model": "meta-llama/Llama-3.2-1B"}, told) == model("llama-3.2-1b")
+    assert model_of_row({"model": "meta-llama/Llama-3.2-1B"}, told) == model(
+        "llama-3.2-1b"
+    )
     assert told
 
 
@@ -58,8 +60,9 @@ def test_what_nobody_knows_is_refused(row: dict[str, str], reason: str) -> None:
 
 
 def test_a_plain_model_of_so_many_parameters_is_shaped_as_gpt_3() -> None:
-    # (174e9 x 128 / 12) ** (1/3) = 12,290, the nearest multiple of 128 is 12,288; (174e9 less an
-    # embedding of 51,200 x 12,288) / (12 x 12,288 ** 2) = 95.7 layers; 12,288 / 128 = 96 heads
+    # (174e9 x 128 / 12) ** (1/3) = 12,290, the nearest multiple of 128 is 12,288;
+    # (174e9 less an embedding of 51,200 x 12,288) / (12 x 12,288 ** 2) = 95.7 layers;
+    # 12,288 / 128 = 96 heads
     for row in ({"model": "Our own", "params": "174e9"}, {"model": "GPT 174B"}):
         told: list[str] = []
         one = model_of_row(row, told)
@@ -68,9 +71,16 @@ def test_a_plain_model_of_so_many_parameters_is_shaped_as_gpt_3() -> None:
 
 
 def test_what_is_said_of_a_shape_is_kept() -> None:
-    # (205e9 - 250,880 x 14,400) / (12 x 14,400 ** 2) = 80.9; of heads that 8 GPUs share out, 120 of
+    # (205e9 - 250,880 x 14,400) / (12 x 14,400 ** 2) = 80.9; of heads that 8 GPUs share
+    # out, 120 of
     # 120 are nearer to 128 a head than 80 of 180
-    row = {"model": "GPT", "params": "205e9", "hidden": "14400", "vocab": "250880", "tp": "8"}
+    row = {
+        "model": "GPT",
+        "params": "205e9",
+        "hidden": "14400",
+        "vocab": "250880",
+        "tp": "8",
+    }
     one = model_of_row(row, [])
     assert (one.layers, one.hidden, one.heads) == (81, 14_400, 120)
     assert model_of_row({**row, "layers": "70", "heads": "80"}, []).heads == 80
@@ -86,7 +96,9 @@ def test_what_is_said_of_a_shape_is_kept() -> None:
         ({"model": "Llama 3.1 8B", "notes": "short sequence"}, 2_048),
     ],
 )
-def test_a_sequence_is_as_long_as_is_said_or_usual(row: dict[str, str], tokens: int) -> None:
+def test_a_sequence_is_as_long_as_is_said_or_usual(
+    row: dict[str, str], tokens: int
+) -> None:
     told: list[str] = []
     assert sequence_of(row, told) == tokens
     assert bool(told) == ("seq_len" not in row)

@@ -30,7 +30,11 @@ NODE: Row = {
         ("NVLink 5 1800 GB/s bidirectional", "nvlink-5", 900e9),
         ("NVLink 3.0, 600 GB/s", "nvlink-3", 300e9),
         ("NVLink 4, 25 GB/s a lane", "nvlink-4", 450e9),
-        ("NVLink2 hybrid cube mesh (no NVSwitch), 150 GB/s per direction", "nvlink-2", 150e9),
+        (
+            "NVLink2 hybrid cube mesh (no NVSwitch), 150 GB/s per direction",
+            "nvlink-2",
+            150e9,
+        ),
         ("PCIe 4.0 x16 (32 GB/s)", "pcie-4", 32e9),
         ("PCIe gen5", "pcie-5", 63e9),
     ],
@@ -77,16 +81,27 @@ def test_what_names_no_link_is_none() -> None:
 def test_an_empty_cell_takes_what_is_usual_and_tells_it() -> None:
     place = place_of({**NODE, "n_gpus": "16", "nodes": ""})
     assert (place.group.size, place.group.per_domain) == (16, 8)
-    assert [told.split(":")[0] for told in place.remarks] == ["nodes", "intra_link", "inter_link"]
+    assert [told.split(":")[0] for told in place.remarks] == [
+        "nodes",
+        "intra_link",
+        "inter_link",
+    ]
 
 
 def test_the_rate_of_an_adapter_goes_before_the_text() -> None:
-    row = {**NODE, "n_gpus": "16", "nodes": "2", "inter_link": "8x 400 Gb/s RoCE per node"}
+    row = {
+        **NODE,
+        "n_gpus": "16",
+        "nodes": "2",
+        "inter_link": "8x 400 Gb/s RoCE per node",
+    }
     assert place_of(row).wires.fabric.bytes_per_s == 50e9
     assert place_of({**row, "nic_GBps_per_gpu": "25"}).wires.fabric.bytes_per_s == 25e9
 
 
-@pytest.mark.parametrize(("gpu", "rate", "of_each"), [("H100", "36", 36e9), ("A100", "8", 1e9)])
+@pytest.mark.parametrize(
+    ("gpu", "rate", "of_each"), [("H100", "36", 36e9), ("A100", "8", 1e9)]
+)
 def test_a_rate_that_one_pair_had_is_each_gpus_or_the_nodes(
     gpu: str, rate: str, of_each: float
 ) -> None:
@@ -98,7 +113,12 @@ def test_a_rate_that_one_pair_had_is_each_gpus_or_the_nodes(
 
 def test_bridged_pairs_speak_over_pcie() -> None:
     place = place_of(
-        {**NODE, "gpu": "A100 PCIe 80GB", "n_gpus": "4", "intra_link": "NVLink bridge pairs"}
+        {
+            **NODE,
+            "gpu": "A100 PCIe 80GB",
+            "n_gpus": "4",
+            "intra_link": "NVLink bridge pairs",
+        }
     )
     assert (place.group.per_domain, place.wires.fabric.name) == (2, "pcie-4")
 
@@ -111,10 +131,13 @@ def test_a_forced_algorithm_is_taken() -> None:
 
 
 def test_a_small_message_through_torch_waits_for_its_host() -> None:
-    """8 x H200, 64 KiB: 39 us by torch (ml-engineering), 19 us by nccl-tests (aiconfigurator)."""
+    """8 x H200, 64 KiB: 39 us by torch (ml-engineering), 19 us by nccl-tests
+    (aiconfigurator)."""
     small = {**NODE, "size_bytes": "65536"}
     bare = predict({**small, "library": "NCCL 2.27.7"}).values["pred_time_us"]
-    torch = predict({**small, "library": "NCCL 2.27.7 (torch 2.9.1)"}).values["pred_time_us"]
+    torch = predict({**small, "library": "NCCL 2.27.7 (torch 2.9.1)"}).values[
+        "pred_time_us"
+    ]
     assert bare < 22
     assert torch == pytest.approx(39, rel=0.1)
 
@@ -138,7 +161,8 @@ def test_a_row_that_cannot_be_predicted_is_refused_with_the_reason(
 
 
 def test_tokens_that_go_to_experts_tell_the_size() -> None:
-    # 128 tokens x 8 experts x 7,168 numbers: 7,340,032 bytes there in fp8, twice as many back
+    # 128 tokens x 8 experts x 7,168 numbers: 7,340,032 bytes there in fp8, twice as
+    # many back
     for way, size in (("dispatch", "7340032"), ("combine", "14680064")):
         row = {**NODE, "collective": f"moe_alltoall {way}", "size_bytes": ""}
         for notes in (
@@ -158,7 +182,9 @@ def test_a_size_that_nobody_says_is_a_large_one_and_told() -> None:
 
 def test_deepseeks_exchange_of_tokens_is_met_as_measured() -> None:
     with gzip.open(TABLE, "rt", encoding="utf-8") as file:
-        rows: list[Row] = [row for row in csv.DictReader(file) if "DeepEP" in row["library"]]
+        rows: list[Row] = [
+            row for row in csv.DictReader(file) if "DeepEP" in row["library"]
+        ]
     errors = errors_of(hold(rows, predict, MEASURES["collectives"]).pairs["time"])
     assert errors is not None
     assert errors.rows >= 60
@@ -184,7 +210,12 @@ def test_measured_rows_of_16_mib_and_more_are_met() -> None:
 
 
 def test_a_rack_is_one_domain_over_its_nodes() -> None:
-    row = {"collective": "all_reduce", "gpu": "GB200", "n_gpus": "64", "size_bytes": str(2**30)}
+    row = {
+        "collective": "all_reduce",
+        "gpu": "GB200",
+        "n_gpus": "64",
+        "size_bytes": str(2**30),
+    }
     over_nodes = place_of({**row, "nodes": "16", "gpus_per_node": "4"})
     assert (over_nodes.group.size, over_nodes.group.per_domain) == (64, 64)
     two_racks = place_of({**row, "n_gpus": "144", "nodes": "36", "gpus_per_node": "4"})

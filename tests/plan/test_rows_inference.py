@@ -1,4 +1,5 @@
-"""Rows of the inference table: near what was measured; what is missing is told or refused."""
+"""Rows of the inference table: near what was measured; what is missing is told or
+refused."""
 
 import csv
 import gzip
@@ -42,7 +43,9 @@ def test_static_batches_are_near_what_was_measured() -> None:
     some = [
         row
         for row in rows()
-        if row["quality"] == "A" and row["scenario"] in STATIC and not is_mislabelled(row)
+        if row["quality"] == "A"
+        and row["scenario"] in STATIC
+        and not is_mislabelled(row)
     ]
     assert mean_error(some, "output_tokens_per_s_total") < 0.07
 
@@ -62,7 +65,12 @@ def test_the_most_that_a_server_gives_is_near_what_was_measured() -> None:
 def row_of(**cells: str) -> dict[str, str]:
     """A server of Llama 3.1 8B on one H100, with these cells beside it."""
     empty = dict.fromkeys(rows()[0], "")
-    usual = {"model": "Llama 3.1 8B", "gpu": "H100 SXM", "engine": "vLLM", "precision": "bf16"}
+    usual = {
+        "model": "Llama 3.1 8B",
+        "gpu": "H100 SXM",
+        "engine": "vLLM",
+        "precision": "bf16",
+    }
     return {**empty, **usual, "scenario": "static batch", **cells}
 
 
@@ -73,7 +81,11 @@ def test_what_is_missing_is_told() -> None:
 
 
 def test_a_row_needs_no_more_columns_than_it_fills() -> None:
-    row = {"model": "Llama 3.1 8B", "gpu": "H100 SXM", "scenario": "offline max throughput"}
+    row = {
+        "model": "Llama 3.1 8B",
+        "gpu": "H100 SXM",
+        "scenario": "offline max throughput",
+    }
     assert predict(row).values["pred_output_tokens_per_s_total"] > 1000
 
 
@@ -100,7 +112,10 @@ def test_a_rate_makes_a_queue_and_a_fixed_number_makes_a_rate() -> None:
         ({"scenario": "online", "requests_per_s": "0"}, "need more than 0"),
         ({"input_len": "0", "batch_or_concurrency": "1"}, "need 1 or more"),
         ({"scenario": "online", "requests_per_s": "100000"}, "its queue only grows"),
-        ({"scenario": "MLPerf Offline", "model": "Qwen 2.5 7B"}, "not a model of MLPerf"),
+        (
+            {"scenario": "MLPerf Offline", "model": "Qwen 2.5 7B"},
+            "not a model of MLPerf",
+        ),
     ],
 )
 def test_what_cannot_be_predicted_is_refused_with_the_reason(
@@ -133,4 +148,8 @@ def test_precisions_are_read_as_people_write_them(
     text: str, gpu: str, precision: Precision, weight: float, cache: float
 ) -> None:
     kept = said_precision(text, device(gpu), narrow_cache=True)
-    assert (kept.precision, kept.weight_bytes, kept.kv_bytes) == (precision, weight, cache)
+    assert (kept.precision, kept.weight_bytes, kept.kv_bytes) == (
+        precision,
+        weight,
+        cache,
+    )

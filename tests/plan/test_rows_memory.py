@@ -1,4 +1,5 @@
-"""The memory of Megatron-LM's own tests, as its allocator counted it, and how long they take."""
+"""The memory of Megatron-LM's own tests, as its allocator counted it, and how long they
+take."""
 
 import csv
 import gzip
@@ -18,7 +19,9 @@ TABLE = Path(__file__).parents[2] / "validation" / "data" / "memory_ci.csv.gz"
 
 def rows() -> list[Mapping[str, str]]:
     with gzip.open(TABLE, "rt") as lines:
-        return [row for row in csv.DictReader(lines) if "SAME VALUES" not in row["notes"]]
+        return [
+            row for row in csv.DictReader(lines) if "SAME VALUES" not in row["notes"]
+        ]
 
 
 ROWS = rows()[::20]
@@ -70,7 +73,9 @@ def test_no_kind_of_test_is_far_off(told: str, most: float) -> None:
 
 def test_the_rate_of_tokens_goes_with_the_step() -> None:
     row = next(
-        row for row in rows() if row["test"] == "gpt3_mcore_tp1_pp4" and "A100" in row["gpu"]
+        row
+        for row in rows()
+        if row["test"] == "gpt3_mcore_tp1_pp4" and "A100" in row["gpu"]
     )
     values = predict(row).values
     tokens = 32 * 1024  # its batch, and its sequence
@@ -88,22 +93,31 @@ def test_a_gpu_that_nobody_knows_has_memory_and_no_step_time() -> None:
 
 def test_what_was_measured_is_not_looked_at() -> None:
     row = ROWS[0]
-    assert predict({**row, "iter_time_s_median": "1", "mem_max_allocated_gb": "1"}) == predict(row)
+    assert predict(
+        {**row, "iter_time_s_median": "1", "mem_max_allocated_gb": "1"}
+    ) == predict(row)
 
 
 @pytest.mark.parametrize("family", ["gpt", "moe", "mixtral", "bert", "t5"])
 def test_no_family_of_models_is_far_off(family: str) -> None:
     errors = [
-        abs(predict(row).values["pred_memory_gb_per_gpu"] / float(row["mem_max_allocated_gb"]) - 1)
+        abs(
+            predict(row).values["pred_memory_gb_per_gpu"]
+            / float(row["mem_max_allocated_gb"])
+            - 1
+        )
         for row in rows()
         if row["family"] == family
     ]
     assert sum(errors) / len(errors) < 0.08
 
 
-def test_an_output_matrix_that_stands_for_a_layer_leaves_more_passes_in_flight() -> None:
-    # Six layers as 4 stages of 2 pieces, embedding and loss one each: the last rank has a layer in
-    # its first piece, of which 4 passes are in flight, and the loss in its second.
+def test_an_output_matrix_that_stands_for_a_layer_leaves_more_passes_in_flight() -> (
+    None
+):
+    # Six layers as 4 stages of 2 pieces, embedding and loss one each: the last rank has
+    # a layer in its first piece, of which 4 passes are in flight, and the loss in its
+    # second.
     named = [row for row in rows() if "account_for_embedding" in row["test"]]
     assert named
     for row in named:
@@ -138,11 +152,15 @@ def test_a_t5_without_its_halves_is_refused() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_whatever_a_cell_says_a_row_is_predicted_or_refused(data: st.DataObject) -> None:
+def test_whatever_a_cell_says_a_row_is_predicted_or_refused(
+    data: st.DataObject,
+) -> None:
     row = data.draw(st.sampled_from(ROWS))
     column = data.draw(st.sampled_from(sorted(row)))
     cell = data.draw(
-        st.sampled_from(["", "0", "-1", "7", "many", "1e9", "1e999", "nan", "--mtp-num-layers"])
+        st.sampled_from(
+            ["", "0", "-1", "7", "many", "1e9", "1e999", "nan", "--mtp-num-layers"]
+        )
     )
     with suppress(RowRefused):  # and nothing else is raised
         assert min(predict({**row, column: cell}).values.values()) > 0

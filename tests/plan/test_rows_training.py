@@ -1,4 +1,5 @@
-"""Rows of the training table are read as they are written, and predicted not far off."""
+"""Rows of the training table are read as they are written, and predicted not far
+off."""
 
 import csv
 import gzip
@@ -63,14 +64,23 @@ def test_what_is_not_said_is_told() -> None:
 
 
 def test_what_does_not_fit_is_recomputed_where_nobody_says() -> None:
-    heavy = LLAMA | {"activation_checkpointing": "", "tp": "1", "cp": "1", "micro_batch": "4"}
+    heavy = LLAMA | {
+        "activation_checkpointing": "",
+        "tp": "1",
+        "cp": "1",
+        "micro_batch": "4",
+    }
     heavy |= {"fsdp_zero_stage": "FSDP", "pp": "1"}
     assert read(heavy).layout.recompute is Recompute.FULL
-    assert read(heavy | {"activation_checkpointing": "none"}).layout.recompute is Recompute.NONE
+    assert (
+        read(heavy | {"activation_checkpointing": "none"}).layout.recompute
+        is Recompute.NONE
+    )
 
 
 @pytest.mark.parametrize(
-    "missing", [("layers", "model", "params"), ("seq_len", "model", "params", "layers"), ("gpu",)]
+    "missing",
+    [("layers", "model", "params"), ("seq_len", "model", "params", "layers"), ("gpu",)],
 )
 def test_a_row_that_says_too_little_is_refused(missing: tuple[str, ...]) -> None:
     with pytest.raises(RowRefused):
@@ -78,7 +88,10 @@ def test_a_row_that_says_too_little_is_refused(missing: tuple[str, ...]) -> None
 
 
 def test_a_log_that_tells_the_tokens_of_a_step_has_a_batch() -> None:
-    log = LLAMA | {"global_batch": "", "notes": "tokens per step 1,048,576 (without padding)"}
+    log = LLAMA | {
+        "global_batch": "",
+        "notes": "tokens per step 1,048,576 (without padding)",
+    }
     assert read(log).batch == 1_048_576 / 8_192
     assert predict(log).values == predict(LLAMA).values
 
@@ -102,7 +115,10 @@ def test_a_pipeline_of_which_no_batch_is_said_is_kept_full() -> None:
 
 
 def test_a_library_is_known_by_its_own_name_before_what_it_uses() -> None:
-    bridge = {"source": "NVIDIA Megatron Bridge performance summary", "fsdp_zero_stage": "FSDP"}
+    bridge = {
+        "source": "NVIDIA Megatron Bridge performance summary",
+        "fsdp_zero_stage": "FSDP",
+    }
     assert library(bridge) == "megatron-core"
     assert library({"fsdp_zero_stage": "FSDP"}) == "pytorch"
 
@@ -113,7 +129,12 @@ def test_what_is_kept_in_the_hosts_memory_is_refused() -> None:
 
 
 def test_rows_are_not_predicted_by_what_was_measured() -> None:
-    measured = {"step_time_s": "1", "tokens_per_s_per_gpu": "1", "tflops_per_gpu": "1", "mfu": "1"}
+    measured = {
+        "step_time_s": "1",
+        "tokens_per_s_per_gpu": "1",
+        "tflops_per_gpu": "1",
+        "mfu": "1",
+    }
     assert predict(LLAMA | measured) == predict(LLAMA)
 
 

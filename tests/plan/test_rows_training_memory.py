@@ -1,4 +1,5 @@
-"""Memory of rows of the training table: the measure that each names, and what its library keeps."""
+"""Memory of rows of the training table: the measure that each names, and what its
+library keeps."""
 
 import csv
 import gzip
@@ -31,13 +32,18 @@ def off(row: Mapping[str, str]) -> float:
     [
         ("Megatron-LM CI 7B", 6, 0.05),  # the allocator's peak of the last rank
         ("Llama-3.1-8B ZeRO-2", 2, 0.05),  # reserved, with eager kernels
-        ("torchtitan benchmark (Trainy", 2, 0.15),  # reserved, half of the products kept
+        # reserved, half of the products kept
+        ("torchtitan benchmark (Trainy", 2, 0.15),
         ("Korthikanti et al. 2205.05198 Figure 1", 8, 0.10),  # the paper's own formula
         ("BigScience BLOOM-176B", 53, 0.20),  # whole GB of the whole device, noisy
     ],
 )
-def test_memory_is_near_what_was_measured(source: str, count: int, bound: float) -> None:
-    errors = [abs(off(row)) for row in rows(source=source) if row["layers"] and row["heads"]]
+def test_memory_is_near_what_was_measured(
+    source: str, count: int, bound: float
+) -> None:
+    errors = [
+        abs(off(row)) for row in rows(source=source) if row["layers"] and row["heads"]
+    ]
     assert len(errors) >= count
     assert sum(errors) / len(errors) < bound
 
@@ -50,10 +56,16 @@ def test_a_recipe_that_adds_up_has_all_before_its_own() -> None:
     assert abs(errors["LoRA"]) < 0.10
 
 
-def test_the_whole_device_takes_more_than_what_is_reserved_and_that_more_than_the_peak() -> None:
+def test_the_whole_device_takes_more_than_what_is_reserved_and_that_more_than_the_peak() -> (
+    None
+):
     row = rows(source="Llama-3.1-8B ZeRO-2")[0]
     peak, reserved, device = (
         predict({**row, "memory_kind": kind}).values["pred_memory_gb_per_gpu"]
-        for kind in ("torch max_memory_allocated", "torch max_memory_reserved", "nvidia-smi")
+        for kind in (
+            "torch max_memory_allocated",
+            "torch max_memory_reserved",
+            "nvidia-smi",
+        )
     )
     assert peak < reserved < device

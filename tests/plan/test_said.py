@@ -22,7 +22,9 @@ DIMENSIONS = "layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
     "text", ["llama-3.1-8b", "meta-llama/Llama-3.1-8B", json.dumps(LLAMA), DIMENSIONS]
 )
 def test_one_model_said_in_any_way_has_the_same_parameters(text: str) -> None:
-    assert model_said(text).parameters == model("llama-3.1-8b").parameters == 8_030_261_248
+    assert (
+        model_said(text).parameters == model("llama-3.1-8b").parameters == 8_030_261_248
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,11 @@ def test_one_model_said_in_any_way_has_the_same_parameters(text: str) -> None:
     [
         ("llama-3.1-9b", NotFound, "llama-3.1-8b"),
         ("{", ModelRefused, "no JSON"),
-        ("layers=32,hiden=4096", ModelRefused, "did you mean hidden? write for example layers=32"),
+        (
+            "layers=32,hiden=4096",
+            ModelRefused,
+            "did you mean hidden? write for example layers=32",
+        ),
         ("layers=32,banana=4", ModelRefused, "write for example layers=32"),
         ("layers=32,hidden=many", ModelRefused, "'many'"),
         ("layers=32", ModelRefused, "no hidden and no heads and no vocab"),
@@ -44,7 +50,9 @@ def test_what_is_no_model_is_told_with_the_nearest_way(
     assert said in told.value.message + told.value.hint
 
 
-@pytest.mark.parametrize(("text", "form"), [("BF16", "bf16"), ("nvfp4", "fp4"), ("half", "fp16")])
+@pytest.mark.parametrize(
+    ("text", "form"), [("BF16", "bf16"), ("nvfp4", "fp4"), ("half", "fp16")]
+)
 def test_a_precision_has_several_names(text: str, form: str) -> None:
     assert precision_said(text) == Precision(form)
 

@@ -7,7 +7,9 @@ from corral.domain.errors import NotFound, SpecInvalid
 from corral.plan.parse.fabrics import fabric_said
 
 
-@pytest.mark.parametrize("name", sorted({one.fabric.name for one in devices()} | {"efa-p5"}))
+@pytest.mark.parametrize(
+    "name", sorted({one.fabric.name for one in devices()} | {"efa-p5"})
+)
 def test_every_fabric_of_the_catalog_joins_nodes(name: str) -> None:
     assert fabric_said(name.upper()).name == name
 
@@ -21,7 +23,9 @@ def test_what_is_inside_of_a_node_joins_none(name: str) -> None:
     assert "ib-ndr" in refused.value.hint
 
 
-@pytest.mark.parametrize(("name", "near"), [("ib-ndrr", "ib-ndr"), ("roce", "roce-800"), ("", "")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("ib-ndrr", "ib-ndr"), ("roce", "roce-800"), ("", "")]
+)
 def test_a_misspelt_fabric_gets_the_nearest(name: str, near: str) -> None:
     with pytest.raises(NotFound) as refused:
         fabric_said(name)

@@ -1,4 +1,5 @@
-"""Which GPUs serve a model: what must hold of any answer, and answers that were measured."""
+"""Which GPUs serve a model: what must hold of any answer, and answers that were
+measured."""
 
 import re
 from dataclasses import replace
@@ -46,7 +47,8 @@ def test_each_type_of_gpu_is_either_answered_or_refused_with_a_reason() -> None:
 
 
 def test_money_by_hand() -> None:
-    # 2 USD a GPU-hour; all replicas make 20 x 200 = 4,000 tokens a second, 14.4 million an hour.
+    # 2 USD a GPU-hour; all replicas make 20 x 200 = 4,000 tokens a second, 14.4 million
+    # an hour.
     found = plan_serve(replace(EIGHT, usd_per_gpu_hour=2.0)).best
     assert found.usd_per_hour == pytest.approx(2.0 * found.gpus)
     assert found.usd_per_million == pytest.approx(2.0 * found.gpus / 14.4)
@@ -81,7 +83,9 @@ def test_more_replicas_never_wait_longer(share: float, more: int) -> None:
     one = plan_serve(EIGHT).best
     most = capacity(one.replica, one.each.load, one.limits)
     few = served(one.replica, replace(one.each.load, rate=share * most), one.limits)
-    many = served(one.replica, replace(one.each.load, rate=share * most / more), one.limits)
+    many = served(
+        one.replica, replace(one.each.load, rate=share * most / more), one.limits
+    )
     assert many.ttft_quantile(0.9) <= few.ttft_quantile(0.9) * 1.0001
 
 
@@ -103,7 +107,9 @@ def test_what_no_node_holds_is_cut_by_stages_over_several() -> None:
     # 405.9e9 numbers in 2 bytes are 812 GB, and a node of 8 H100 has 640 GB.
     found = plan_serve(replace(EIGHT, model="llama-3.1-405b", qps=1.0)).best
     assert (found.replica.tensor, found.replica.pipeline) == (8, 2)
-    narrow = plan_serve(replace(EIGHT, model="llama-3.1-405b", qps=1.0, precision="fp8")).best
+    narrow = plan_serve(
+        replace(EIGHT, model="llama-3.1-405b", qps=1.0, precision="fp8")
+    ).best
     assert (narrow.replica.tensor, narrow.replica.pipeline) == (8, 1)
 
 
@@ -147,9 +153,13 @@ def test_an_unknown_gpu_gets_the_nearest_name() -> None:
 OPT = ServeRequest("opt-6.7b", qps=1.0, input=1_848, output=200, gpu="h100-sxm")
 
 
-def test_more_tokens_than_a_model_has_places_for_are_refused_with_how_many_it_has() -> None:
+def test_more_tokens_than_a_model_has_places_for_are_refused_with_how_many_it_has() -> (
+    None
+):
     assert not plan_serve(OPT).cautions  # 1,848 + 200 = 2,048
-    with pytest.raises(SpecInvalid, match="2,049, and opt-6.7b has places for 2,048") as refused:
+    with pytest.raises(
+        SpecInvalid, match="2,049, and opt-6.7b has places for 2,048"
+    ) as refused:
         plan_serve(replace(OPT, output=201))
     assert "ask for 2,048 or fewer" in refused.value.hint
 
@@ -166,7 +176,8 @@ def test_a_gpu_without_a_price_is_told_to_have_none() -> None:
     free = replace(EIGHT, gpu="rtx-4090", qps=0.5)
     assert plan_serve(free).best.usd_per_hour is None
     assert any(
-        "no cloud of the list rents it out on demand" in told for told in plan_serve(free).remarks
+        "no cloud of the list rents it out on demand" in told
+        for told in plan_serve(free).remarks
     )
     priced = plan_serve(replace(free, usd_per_gpu_hour=0.4))
     assert not any("no cloud" in told for told in priced.remarks)
@@ -190,11 +201,15 @@ def test_the_report_says_what_the_plan_found() -> None:
 
 def test_a_wait_for_a_place_in_the_batch_is_said_where_there_is_one() -> None:
     assert batch_note(448, 0.0001) == "on average; 448 at the most"
-    note = "on average; 64 at the most; a request waits 1,250 ms for its place, on average"
+    note = (
+        "on average; 64 at the most; a request waits 1,250 ms for its place, on average"
+    )
     assert batch_note(64, 1.25) == note
 
 
 def test_what_was_never_measured_under_load_is_said_to_be_so() -> None:
     amd = report(plan(gpu="mi300x"))
     assert any("measured on NVIDIA" in one for one in amd.warnings)
-    assert not any("measured on NVIDIA" in one for one in report(plan(gpu="h100-sxm")).warnings)
+    assert not any(
+        "measured on NVIDIA" in one for one in report(plan(gpu="h100-sxm")).warnings
+    )

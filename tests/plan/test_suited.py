@@ -19,7 +19,8 @@ SMALL = "llama-3.2-1b"
 
 
 @pytest.mark.parametrize(
-    ("gpu", "usual"), [("h100", "bf16"), ("v100", "fp16"), ("t4", "fp16"), ("tpu-v3", "bf16")]
+    ("gpu", "usual"),
+    [("h100", "bf16"), ("v100", "fp16"), ("t4", "fp16"), ("tpu-v3", "bf16")],
 )
 def test_what_is_usual_is_bf16_or_what_a_gpu_has_instead(gpu: str, usual: str) -> None:
     assert half(device(gpu)) == usual
@@ -51,7 +52,9 @@ def test_a_float_that_a_gpu_lacks_is_refused_with_what_it_has_and_a_gpu_that_has
     assert instead in refused.value.hint
 
 
-@pytest.mark.parametrize(("said", "near"), [("fp8", "int8"), ("fp4", "int4"), ("bf16", "fp16")])
+@pytest.mark.parametrize(
+    ("said", "near"), [("fp8", "int8"), ("fp4", "int4"), ("bf16", "fp16")]
+)
 def test_weights_that_stay_are_advised_to_keep_their_bits(said: str, near: str) -> None:
     with pytest.raises(Unsuited, match="has no") as refused:
         kept_in(said, device("v100"))
@@ -64,7 +67,9 @@ def test_weights_may_lie_in_integers_on_any_gpu(said: str, gpu: str) -> None:
     assert kept_in(said, device(gpu)) in (Precision.INT8, Precision.INT4)
 
 
-@pytest.mark.parametrize(("said", "gpu"), [("int4", "h100"), ("int8", "h100"), ("int4", "tpu-v5e")])
+@pytest.mark.parametrize(
+    ("said", "gpu"), [("int4", "h100"), ("int8", "h100"), ("int4", "tpu-v5e")]
+)
 def test_nobody_trains_in_integers(said: str, gpu: str) -> None:
     with pytest.raises(Unsuited, match="trains nothing in") as refused:
         trained_in(said, device(gpu))
@@ -83,7 +88,9 @@ def test_a_misspelt_precision_is_told_with_all_that_there_are() -> None:
 
 
 def asked_to_train(precision: str, gpu: str, *, lora: bool = False) -> PlannerReport:
-    return train(TrainRequest(SMALL, gpus=8, gpu=gpu, precision=precision, tokens=1e9, lora=lora))
+    return train(
+        TrainRequest(SMALL, gpus=8, gpu=gpu, precision=precision, tokens=1e9, lora=lora)
+    )
 
 
 def asked_to_fit(precision: str, gpu: str) -> PlannerReport:
@@ -92,12 +99,16 @@ def asked_to_fit(precision: str, gpu: str) -> PlannerReport:
 
 def asked_to_serve(precision: str, gpu: str) -> object:
     return plan_serve(
-        ServeRequest(SMALL, gpu=gpu, precision=precision, qps=1.0, input=100, output=100)
+        ServeRequest(
+            SMALL, gpu=gpu, precision=precision, qps=1.0, input=100, output=100
+        )
     )
 
 
 @pytest.mark.parametrize("ask", [asked_to_train, asked_to_fit, asked_to_serve])
-def test_no_plan_takes_a_precision_that_its_gpu_lacks(ask: Callable[[str, str], object]) -> None:
+def test_no_plan_takes_a_precision_that_its_gpu_lacks(
+    ask: Callable[[str, str], object],
+) -> None:
     with pytest.raises(Unsuited, match="has no fp8"):
         ask("fp8", "a100")
 
@@ -114,17 +125,22 @@ def test_frozen_weights_in_4_bits_take_less_and_are_multiplied_in_16() -> None:
     """A step is as long as beside weights in 16 bits."""
     wide, narrow = (asked_to_train(one, "h100", lora=True) for one in ("bf16", "int4"))
     assert narrow.answer("memory").value < wide.answer("memory").value  # type: ignore[operator]
-    assert narrow.answer("step").value == pytest.approx(wide.answer("step").value, rel=0.05)
+    assert narrow.answer("step").value == pytest.approx(
+        wide.answer("step").value, rel=0.05
+    )
 
 
 @pytest.mark.parametrize(
-    ("said", "gpu"), [("vllm", "mi300x"), ("default", "tpu-v5e"), ("llama.cpp", "m2-ultra-76c")]
+    ("said", "gpu"),
+    [("vllm", "mi300x"), ("default", "tpu-v5e"), ("llama.cpp", "m2-ultra-76c")],
 )
 def test_an_engine_runs_on_gpus_of_its_vendors(said: str, gpu: str) -> None:
     assert served_by(said, device(gpu)).name == said
 
 
-@pytest.mark.parametrize("said", ["tensorrt-llm", "TensorRT-LLM 0.5", "FasterTransformer"])
+@pytest.mark.parametrize(
+    "said", ["tensorrt-llm", "TensorRT-LLM 0.5", "FasterTransformer"]
+)
 def test_an_engine_of_one_vendor_is_refused_on_anothers_gpu(said: str) -> None:
     with pytest.raises(Unsuited, match="which is for NVIDIA") as refused:
         served_by(said, device("mi300x"))
@@ -132,13 +148,17 @@ def test_an_engine_of_one_vendor_is_refused_on_anothers_gpu(said: str) -> None:
 
 
 def test_of_all_gpus_only_those_that_an_engine_runs_on_are_offered() -> None:
-    found = plan_serve(ServeRequest(SMALL, engine="tensorrt-llm", qps=1.0, input=100, output=100))
+    found = plan_serve(
+        ServeRequest(SMALL, engine="tensorrt-llm", qps=1.0, input=100, output=100)
+    )
     assert {fleet.replica.device.vendor for fleet in found.fleets} == {"NVIDIA"}
     why = {one.why for one in found.unfit if one.device.vendor == "AMD"}
     assert why == {"runs no tensorrt-llm, which is for NVIDIA"}
 
 
 def test_a_model_that_fits_no_gpu_that_was_asked_for_is_told_where_it_fits() -> None:
-    with pytest.raises(TargetsMissed, match="no GPU that was asked for serves grok-1") as refused:
+    with pytest.raises(
+        TargetsMissed, match="no GPU that was asked for serves grok-1"
+    ) as refused:
         plan_serve(ServeRequest("grok-1", gpu="t4", qps=1.0, input=100, output=100))
     assert "of --gpu b200" in refused.value.hint

@@ -68,7 +68,10 @@ def test_nothing_has_no_errors() -> None:
 
 def test_groups_come_by_size() -> None:
     pairs = [pair(1, 1, gpu="a"), pair(1, 1, gpu="b"), pair(1, 1, gpu="b")]
-    assert [(name, len(some)) for name, some in by(pairs, "gpu").items()] == [("b", 2), ("a", 1)]
+    assert [(name, len(some)) for name, some in by(pairs, "gpu").items()] == [
+        ("b", 2),
+        ("a", 1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,4 +93,6 @@ def test_rank_correlation_is_spearmans(
 
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=20, unique=True))
 def test_any_rising_function_keeps_the_ranks(values: list[int]) -> None:
-    assert rank_correlation(values, [value**0.5 for value in values]) == pytest.approx(1.0)
+    assert rank_correlation(values, [value**0.5 for value in values]) == pytest.approx(
+        1.0
+    )

@@ -1,4 +1,5 @@
-"""A node where the jobs of several users begin to fail is avoided, listed, and returned."""
+"""A node where the jobs of several users begin to fail is avoided, listed, and
+returned."""
 
 from dataclasses import replace
 
@@ -16,12 +17,17 @@ USERS = ("ada", "bob", "eve", "joe")
 
 
 def run_one(cluster: Cluster, user: str, name: str) -> NodeId:
-    """A job of the user that fails on n0 and is done on any other node. Where it ran first."""
+    """A job of the user that fails on n0 and is done on any other node. Where it ran
+    first."""
     number = cluster.world.granted + 1
     spec = gang(name, gpus=2, retry=Retry(user=3))
     asked = Submit(specs=(spec,), key=f"{number}")
-    cluster.tick([Wish(sequence=number, by=UserName(user), at=cluster.wall, asked=asked)])  # type: ignore[arg-type]
-    job = next(id for id in cluster.world.jobs if cluster.world.jobs[id].spec.name == name)
+    cluster.tick(
+        [Wish(sequence=number, by=UserName(user), at=cluster.wall, asked=asked)]  # type: ignore[arg-type]
+    )
+    job = next(
+        id for id in cluster.world.jobs if cluster.world.jobs[id].spec.name == name
+    )
     first = None
     while job in cluster.world.jobs:
         where = cluster.world.attempts[job].nodes[0]
@@ -42,7 +48,9 @@ def blamed() -> Cluster:
     raise AssertionError(cluster.world.nodes[BAD].record)
 
 
-def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers() -> None:
+def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers() -> (
+    None
+):
     cluster = blamed()
     (ailment,) = cluster.world.nodes[BAD].ailments
     assert (ailment.kind, ailment.bar) == (SignalKind.BLAME, Bar.AVOID)

@@ -1,4 +1,5 @@
-"""Who is put to the proof and when; a check keeps nobody waiting, a gang's bad node is replaced."""
+"""Who is put to the proof and when; a check keeps nobody waiting, a gang's bad node is
+replaced."""
 
 from dataclasses import replace
 
@@ -16,7 +17,12 @@ from corral.domain.observed_state import Phase
 from corral.domain.requests import CheckNodes
 from corral.health.health_policy import HealthRules
 from corral.reconcile import wanted_of
-from corral.reconcile.active_checks import LONGEST_SECONDS, MOST_AT_ONCE, SETTLE_SECONDS, ring
+from corral.reconcile.active_checks import (
+    LONGEST_SECONDS,
+    MOST_AT_ONCE,
+    SETTLE_SECONDS,
+    ring,
+)
 from corral.store.row_codec import NODE
 from tests.worlds import Cluster, gang, node
 
@@ -55,12 +61,16 @@ def ask(cluster: Cluster, *ids: str, kinds: tuple[CheckKind, ...] = WHOLE) -> st
     return f"{cluster.wish(CheckNodes(nodes=nodes, kinds=kinds)).sequence}"
 
 
-def answer(cluster: Cluster, id: str, *, wrong: int | None = None, over: int | None = None) -> None:
+def answer(
+    cluster: Cluster, id: str, *, wrong: int | None = None, over: int | None = None
+) -> None:
     """Products on each GPU, one of which may be wrong, then the end of the round."""
     checkup = doing(cluster, id)
     assert checkup is not None
     for gpu in range(len(at(cluster, id).inventory.gpus)):
-        cluster.notice(id, CHECK, int(gpu == wrong), gpu=gpu, device="matmul", checkup=checkup.id)
+        cluster.notice(
+            id, CHECK, int(gpu == wrong), gpu=gpu, device="matmul", checkup=checkup.id
+        )
     cluster.notice(id, CHECK, over, device=OVER, checkup=checkup.id)
     cluster.tick()
 
@@ -119,7 +129,9 @@ def test_what_others_run_on_a_gpu_keeps_its_node_from_being_checked() -> None:
     assert doing(cluster, "n0") is None
 
 
-def test_a_job_takes_a_node_that_is_checked_at_once_and_the_check_is_wanted_no_more() -> None:
+def test_a_job_takes_a_node_that_is_checked_at_once_and_the_check_is_wanted_no_more() -> (
+    None
+):
     cluster = cluster_of(1)
     ask(cluster, "n0")
     assert doing(cluster, "n0") is not None
@@ -137,7 +149,10 @@ def test_who_waits_is_placed_alike_with_and_without_checks() -> None:
         for number in range(5):
             cluster.submit(gang(f"t{number}", gpus=1))
     seats = [
-        {id: [seat.node for seat in attempt.seats] for id, attempt in one.world.attempts.items()}
+        {
+            id: [seat.node for seat in attempt.seats]
+            for id, attempt in one.world.attempts.items()
+        }
         for one in (with_checks, without)
     ]
     assert seats[0] == seats[1]
@@ -165,25 +180,42 @@ def test_links_go_round_the_ring_and_begin_at_both_ends() -> None:
     first, second = doing(cluster, "n0"), doing(cluster, "n1")
     assert first is not None
     assert second is not None
-    assert (first.peer, second.peer, first.leads, second.leads) == ("n1", "n0", True, False)
+    assert (first.peer, second.peer, first.leads, second.leads) == (
+        "n1",
+        "n0",
+        True,
+        False,
+    )
     assert (first.address, first.port) == (second.address, second.port)
     assert first.port in at(cluster, "n0").inventory.ports
     assert doing(cluster, "n2") is None
     for id, other in (("n0", "n1"), ("n1", "n0")):
         cluster.notice(
-            id, CHECK, None, device=f"link:{other}", value=4e10, unit="B/s", checkup=first.id
+            id,
+            CHECK,
+            None,
+            device=f"link:{other}",
+            value=4e10,
+            unit="B/s",
+            checkup=first.id,
         )
         cluster.notice(id, CHECK, None, device=OVER, checkup=first.id)
     cluster.tick()
-    pairs = [(one.peer if (one := doing(cluster, id)) else "") for id in ("n0", "n1", "n2")]
+    pairs = [
+        (one.peer if (one := doing(cluster, id)) else "") for id in ("n0", "n1", "n2")
+    ]
     assert sorted(pairs) in (["", "n0", "n2"], ["", "n1", "n2"])
 
 
-def test_a_link_waits_for_other_links_beyond_the_patience_but_not_for_a_busy_end() -> None:
+def test_a_link_waits_for_other_links_beyond_the_patience_but_not_for_a_busy_end() -> (
+    None
+):
     cluster = cluster_of(4)
     job = cluster.submit(gang("busy", gpus=2))
     cluster.up(job)
-    (busy,) = {one.seat.node for one in cluster.world.allocations.values() if one.job == job}
+    (busy,) = {
+        one.seat.node for one in cluster.world.allocations.values() if one.job == job
+    }
     ask(cluster, "n0", "n1", "n2", "n3", kinds=(CheckKind.LINK,))
     cluster.tick(seconds=61.0)
     left = {one.id: sorted((id, one.peer)) for id in ("n0", "n1", "n2", "n3")
@@ -191,8 +223,21 @@ def test_a_link_waits_for_other_links_beyond_the_patience_but_not_for_a_busy_end
     assert len(left) == 2
     assert not any(busy in ends for ends in left.values())
     cluster.tick(seconds=120.0)
-    assert [one.id in left for id in ("n0", "n1", "n2", "n3") for one in at(cluster, id).checkups]
-    assert len({one.id for id in ("n0", "n1", "n2", "n3") for one in at(cluster, id).checkups}) == 2
+    assert [
+        one.id in left
+        for id in ("n0", "n1", "n2", "n3")
+        for one in at(cluster, id).checkups
+    ]
+    assert (
+        len(
+            {
+                one.id
+                for id in ("n0", "n1", "n2", "n3")
+                for one in at(cluster, id).checkups
+            }
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
@@ -277,7 +322,9 @@ def test_in_observe_mode_a_failed_node_is_listed_and_takes_work() -> None:
     assert not at(cluster, "n0").cordoned
 
 
-def test_idle_nodes_are_checked_now_and_again_and_pretend_ones_only_when_asked() -> None:
+def test_idle_nodes_are_checked_now_and_again_and_pretend_ones_only_when_asked() -> (
+    None
+):
     cluster = Cluster(checkable("n0"))
     cluster.tick(seconds=SETTLE_SECONDS - 2)
     assert doing(cluster, "n0") is None
@@ -295,8 +342,12 @@ def test_idle_nodes_are_checked_now_and_again_and_pretend_ones_only_when_asked()
     assert doing(other, "n0") is None
 
 
-def test_of_many_nodes_whose_turn_it_is_some_are_checked_at_once_and_then_others() -> None:
-    cluster = Cluster(*(checkable(f"n{number}", 1) for number in range(MOST_AT_ONCE + 3)))
+def test_of_many_nodes_whose_turn_it_is_some_are_checked_at_once_and_then_others() -> (
+    None
+):
+    cluster = Cluster(
+        *(checkable(f"n{number}", 1) for number in range(MOST_AT_ONCE + 3))
+    )
     cluster.tick(seconds=SETTLE_SECONDS + 1)
     first = {id for id in cluster.world.nodes if doing(cluster, id)}
     assert len(first) == MOST_AT_ONCE
@@ -323,11 +374,15 @@ def big(cluster: Cluster, nodes: int = 2) -> JobId:
 
 def running(cluster: Cluster, job: JobId) -> list[str]:
     return [
-        id for id in cluster.world.nodes if job in {one.key[0] for one in word(cluster, id).run}
+        id
+        for id in cluster.world.nodes
+        if job in {one.key[0] for one in word(cluster, id).run}
     ]
 
 
-def test_a_big_gang_begins_on_none_of_its_nodes_before_all_are_shown_to_be_well() -> None:
+def test_a_big_gang_begins_on_none_of_its_nodes_before_all_are_shown_to_be_well() -> (
+    None
+):
     cluster = cluster_of(2, gang_gpus=4)
     job = big(cluster)
     assert cluster.world.jobs[job].state == JobState.STARTING

@@ -1,4 +1,5 @@
-"""An engine that places by itself: who waits is told to it, and begins where it says."""
+"""An engine that places by itself: who waits is told to it, and begins where it
+says."""
 
 from dataclasses import replace
 
@@ -89,7 +90,9 @@ def test_the_word_about_an_older_attempt_begins_no_newer_one() -> None:
     assert world.world.attempts[id].number == 2
 
 
-def test_candidates_are_by_priority_then_age_and_nodes_that_will_not_do_are_named() -> None:
+def test_candidates_are_by_priority_then_age_and_nodes_that_will_not_do_are_named() -> (
+    None
+):
     world = Places()
     low = world.submit(gang("low", priority=-100))
     on_n2 = PlaceRule(constraints=(Constraint(label="node", values=("n2",)),))

@@ -1,4 +1,5 @@
-"""Faults of the cluster that only a job's own processes claim: believed, within bounds."""
+"""Faults of the cluster that only a job's own processes claim: believed, within
+bounds."""
 
 import pytest
 
@@ -30,7 +31,9 @@ def fails(cluster: Cluster, job: JobId, how: str, step: int | None = None) -> No
     else:
         code, tail = (75, "") if how == "exits 75" else (1, ECC)
         exits = ((0, Exit(code=code, at=cluster.wall)),)
-        cluster.say(job, Phase.ENDED, progress=progress, exits=exits, tails=((0, tail),))
+        cluster.say(
+            job, Phase.ENDED, progress=progress, exits=exits, tails=((0, tail),)
+        )
     cluster.tick()
     cluster.tick(seconds=SETTLES_SECONDS)  # a driver may explain it until then
     cluster.tick()

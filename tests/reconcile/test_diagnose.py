@@ -1,4 +1,5 @@
-"""Whose budget pays is read from what the ranks printed last, whatever code they ended with."""
+"""Whose budget pays is read from what the ranks printed last, whatever code they ended
+with."""
 
 from dataclasses import replace
 
@@ -20,7 +21,8 @@ RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <mod
 
 
 def job_that_ended(exit: Exit, tail: str) -> tuple[Cluster, JobId]:
-    """Return a job whose only rank has ended this way. Each of its budgets pays for one retry."""
+    """Return a job whose only rank has ended this way. Each of its budgets pays for one
+    retry."""
     cluster = Cluster(node("n1"))
     job = cluster.submit(gang(retry=Retry(infra=1, user=1)))
     cluster.up(job)
@@ -32,7 +34,11 @@ def job_that_ended(exit: Exit, tail: str) -> tuple[Cluster, JobId]:
 @pytest.mark.parametrize(
     ("line", "kind", "cause"),
     [
-        ("OSError: [Errno 5] Input/output error: '/data/a'", FailureKind.STORAGE, Cause.INFRA),
+        (
+            "OSError: [Errno 5] Input/output error: '/data/a'",
+            FailureKind.STORAGE,
+            Cause.INFRA,
+        ),
         ("ModuleNotFoundError: No module named 'yaml'", FailureKind.MODULE, Cause.USER),
     ],
 )
@@ -45,14 +51,20 @@ def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
     attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
     paid = cluster.world.jobs[job]
     assert (attempt.failure, attempt.cause, attempt.quote) == (kind, cause, line)
-    assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
+    assert (paid.infra_retries, paid.user_retries) == (
+        (1, 0) if cause == Cause.INFRA else (0, 1)
+    )
 
 
 @pytest.mark.parametrize(
     ("disk_full", "tail", "cause"),
     [
         (True, "", Cause.INFRA),
-        (True, RAISED + "FileNotFoundError: No usable temporary directory found", Cause.INFRA),
+        (
+            True,
+            RAISED + "FileNotFoundError: No usable temporary directory found",
+            Cause.INFRA,
+        ),
         (True, RAISED + "OSError: [Errno 28] No space left on device", Cause.INFRA),
         (True, RAISED + "ModuleNotFoundError: No module named 'yaml'", Cause.USER),
         (False, RAISED + "OSError: [Errno 28] No space left on device", Cause.USER),
@@ -67,14 +79,18 @@ def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
     for seconds in (0.5, SETTLES_SECONDS):
         texts += [event.text for event in cluster.tick(seconds=seconds).changes.events]
     paid, full = cluster.world.jobs[job], "exit code 1: the disk of node n1 was full"
-    assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
+    assert (paid.infra_retries, paid.user_retries) == (
+        (1, 0) if cause == Cause.INFRA else (0, 1)
+    )
     assert any(full in text for text in texts) == (cause == Cause.INFRA)
 
 
 def test_a_job_that_is_done_with_an_error_as_its_last_output_says_so() -> None:
     for marked in (True, False):
         error = "ValueError: 7" if marked else ""
-        cluster, job = job_that_ended(Exit(code=0, ends_in_error=marked, error=error), "")
+        cluster, job = job_that_ended(
+            Exit(code=0, ends_in_error=marked, error=error), ""
+        )
         changes = cluster.tick().changes
         ended = next(one for one in changes.jobs if one.id == job)
         assert ended.state == JobState.DONE
@@ -100,7 +116,10 @@ def job_at_its_limit(tail: str, *, waits: int | None = None) -> tuple[str, Attem
 
 def test_a_time_limit_that_is_reached_while_it_waits_for_input_says_so() -> None:
     reason, attempt = job_at_its_limit("Go on? [y/N]", waits=0)
-    assert reason == "ran as long as its max_duration of 60 s allows; it waited for standard input"
+    assert (
+        reason
+        == "ran as long as its max_duration of 60 s allows; it waited for standard input"
+    )
     assert (attempt.failure, attempt.cause) == (FailureKind.INPUT, Cause.WISH)
     assert attempt.quote == "Go on? [y/N]"
 
@@ -127,11 +146,16 @@ def test_a_time_limit_that_is_reached_after_a_child_failed_says_so(
 
 
 def test_advice_and_place_of_a_failure_are_kept_with_its_attempt() -> None:
-    cluster, job = job_that_ended(Exit(code=1), RAISED + "EOFError: EOF when reading a line")
+    cluster, job = job_that_ended(
+        Exit(code=1), RAISED + "EOFError: EOF when reading a line"
+    )
     cluster.tick()
     assert cluster.outcome is not None
     attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
-    assert (attempt.failed_at, attempt.next_step) == ("train.py:3", NextStep.STANDARD_INPUT)
+    assert (attempt.failed_at, attempt.next_step) == (
+        "train.py:3",
+        NextStep.STANDARD_INPUT,
+    )
 
 
 READ_ONLY = "OSError: [Errno 30] Read-only file system: '{}'"
@@ -170,7 +194,9 @@ def test_no_node_is_let_go_before_the_last_rank_of_its_gang_is_gone() -> None:
     first, second = cluster.world.attempts[job].nodes
     waited = Exit(code=1, at=cluster.wall)
     timed_out = RAISED + "TimeoutError: timed out"
-    cluster.say(job, Phase.ENDED, on=first, exits=((0, waited),), tails=((0, timed_out),))
+    cluster.say(
+        job, Phase.ENDED, on=first, exits=((0, waited),), tails=((0, timed_out),)
+    )
     cluster.tick()
     assert settled_on(cluster, first) == ()
     killed, own = Exit(signal=9, at=cluster.wall + 1.0), RAISED + "KeyError: 'text'"
@@ -178,11 +204,16 @@ def test_no_node_is_let_go_before_the_last_rank_of_its_gang_is_gone() -> None:
     cluster.tick()
     assert cluster.outcome is not None
     attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
-    assert (attempt.failure, attempt.culprit) == (FailureKind.PROGRAM, f"rank 1 on {second}")
+    assert (attempt.failure, attempt.culprit) == (
+        FailureKind.PROGRAM,
+        f"rank 1 on {second}",
+    )
     assert [len(settled_on(cluster, one)) for one in (first, second)] == [1, 1]
 
 
 def settled_on(cluster: Cluster, node: NodeId) -> tuple[AttemptKey, ...]:
     held = [one for one in cluster.world.allocations.values() if one.seat.node == node]
     version = Version(term=1, counter=1)
-    return wanted_of(cluster.world, node, held, cluster.facts.nodes[node], version).settled
+    return wanted_of(
+        cluster.world, node, held, cluster.facts.nodes[node], version
+    ).settled

@@ -25,7 +25,9 @@ def running(
 
 def ending(cluster: Cluster, id: JobId, *seconds: float) -> ExpectedEnd:
     runs = [ended("train", one) for one in seconds]
-    found = ending_of(cluster.world.jobs[id], cluster.world.attempts[id], runs, cluster.wall)
+    found = ending_of(
+        cluster.world.jobs[id], cluster.world.attempts[id], runs, cluster.wall
+    )
     assert found is not None
     return found
 
@@ -46,7 +48,9 @@ def test_it_ends_as_those_of_its_kin_did_that_ran_longer() -> None:
         (9, 80, "ends in 4 to 5 min (80 %), as 9 jobs like it did"),
     ],
 )
-def test_few_kin_say_how_few_and_no_more_than_they_can(kin: int, percent: int, text: str) -> None:
+def test_few_kin_say_how_few_and_no_more_than_they_can(
+    kin: int, percent: int, text: str
+) -> None:
     found = ending(*running(), *[385.0] * kin)
     assert (found.percent, str(found)) == (percent, text)
 
@@ -67,11 +71,18 @@ def test_who_does_not_run_has_no_end() -> None:
     waits = cluster.submit(gang("train-8", gpus=2))
     assert ending_of(cluster.world.jobs[waits], None, [], cluster.wall) is None
     cluster.wish(Suspend(job=id))
-    assert ending_of(cluster.world.jobs[id], cluster.world.attempts[id], [], 0.0) is None
+    assert (
+        ending_of(cluster.world.jobs[id], cluster.world.attempts[id], [], 0.0) is None
+    )
 
 
 LOOP = Progress(
-    step=300, first_step=100, until=700, data_seconds=10.0, compute_seconds=80.0, save_seconds=10.0
+    step=300,
+    first_step=100,
+    until=700,
+    data_seconds=10.0,
+    compute_seconds=80.0,
+    save_seconds=10.0,
 )
 
 

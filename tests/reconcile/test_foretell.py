@@ -16,7 +16,13 @@ from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import Policy, Queue
 from corral.domain.requests import Cancel, SetQueues
 from corral.domain.resources import Resources, Shape
-from corral.domain.run_history import FEW, Question, Ran, StartForecast, StartForecastTold
+from corral.domain.run_history import (
+    FEW,
+    Question,
+    Ran,
+    StartForecast,
+    StartForecastTold,
+)
 from corral.domain.time_point import Moment
 from corral.reconcile.start_forecast import foretell
 from tests.reconcile.saving import save_of
@@ -63,7 +69,9 @@ def full(seconds_ago: float, *names: str, **more: Any) -> Cluster:
 def test_a_job_starts_when_the_kin_of_those_that_run_would_have_ended() -> None:
     cluster = full(100.0, "train-1", "train-2")
     waiting = cluster.submit(gang("train-3"))
-    found = asked(cluster, waiting, [ended("train", seconds) for seconds in (400.0, 700.0)] * 10)
+    found = asked(
+        cluster, waiting, [ended("train", seconds) for seconds in (400.0, 700.0)] * 10
+    )
     assert found is not None
     assert 290 < found.starts.low_seconds < 300
     assert found.starts.high_seconds is not None
@@ -97,19 +105,26 @@ def test_one_that_stops_is_gone_as_soon_as_it_has_saved_or_else_when_its_grace_i
 
 @pytest.mark.parametrize(
     ("kin", "others_come", "times"),
-    [(0, False, 20), (3, False, 20), (25, False, 20), (25, True, 6)],  # an answer with others: 2 s
+    # an answer with others: 2 s
+    [(0, False, 20), (3, False, 20), (25, False, 20), (25, True, 6)],
 )
 def test_an_unchanged_cluster_answers_alike_but_for_the_seconds_that_pass(
     kin: int, others_come: bool, times: int
 ) -> None:
-    """The chances are of the jobs, not of the moment: asked each second, no interval jumps. What is
-    guessed without a limit is the longer the longer a job runs, and is left out here."""
+    """The chances are of the jobs, not of the moment: asked each second, no interval
+    jumps. What is guessed without a limit is the longer the longer a job runs, and is
+    left out here."""
     cluster = full(130.0, "train-1", "train-2", max_duration_seconds=4000.0)
     waiting = cluster.submit(gang("train-3", nodes=2, max_duration_seconds=4000.0))
     begun = cluster.wall - 6000.0
-    lengths = [replace(ended("train", 400.0 + 40.0 * n), submitted_at=begun) for n in range(kin)]
+    lengths = [
+        replace(ended("train", 400.0 + 40.0 * n), submitted_at=begun)
+        for n in range(kin)
+    ]
     came = [
-        replace(ended("bob", 300.0), user=UserName("bob"), submitted_at=begun + 97.3 * turn)
+        replace(
+            ended("bob", 300.0), user=UserName("bob"), submitted_at=begun + 97.3 * turn
+        )
         for turn in range(1, 60)
     ]
     told = []
@@ -143,7 +158,9 @@ def test_who_waits_ahead_of_it_goes_first() -> None:
     waiting = cluster.submit(gang("train-5"))
     found = asked(cluster, waiting, [ended("train", 400.0)] * 20)
     assert found is not None
-    assert 690 < found.starts.low_seconds < 700, "after one that runs, and one that waits"
+    assert 690 < found.starts.low_seconds < 700, (
+        "after one that runs, and one that waits"
+    )
 
 
 def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
@@ -157,7 +174,9 @@ def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
     assert found.starts.high_seconds is not None
     assert 990 < found.starts.high_seconds <= 1000
     assert found.starts.low_seconds < 500
-    assert str(found).endswith(" (no record yet: from limits)"), "no percentage that none has seen"
+    assert str(found).endswith(" (no record yet: from limits)"), (
+        "no percentage that none has seen"
+    )
 
 
 @pytest.mark.parametrize(("others", "said"), [
@@ -169,7 +188,9 @@ def test_limits_are_named_only_as_far_as_there_are_any(
 ) -> None:
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
     for number, seconds in enumerate(others):
-        cluster.up(cluster.submit(gang(f"train-{number}", max_duration_seconds=seconds)))
+        cluster.up(
+            cluster.submit(gang(f"train-{number}", max_duration_seconds=seconds))
+        )
     found = asked(cluster, cluster.submit(gang("eval")))
     assert str(found).endswith(f" (no record yet: {said})")
     known = asked(cluster, JobId("j3"), [ended("eval", 5.0)])
@@ -178,9 +199,12 @@ def test_limits_are_named_only_as_far_as_there_are_any(
 
 
 def test_where_none_of_many_alike_has_ended_they_may_all_be_short() -> None:
-    """Twenty tiny jobs with an hour's limit each: what is not known of one is known of none."""
+    """Twenty tiny jobs with an hour's limit each: what is not known of one is known of
+    none."""
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
-    specs = [gang(f"tiny-{number}", max_duration_seconds=3600.0) for number in range(20)]
+    specs = [
+        gang(f"tiny-{number}", max_duration_seconds=3600.0) for number in range(20)
+    ]
     ids = [cluster.submit(spec) for spec in specs]
     before = asked(cluster, ids[-1])
     after = asked(cluster, ids[-1], [ended("tiny", 30.0)] * 4)
@@ -246,7 +270,8 @@ def test_a_smaller_gang_is_suggested_when_it_starts_sooner() -> None:
 
 @pytest.mark.parametrize(("gpus", "said"), [(2, "2 jobs of queue default"), (0, "")])
 def test_a_suggestion_says_whom_it_would_stop(gpus: int, said: str) -> None:
-    """Another queue with GPUs of its own takes them back; one without waits like the others."""
+    """Another queue with GPUs of its own takes them back; one without waits like the
+    others."""
     cluster = full(600.0, "train-1", "train-2", checkpoint=SAVING)
     name = QueueName("owner")
     owner = Queue(name=name, nominal=(("any", 1000 * gpus),) if gpus else ())
@@ -298,7 +323,10 @@ def test_few_outcomes_are_told_as_a_guess_and_not_with_a_percentage() -> None:
     held, missed = outcome((300.0, 300.0), 300.0), outcome((300.0, 300.0), 310.0)
     for told, said in (
         ([held], "only 1 start is on record, within the interval that was shown)"),
-        ([missed], "only 1 start is on record, not within the interval that was shown)"),
+        (
+            [missed],
+            "only 1 start is on record, not within the interval that was shown)",
+        ),
         (
             [held, *[missed] * 4],
             "only 5 starts are on record, 1 of them within the interval that was shown)",
@@ -352,13 +380,16 @@ def test_an_interval_begins_now_or_later_and_ends_no_sooner(
         found = asked(cluster, job.id, runs, told)
         assert (found is None) == (job.state != "QUEUED")
         if found is not None and found.ends.high_seconds is not None:
-            assert found.starts.high_seconds is not None, "Span checks the order of its own ends"
+            assert found.starts.high_seconds is not None, (
+                "Span checks the order of its own ends"
+            )
             assert found.ends.low_seconds >= found.starts.low_seconds
             assert found.ends.high_seconds >= found.starts.high_seconds
 
 
 def test_those_who_usually_come_may_go_first() -> None:
-    """Bob has used nothing, and submits a job a minute: his are served before Alice's."""
+    """Bob has used nothing, and submits a job a minute: his are served before
+    Alice's."""
     cluster = Cluster(node("n1", gpus=1))
     cluster.up(cluster.submit(gang("train-1")))
     waiting = cluster.submit(gang("train-2"))
@@ -366,7 +397,9 @@ def test_those_who_usually_come_may_go_first() -> None:
     alone = asked(cluster, waiting, runs)
     bob = UserName("bob")
     came = [
-        replace(ended("bob", 3000.0), user=bob, submitted_at=cluster.wall - 60.0 * minute)
+        replace(
+            ended("bob", 3000.0), user=bob, submitted_at=cluster.wall - 60.0 * minute
+        )
         for minute in range(1, 200)
     ]
     among = asked(cluster, waiting, [*came, *runs])
@@ -379,7 +412,11 @@ def test_those_who_usually_come_may_go_first() -> None:
 
 def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -> None:
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
-    cluster.wish(SetQueues(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True))
+    cluster.wish(
+        SetQueues(
+            queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True
+        )
+    )
     cluster.up(cluster.submit(gang("runs", max_duration_seconds=1000.0)))
     cluster.submit(gang("big", nodes=2, max_duration_seconds=500.0))
     spec = gang("small", max_duration_seconds=1800.0)
@@ -396,7 +433,11 @@ def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -
 @pytest.mark.parametrize("earlier", [900.0, 9000.0])
 def test_no_end_of_the_interval_lies_behind_a_promised_start(earlier: float) -> None:
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
-    cluster.wish(SetQueues(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True))
+    cluster.wish(
+        SetQueues(
+            queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True
+        )
+    )
     cluster.up(cluster.submit(gang("runs", max_duration_seconds=1000.0)))
     big = cluster.submit(gang("big", nodes=2, max_duration_seconds=500.0))
     promised = cluster.world.reservations[big].latest_start
@@ -407,7 +448,9 @@ def test_no_end_of_the_interval_lies_behind_a_promised_start(earlier: float) -> 
     assert found.starts.high_seconds is not None
     assert found.starts.high_seconds == pytest.approx(promised - cluster.wall)
     assert found.starts.low_seconds <= found.starts.high_seconds
-    assert found.row.high_seconds == found.starts.high_seconds, "what is told is what is recorded"
+    assert found.row.high_seconds == found.starts.high_seconds, (
+        "what is told is what is recorded"
+    )
     assert found.ends.high_seconds is not None
     assert found.ends.high_seconds >= found.starts.high_seconds + 490.0
 
@@ -419,7 +462,9 @@ def test_a_job_starts_when_those_that_run_have_made_their_last_step() -> None:
         cluster.say(id, Phase.UP, progress=loop)
     cluster.tick()
     waiting = cluster.submit(gang("other"))
-    found = asked(cluster, waiting, [ended("train", seconds) for seconds in (150.0, 9000.0)] * 10)
+    found = asked(
+        cluster, waiting, [ended("train", seconds) for seconds in (150.0, 9000.0)] * 10
+    )
     assert found is not None
     assert 500 < found.starts.low_seconds < 600
     assert found.starts.high_seconds is not None

@@ -1,4 +1,5 @@
-"""Which jobs are forgotten: the oldest ends first, and never one that is still needed."""
+"""Which jobs are forgotten: the oldest ends first, and never one that is still
+needed."""
 
 from dataclasses import replace
 
@@ -29,7 +30,9 @@ def over(cluster: Cluster, count: int) -> list[JobId]:
 
 def forgotten(cluster: Cluster, keep: Retention, *spared: JobId) -> list[JobId]:
     now = Now(wall=cluster.wall, serving=cluster.serving)
-    outcome = reconcile(cluster.world, cluster.facts, (), now, keep=keep, spared=set(spared))
+    outcome = reconcile(
+        cluster.world, cluster.facts, (), now, keep=keep, spared=set(spared)
+    )
     cluster.world.apply(outcome.changes)
     return list(outcome.changes.forgotten)
 

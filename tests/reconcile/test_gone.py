@@ -1,4 +1,5 @@
-"""Nodes that their engine has no more: an autoscaler took them, or there are fewer now."""
+"""Nodes that their engine has no more: an autoscaler took them, or there are fewer
+now."""
 
 import pytest
 

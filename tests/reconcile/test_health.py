@@ -42,7 +42,9 @@ def told(cluster: Cluster) -> list[str]:
     return [event.kind for event in cluster.outcome.changes.events]
 
 
-def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once() -> None:
+def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once() -> (
+    None
+):
     cluster = cluster_of(2)
     job = cluster.submit(gang(gpus=1))
     where = cluster.world.attempts[job].nodes[0]
@@ -55,7 +57,9 @@ def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once()
     assert {"drain", "ailment"} <= set(told(cluster))
     events = cluster.outcome.changes.events if cluster.outcome else ()
     line = f"; to mend it: corral node drain {where} -y && sudo systemctl reboot"
-    assert [one.text.endswith(line) for one in events if one.kind == "ailment"] == [True]
+    assert [one.text.endswith(line) for one in events if one.kind == "ailment"] == [
+        True
+    ]
     assert cluster.world.jobs[job].state == JobState.RECOVERING
     attempt = cluster.world.attempts[job]
     assert (attempt.cause, attempt.failed_on) == (Cause.INFRA, where)
@@ -91,7 +95,9 @@ def test_who_came_after_it_was_noticed_is_not_ended_for_it() -> None:
     assert cluster.world.jobs[job].state == JobState.RUNNING
 
 
-def test_no_more_than_the_breakers_share_is_cordoned_and_the_worst_of_them_first() -> None:
+def test_no_more_than_the_breakers_share_is_cordoned_and_the_worst_of_them_first() -> (
+    None
+):
     cluster = cluster_of(30)
     for number in range(29):
         cluster.notice(f"n{number}", XID, 119, gpu=0)
@@ -211,7 +217,9 @@ def test_who_says_that_a_node_is_mended_opens_what_health_has_closed() -> None:
     assert closed(cluster) == []
 
 
-def test_an_uncordon_lets_the_node_work_with_what_ails_it_until_that_comes_again() -> None:
+def test_an_uncordon_lets_the_node_work_with_what_ails_it_until_that_comes_again() -> (
+    None
+):
     cluster = cluster_of(1)
     cluster.notice("n0", XID, 79, gpu=0)
     cluster.tick()
@@ -229,13 +237,18 @@ def test_i16_a_decision_beyond_the_breaker_is_refused() -> None:
     for number in range(2):
         id = NodeId(f"n{number}")
         draft.nodes[id] = replace(
-            cluster.world.nodes[id], cordoned=True, cordoned_by="health", barred_at=cluster.wall
+            cluster.world.nodes[id],
+            cordoned=True,
+            cordoned_by="health",
+            barred_at=cluster.wall,
         )
     with pytest.raises(InvariantBroken, match="I16"):
         check(draft, HealthRules())
 
 
-def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_themselves() -> None:
+def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_themselves() -> (
+    None
+):
     cluster = cluster_of(20)
     for number in range(20):
         cluster.notice(f"n{number}", XID, 79, gpu=0)

@@ -1,4 +1,5 @@
-"""A job that runs nothing on its GPUs: noted, warned, then suspended, and only by a rule."""
+"""A job that runs nothing on its GPUs: noted, warned, then suspended, and only by a
+rule."""
 
 from dataclasses import replace
 
@@ -135,8 +136,11 @@ def test_without_sensors_and_before_it_runs_nobody_is_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    "spans", [{}, {"warn_seconds": 30.0}, {"warn_seconds": 900.0, "reclaim_seconds": 100.0}]
+    "spans",
+    [{}, {"warn_seconds": 30.0}, {"warn_seconds": 900.0, "reclaim_seconds": 100.0}],
 )
-def test_a_rule_warns_before_it_reclaims_and_neither_at_once(spans: dict[str, float]) -> None:
+def test_a_rule_warns_before_it_reclaims_and_neither_at_once(
+    spans: dict[str, float],
+) -> None:
     with pytest.raises(ValueError, match="warns, then reclaims"):
         IdleRule(**spans)

@@ -1,4 +1,5 @@
-"""What GPUs were held for is written down once, by day, and adds up to what was held."""
+"""What GPUs were held for is written down once, by day, and adds up to what was
+held."""
 
 from dataclasses import replace
 
@@ -30,7 +31,9 @@ class Watched(Cluster):
 
     @property
     def sums(self) -> UsageAmounts:
-        return total([*self.rows, *open_accounts(OpenAllocations.of(self.world, self.wall))])
+        return total(
+            [*self.rows, *open_accounts(OpenAllocations.of(self.world, self.wall))]
+        )
 
 
 def total(rows: list[UsageRecord]) -> UsageAmounts:
@@ -44,21 +47,27 @@ def clean(cluster: Cluster) -> Exit:
     return Exit(code=0, at=cluster.wall)
 
 
-def test_what_is_held_is_told_while_it_is_held_and_written_once_when_it_is_let_go() -> None:
+def test_what_is_held_is_told_while_it_is_held_and_written_once_when_it_is_let_go() -> (
+    None
+):
     cluster = Watched(node("n1", gpus=4), node("n2", gpus=4))
     id = cluster.submit(gang(nodes=2, gpus=3))
     began = cluster.wall
     cluster.up(id)
     cluster.tick(seconds=50.0)
     assert cluster.rows == []
-    assert cluster.sums.allocated_gpu_seconds == pytest.approx(6 * (cluster.wall - began))
+    assert cluster.sums.allocated_gpu_seconds == pytest.approx(
+        6 * (cluster.wall - began)
+    )
     cluster.end(id, clean(cluster))
     ended = cluster.wall
     assert cluster.sums.allocated_gpu_seconds == pytest.approx(6 * (ended - began))
     written = len(cluster.rows)
     cluster.tick(seconds=100.0)
     assert len(cluster.rows) == written
-    assert {(one.job, one.attempt, one.gpu_type) for one in cluster.rows} == {(id, 1, "h100")}
+    assert {(one.job, one.attempt, one.gpu_type) for one in cluster.rows} == {
+        (id, 1, "h100")
+    }
 
 
 def test_the_parts_of_a_life_add_up_to_what_was_held() -> None:
@@ -75,7 +84,9 @@ def test_the_parts_of_a_life_add_up_to_what_was_held() -> None:
     assert parts == pytest.approx(sums.allocated_gpu_seconds, abs=1.0)
 
 
-def saved(cluster: Cluster, id: JobId, step: int, *, stall_seconds: float = 0.0) -> None:
+def saved(
+    cluster: Cluster, id: JobId, step: int, *, stall_seconds: float = 0.0
+) -> None:
     number = cluster.world.attempts[id].number
     save = Save(
         job=id, attempt=AttemptNumber(number), step=step, path="/shared/x", manifest_sha256="a",
@@ -85,7 +96,9 @@ def saved(cluster: Cluster, id: JobId, step: int, *, stall_seconds: float = 0.0)
     cluster.tick()
 
 
-def test_work_since_the_newest_save_is_lost_to_the_failure_and_what_was_saved_is_of_use() -> None:
+def test_work_since_the_newest_save_is_lost_to_the_failure_and_what_was_saved_is_of_use() -> (
+    None
+):
     cluster = Watched(node("n1"), node("n2"))
     id = cluster.submit(gang(gpus=2, checkpoint=SAVING))
     cluster.up(id)
@@ -102,7 +115,9 @@ def test_work_since_the_newest_save_is_lost_to_the_failure_and_what_was_saved_is
     assert sums.useful_gpu_seconds == pytest.approx(2 * (60.5 - 6.0), abs=2.0)
 
 
-def test_a_cancelled_job_has_lost_nothing_and_a_suspended_one_what_was_not_saved() -> None:
+def test_a_cancelled_job_has_lost_nothing_and_a_suspended_one_what_was_not_saved() -> (
+    None
+):
     cluster = Watched(node("n1"))
     first = cluster.submit(gang())
     cluster.up(first)
@@ -146,7 +161,9 @@ def test_a_day_gets_its_own_seconds() -> None:
     cluster.tick(seconds=DAY_SECONDS + 200.0)
     cluster.end(id, clean(cluster))
     held = {
-        day: sum(one.amounts.allocated_gpu_seconds for one in cluster.rows if one.day == day)
+        day: sum(
+            one.amounts.allocated_gpu_seconds for one in cluster.rows if one.day == day
+        )
         for day in (19, 20, 21)
     }
     assert day_of(cluster.wall) == 21
@@ -155,7 +172,9 @@ def test_a_day_gets_its_own_seconds() -> None:
 
 
 def test_money_is_by_the_nodes_label_else_the_queues_rates_else_the_catalog() -> None:
-    queue = Queue(name=QueueName("paid"), budget=Budget(money=9e9, rates=((ANY_TYPE, 7.0),)))
+    queue = Queue(
+        name=QueueName("paid"), budget=Budget(money=9e9, rates=((ANY_TYPE, 7.0),))
+    )
     labelled = node("n1")
     inventory = replace(labelled.inventory, labels=(("price", "3"),))
     for nodes, name, rate in (

@@ -76,18 +76,24 @@ def test_gpus_return_only_when_their_ranks_are_seen_gone() -> None:
     assert not cluster.world.allocations
 
 
-def test_a_dead_node_is_the_clusters_fault_and_the_job_resumes_from_its_newest_save() -> None:
+def test_a_dead_node_is_the_clusters_fault_and_the_job_resumes_from_its_newest_save() -> (
+    None
+):
     cluster = trio()
     id = cluster.submit(gang(nodes=2, gpus=2, checkpoint=SAVING))
     cluster.up(id)
     dead, other = cluster.world.attempts[id].nodes
-    cluster.say(id, Phase.UP, progress=Progress(step=12), saves=(save_of(id, cluster, 10),))
+    cluster.say(
+        id, Phase.UP, progress=Progress(step=12), saves=(save_of(id, cluster, 10),)
+    )
     cluster.tick()
     cluster.facts.proofs[dead] = "its launcher is gone"
     cluster.mute.add(dead)
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.RECOVERING
-    cluster.say(id, Phase.ENDED, on=other, exits=((1, CRASH),), progress=Progress(step=12))
+    cluster.say(
+        id, Phase.ENDED, on=other, exits=((1, CRASH),), progress=Progress(step=12)
+    )
     outcome = cluster.tick()
     job, attempt = cluster.world.jobs[id], cluster.world.attempts[id]
     assert (job.state, job.infra_retries, job.user_retries) == (JobState.STARTING, 1, 0)
@@ -125,7 +131,8 @@ def test_a_rank_that_dies_of_its_peers_death_is_not_blamed() -> None:
     cluster.up(id)
     dead, other = cluster.world.attempts[id].nodes
     cluster.mute.add(dead)
-    cluster.end(id, CRASH, on=other)  # its connection was reset before the head knew why
+    # its connection was reset before the head knew why
+    cluster.end(id, CRASH, on=other)
     assert cluster.world.jobs[id].state == JobState.RECOVERING
     cluster.facts.proofs[dead] = "its launcher is gone"
     cluster.tick()
@@ -133,7 +140,9 @@ def test_a_rank_that_dies_of_its_peers_death_is_not_blamed() -> None:
 
 
 @pytest.mark.parametrize("rule", [SAVING, None], ids=["replace", "wait"])
-def test_silence_past_its_bound_replaces_only_what_may_be_replaced(rule: object) -> None:
+def test_silence_past_its_bound_replaces_only_what_may_be_replaced(
+    rule: object,
+) -> None:
     cluster = trio()
     id = cluster.submit(gang(nodes=1, gpus=2, checkpoint=rule))
     cluster.up(id)
@@ -148,7 +157,9 @@ def test_silence_past_its_bound_replaces_only_what_may_be_replaced(rule: object)
     else:
         assert (job.state, job.attempt) == (JobState.STARTING, 2)
         assert silent not in cluster.world.attempts[id].nodes
-        seats = [one for one in cluster.world.allocations.values() if one.seat.node == silent]
+        seats = [
+            one for one in cluster.world.allocations.values() if one.seat.node == silent
+        ]
         assert [one.state for one in seats] == [SeatState.UNREACHABLE]
 
 
@@ -167,7 +178,9 @@ def test_a_fenced_attempt_that_reappears_is_stopped_and_its_saves_are_refused() 
     assert not cluster.world.saves.get(id)
     cluster.seen[silent][old.key] = replace(old, phase=Phase.ENDED)
     cluster.tick()
-    held = [one for one in cluster.world.allocations.values() if one.seat.node == silent]
+    held = [
+        one for one in cluster.world.allocations.values() if one.seat.node == silent
+    ]
     assert held == [], "seen gone: its GPUs are free again"
 
 
@@ -179,7 +192,10 @@ def test_another_boot_is_proof_that_all_before_it_is_gone() -> None:
     cluster.nodes[where] = replace(cluster.nodes[where], boot=BootId("another"))
     cluster.seen.clear()
     cluster.tick()
-    assert (cluster.world.jobs[id].attempt, cluster.world.jobs[id].infra_retries) == (2, 1)
+    assert (cluster.world.jobs[id].attempt, cluster.world.jobs[id].infra_retries) == (
+        2,
+        1,
+    )
 
 
 def test_a_crash_loop_stops_after_three_failures_without_progress() -> None:
@@ -196,7 +212,8 @@ def test_a_crash_loop_stops_after_three_failures_without_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retries", "told"), [(1, "; its one retry is used"), (2, "; all 2 retries are used")]
+    ("retries", "told"),
+    [(1, "; its one retry is used"), (2, "; all 2 retries are used")],
 )
 def test_used_retries_are_told_in_words(retries: int, told: str) -> None:
     cluster = trio()
@@ -216,7 +233,9 @@ def test_progress_breaks_a_crash_loop() -> None:
     for attempt in range(5):
         cluster.up(id)
         exit = ((0, replace(CRASH, at=cluster.wall)),)
-        cluster.say(id, Phase.ENDED, exits=exit, progress=Progress(step=10 * attempt + 1))
+        cluster.say(
+            id, Phase.ENDED, exits=exit, progress=Progress(step=10 * attempt + 1)
+        )
         cluster.tick()
         cluster.tick(seconds=SETTLES_SECONDS)
         cluster.seen.clear()
@@ -242,7 +261,10 @@ def test_suspend_and_resume_keep_the_save_and_charge_nobody() -> None:
     cluster.up(id)
     cluster.wish(Suspend(job=id))
     cluster.say(
-        id, Phase.ENDED, exits=((0, Exit(code=75, at=1.0)),), saves=(save_of(id, cluster, 5),)
+        id,
+        Phase.ENDED,
+        exits=((0, Exit(code=75, at=1.0)),),
+        saves=(save_of(id, cluster, 5),),
     )
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
@@ -252,7 +274,9 @@ def test_suspend_and_resume_keep_the_save_and_charge_nobody() -> None:
     assert cluster.world.attempts[id].resume_step == 5
 
 
-def test_a_job_that_stops_to_be_suspended_goes_on_when_it_is_resumed_meanwhile() -> None:
+def test_a_job_that_stops_to_be_suspended_goes_on_when_it_is_resumed_meanwhile() -> (
+    None
+):
     cluster = trio()
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
@@ -301,7 +325,9 @@ def test_the_receipt_of_what_begins_anew_says_whether_it_was_asked_for_or_a_node
         id = cluster.submit(gang(gpus=2))
         cluster.up(id)
         on = cluster.world.attempts[id].nodes[0]
-        cluster.wish(Requeue(job=id) if kind == "requeue" else SetNode(node=on, to="drain"))
+        cluster.wish(
+            Requeue(job=id) if kind == "requeue" else SetNode(node=on, to="drain")
+        )
         cluster.say(id, Phase.ENDED, exits=((0, Exit(signal=15, at=1.0)),))
         receipts = cluster.tick().changes.receipts
         assert [(one.kind, one.others) for one in receipts] == [(kind, ())]
@@ -319,7 +345,9 @@ def test_a_dependency_releases_or_ends_what_waits_for_it() -> None:
     assert cluster.world.ended[bad] == JobState.CANCELLED
 
 
-@pytest.mark.parametrize(("exits", "goes_on"), [((CLEAN, CRASH), True), ((CLEAN, CLEAN), False)])
+@pytest.mark.parametrize(
+    ("exits", "goes_on"), [((CLEAN, CRASH), True), ((CLEAN, CLEAN), False)]
+)
 def test_of_an_array_one_failure_is_enough_once_all_have_ended(
     exits: tuple[Exit, ...], goes_on: bool
 ) -> None:
@@ -334,7 +362,9 @@ def test_of_an_array_one_failure_is_enough_once_all_have_ended(
     for id in parts:
         cluster.up(id)
     cluster.end(parts[1], exits[1])
-    assert cluster.world.jobs[mourns].state == JobState.HELD, "one of them has not ended"
+    assert cluster.world.jobs[mourns].state == JobState.HELD, (
+        "one of them has not ended"
+    )
     cluster.end(parts[0], exits[0])
     for id, released in ((mourns, goes_on), (all_done, not goes_on)):
         if released:
@@ -364,7 +394,9 @@ def test_a_synchronous_gang_that_steps_on_is_alive_silent_node_and_all() -> None
         cluster.tick(seconds=1.0)
     assert cluster.world.jobs[id].state == JobState.RUNNING
     cluster.tick(seconds=BOUND_SECONDS + 1)
-    assert cluster.world.jobs[id].state == JobState.RECOVERING, "then it no longer steps"
+    assert cluster.world.jobs[id].state == JobState.RECOVERING, (
+        "then it no longer steps"
+    )
 
 
 def test_a_wish_is_granted_once_however_often_it_is_read() -> None:
@@ -398,9 +430,9 @@ def test_a_path_that_is_not_shared_binds_the_job_to_its_node_and_that_is_said() 
     cluster = trio()
     id = cluster.submit(gang(checkpoint=CheckpointRule(path="/home/alice/ckpt")))
     assert cluster.outcome is not None
-    assert [one.node for one in cluster.outcome.changes.events if one.kind == "pinned"] == [
-        cluster.world.jobs[id].pinned_to
-    ]
+    assert [
+        one.node for one in cluster.outcome.changes.events if one.kind == "pinned"
+    ] == [cluster.world.jobs[id].pinned_to]
     assert cluster.world.jobs[id].pinned_to == cluster.world.attempts[id].nodes[0]
 
 

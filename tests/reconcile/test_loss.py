@@ -1,4 +1,5 @@
-"""A training loop whose loss is not a number: it is recorded once, told, and of no use."""
+"""A training loop whose loss is not a number: it is recorded once, told, and of no
+use."""
 
 from dataclasses import replace
 
@@ -57,6 +58,9 @@ def test_a_receipt_tells_what_stopping_took_from_what_was_lost() -> None:
         culprit="", evidence="", steps_lost=0, gpu_seconds_lost=33.6, seen_at=0.0,
         resumed_from_step=874, seconds_lost=0.0,
     )  # fmt: skip
-    assert receipt.loss == "saved at step 874, lost no work (33.6 GPU-seconds spent stopping)"
+    assert (
+        receipt.loss
+        == "saved at step 874, lost no work (33.6 GPU-seconds spent stopping)"
+    )
     lost = replace(receipt, steps_lost=3, seconds_lost=4.0)
     assert "3 steps, 33.6 GPU-seconds since its last save" in lost.loss

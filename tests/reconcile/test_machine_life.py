@@ -1,7 +1,9 @@
-"""Reconcile against a plain model of nodes and ranks, in any order of wishes, facts and faults.
+"""Reconcile against a plain model of nodes and ranks, in any order of wishes, facts and
+faults.
 
-The model keeps what is physically true: which parts of which attempts live on which node, how they
-ended and by whose fault. It knows no rule of reconcile and says what holds whatever was decided.
+The model keeps what is physically true: which parts of which attempts live on which
+node, how they ended and by whose fault. It knows no rule of reconcile and says what
+holds whatever was decided.
 """
 
 from collections import defaultdict
@@ -18,7 +20,14 @@ from corral.domain.desired_state import Launch, Version
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import CheckpointRule, Disconnect, Job, JobSpec, Retry
 from corral.domain.job_states import FINAL, JobState
-from corral.domain.observed_state import AttemptKey, Facts, NodeFacts, Phase, Progress, Seen
+from corral.domain.observed_state import (
+    AttemptKey,
+    Facts,
+    NodeFacts,
+    Phase,
+    Progress,
+    Seen,
+)
 from corral.domain.requests import Asked, Cancel, Resume, SetNode, Submit, Suspend
 from corral.domain.resources import Resources
 from corral.domain.world import World
@@ -64,14 +73,21 @@ class Machine:
     refused: set[AttemptKey] = field(default_factory=set)
 
     def seen(self) -> tuple[Seen, ...]:
-        told = [Seen(key=key, phase=Phase.REFUSED, trouble="not here") for key in self.refused]
+        told = [
+            Seen(key=key, phase=Phase.REFUSED, trouble="not here")
+            for key in self.refused
+        ]
         for key, part in self.parts.items():
             gone = part.boot != str(self.boots) and part.end is None
             over = gone or part.end is not None
             told.append(
                 Seen(
                     key=key,
-                    phase=Phase.ENDED if over else Phase.STOPPING if part.stopping else Phase.UP,
+                    phase=Phase.ENDED
+                    if over
+                    else Phase.STOPPING
+                    if part.stopping
+                    else Phase.UP,
                     exits=((part.launch.first_rank, part.end),) if part.end else (),
                     progress=Progress(step=part.step),
                     saves=tuple(part.saves),
@@ -82,7 +98,8 @@ class Machine:
 
 
 class Life(RuleBasedStateMachine):
-    """Each rule is one thing that happens; the head ticks in its own rule, and often."""
+    """Each rule is one thing that happens; the head ticks in its own rule, and
+    often."""
 
     jobs = Bundle("jobs")
 
@@ -127,17 +144,23 @@ class Life(RuleBasedStateMachine):
             priority=priority,
             grace_seconds=1.0,
         )
-        wish = run_now(self.store.wish(Submit(specs=(spec,), key=""), by=ALICE, at=self.wall))
+        wish = run_now(
+            self.store.wish(Submit(specs=(spec,), key=""), by=ALICE, at=self.wall)
+        )
         return ids_of(wish)[0]
 
     @rule(job=jobs, what=st.sampled_from([Cancel, Suspend, Resume]))
-    def ask(self, job: JobId, what: type[Cancel] | type[Suspend] | type[Resume]) -> None:
+    def ask(
+        self, job: JobId, what: type[Cancel] | type[Suspend] | type[Resume]
+    ) -> None:
         self.wish(what(job=job))
         self.tick()
         if what is Cancel:
             self.cancelled.add(job)
 
-    @rule(node=st.sampled_from(NODES), to=st.sampled_from(["cordon", "drain", "uncordon"]))
+    @rule(
+        node=st.sampled_from(NODES), to=st.sampled_from(["cordon", "drain", "uncordon"])
+    )
     def tend(self, node: NodeId, to: str) -> None:
         self.wish(SetNode(node=node, to=to))  # type: ignore[arg-type]
 
@@ -253,7 +276,9 @@ class Life(RuleBasedStateMachine):
         for key in wanted.settled:
             machine.refused.discard(key)
             part = machine.parts.get(key)
-            if part is not None and (part.end is not None or part.boot != str(machine.boots)):
+            if part is not None and (
+                part.end is not None or part.boot != str(machine.boots)
+            ):
                 del machine.parts[key]
 
     def starts(self, node: NodeId, launch: Launch) -> None:
@@ -261,14 +286,21 @@ class Life(RuleBasedStateMachine):
         for other, machine in self.machines.items():
             for key, part in self.alive(other):
                 if key[0] == job and key[1] != attempt:
-                    waits = part.launch.checkpoint is None or self.spec(job).disconnect == "wait"
+                    waits = (
+                        part.launch.checkpoint is None
+                        or self.spec(job).disconnect == "wait"
+                    )
                     cut = self.world.allocations.get((*key, other))
                     fenced = cut is not None and cut.state != SeatState.HELD
                     assert fenced, f"{launch.key} starts while {key} lives on {other}"
-                    assert not (waits and self.spec(job).when_silent == "wait"), "who waits, waits"
+                    assert not (waits and self.spec(job).when_silent == "wait"), (
+                        "who waits, waits"
+                    )
             del machine
         used = sum(part.launch.seat.gpu_millis for _, part in self.alive(node))
-        assert used + launch.seat.gpu_millis <= GPUS * 1000, f"GPUs of {node} are used twice"
+        assert used + launch.seat.gpu_millis <= GPUS * 1000, (
+            f"GPUs of {node} are used twice"
+        )
         known = {(save.attempt, save.step) for save in self.world.saves.get(job, ())}
         assert {(save.attempt, save.step) for save in launch.resume} <= known
         machine = self.machines[node]

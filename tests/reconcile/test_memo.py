@@ -38,23 +38,30 @@ def looked(memo: Memo, draft: Draft) -> Sequence[NodeRoom]:
 
 
 def books(standing: Standing) -> list[object]:
-    """All that it counts, but for what is nothing, and for what is told of the past to the last
-    place: that is a sum in some order."""
+    """All that it counts, but for what is nothing, and for what is told of the past to
+    the last place: that is a sum in some order."""
     held = {name: held for name, held in standing._held.items() if any(held)}
-    past = {name: [round(one, 9) for one in past] for name, past in standing._past.items()}
+    past = {
+        name: [round(one, 9) for one in past] for name, past in standing._past.items()
+    }
     counts = (+standing._lent, +standing._of_user, standing.has_bounds)
     return [standing.columns, standing.rows, standing.capacity, held, past, *counts]
 
 
 def gangs(draft: Draft, memo: Memo, standing: Standing) -> list[object]:
-    """Those who might have to give way, with what is counted of each when it is asked for."""
+    """Those who might have to give way, with what is counted of each when it is asked
+    for."""
     roster = roster_of(draft, memo.live, standing, frozenset())
     some = [*roster.in_order(roster.groups), *roster.some(roster.leaving)]
-    return [(one, one.gpu_millis, one.price_gpu_seconds, one.cost_gpu_seconds) for one in some]
+    return [
+        (one, one.gpu_millis, one.price_gpu_seconds, one.cost_gpu_seconds)
+        for one in some
+    ]
 
 
 class Kept(Cluster):
-    """Each decision is made with what was kept, and without; now and then the commit fails."""
+    """Each decision is made with what was kept, and without; now and then the commit
+    fails."""
 
     def __init__(self, chance: Random) -> None:
         self.memo, self.chance = Memo(), chance
@@ -75,7 +82,9 @@ class Kept(Cluster):
         self.memo.look(draft)
         fresh.look(draft)
         floor, anew = self.memo.floor, fresh.floor
-        assert [parts(room) for room in floor.rooms] == [parts(room) for room in anew.rooms]
+        assert [parts(room) for room in floor.rooms] == [
+            parts(room) for room in anew.rooms
+        ]
         assert floor.by_id.keys() == anew.by_id.keys()
         assert (+floor.kinds, +floor.shunned) == (anew.kinds, anew.shunned)
         assert self.memo.fleet.types == fresh.fleet.types
@@ -111,7 +120,9 @@ def change(cluster: Kept, chance: Random, number: int) -> None:
         case 7 if waiting := list(cluster.world.in_state(JobState.QUEUED)):
             queue = chance.choice(QUEUES[:1] if number < 20 else QUEUES)
             id, priority = JobId(chance.choice(waiting)), chance.choice([0, 100])
-            cluster.wish(SetJob(job=id, queue=queue, priority=priority, name=f"new{number % 3}"))
+            cluster.wish(
+                SetJob(job=id, queue=queue, priority=priority, name=f"new{number % 3}")
+            )
         case _:
             cluster.tick()
     for id in list(cluster.world.in_state(JobState.STOPPING)):
@@ -157,7 +168,9 @@ def test_a_look_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
         if chance.random() < 0.4:
             disturb(cluster, chance)
         if number == 19:
-            team = Queue(name=QUEUES[1], nominal=((ANY_TYPE, 8000),), preempt=Preempt.ANY)
+            team = Queue(
+                name=QUEUES[1], nominal=((ANY_TYPE, 8000),), preempt=Preempt.ANY
+            )
             other = Queue(name=QUEUES[2], nominal=((ANY_TYPE, 4000),))
             cluster.wish(SetQueues(queues=(team, other), whole=False))
 
@@ -178,8 +191,12 @@ def test_a_place_is_taken_for_who_is_on_its_way_until_it_is_there_or_gone() -> N
     cluster, memo = Cluster(node("n0", gpus=4), node("n1", gpus=4)), Memo()
     moved = cluster.submit(gang("moved", checkpoint=SAVING))
     by = cluster.submit(gang("big", nodes=2, gpus=4))
-    draft = Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=cluster.serving))
-    there = next(id for id in cluster.nodes if id not in cluster.world.attempts[moved].nodes)
+    draft = Draft(
+        cluster.world, cluster.facts, Now(wall=cluster.wall, serving=cluster.serving)
+    )
+    there = next(
+        id for id in cluster.nodes if id not in cluster.world.attempts[moved].nodes
+    )
 
     def free() -> int:
         return sum(r.free_millis for r in looked(memo, draft) if r.id == there)
@@ -187,7 +204,9 @@ def test_a_place_is_taken_for_who_is_on_its_way_until_it_is_there_or_gone() -> N
     assert free() == 4000
     to = Seat(node=there, gpus=(0,), gpu_millis=1000)
     shape = cluster.world.jobs[by].spec.shapes[0]
-    victim = Victim(job=moved, attempt=AttemptNumber(1), due_at=0.0, to=(to,), shape=shape)
+    victim = Victim(
+        job=moved, attempt=AttemptNumber(1), due_at=0.0, to=(to,), shape=shape
+    )
     standing = Reservation(job=by, shape=shape, seats=(), victims=(victim,), since=0.0)
     draft.reservations[by] = standing
     assert free() == 3000
@@ -205,7 +224,11 @@ def test_who_runs_is_looked_at_anew_when_his_attempt_a_seat_or_what_he_may_spend
     spent = Budget(gpu_hours=1.0, since=0.0, demote_to=-10)
 
     def look(over: frozenset[QueueName] = frozenset()) -> RunningGang:
-        draft = Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=cluster.serving))
+        draft = Draft(
+            cluster.world,
+            cluster.facts,
+            Now(wall=cluster.wall, serving=cluster.serving),
+        )
         memo.look(draft)
         found = roster_of(draft, memo.live, memo.standing_of(draft, over), over).get(id)
         assert found is not None
@@ -222,7 +245,9 @@ def test_who_runs_is_looked_at_anew_when_his_attempt_a_seat_or_what_he_may_spend
     cluster.world.allocations[key] = replace(row, charged=True)
     assert look().seats == ()
     queues = cluster.world.queues
-    cluster.world.queues = QueueTree(queues=(replace(queues.queue(QUEUES[0]), budget=spent),))
+    cluster.world.queues = QueueTree(
+        queues=(replace(queues.queue(QUEUES[0]), budget=spent),)
+    )
     assert look().priority == 0
     assert look(frozenset({QUEUES[0]})).priority == -10
     cluster.world.queues = queues

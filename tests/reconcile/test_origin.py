@@ -1,4 +1,5 @@
-"""A job that starts from the save of another: its saves, its node, and what stays for it."""
+"""A job that starts from the save of another: its saves, its node, and what stays for
+it."""
 
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from tests.reconcile.saving import save_of
 from tests.worlds import SAVING, Cluster, gang, node
 
 
-def origin_on(name: str, *, job: str = "j1", path: str = "/shared/ckpt/step-500") -> Origin:
+def origin_on(
+    name: str, *, job: str = "j1", path: str = "/shared/ckpt/step-500"
+) -> Origin:
     return Origin(
         job=JobId(job),
         attempt=AttemptNumber(3),
@@ -93,7 +96,9 @@ def test_the_other_job_is_kept_until_the_one_that_starts_from_it_is_over() -> No
 
     def forgotten() -> list[JobId]:
         now = Now(wall=cluster.wall, serving=cluster.serving)
-        outcome = reconcile(cluster.world, cluster.facts, (), now, keep=Retention(jobs=1))
+        outcome = reconcile(
+            cluster.world, cluster.facts, (), now, keep=Retention(jobs=1)
+        )
         cluster.world.apply(outcome.changes)
         return list(outcome.changes.forgotten)
 
@@ -106,7 +111,10 @@ def test_the_newest_saves_of_the_newest_attempt_are_kept() -> None:
     cluster = Cluster(node("n1"))
     id = cluster.submit(gang(checkpoint=SAVING))
     first = [save_of(cluster, id, step) for step in (10, 20, 30)]
-    second = [replace(save_of(cluster, id, step), attempt=AttemptNumber(2)) for step in (25, 35)]
+    second = [
+        replace(save_of(cluster, id, step), attempt=AttemptNumber(2))
+        for step in (25, 35)
+    ]
     broken = replace(second[1], step=45, quarantined="a bit")
     kept = kept_saves([*first, *second, broken], 3)
     assert [(save.attempt, save.step) for save in kept] == [(2, 35), (2, 25), (1, 30)]

@@ -1,4 +1,5 @@
-"""What others than Corral hold of a node: work waits for it, and none is refused for it (0044)."""
+"""What others than Corral hold of a node: work waits for it, and none is refused for it
+(0044)."""
 
 from dataclasses import replace
 
@@ -52,7 +53,11 @@ def asks(*, cpu_millis: int = 0, memory_bytes: int = 0) -> JobSpec:
     ("offers", "spec", "said"),
     [
         (held(1), gang(gpus=2), "others hold 1 of 2 GPUs on n1"),
-        (held(taken_cpu_millis=6500), asks(cpu_millis=2000), "others hold 6.5 of 8 CPUs on n1"),
+        (
+            held(taken_cpu_millis=6500),
+            asks(cpu_millis=2000),
+            "others hold 6.5 of 8 CPUs on n1",
+        ),
         (
             held(taken_memory_bytes=60 * 10**9),
             asks(memory_bytes=10**10),
@@ -66,7 +71,9 @@ def asks(*, cpu_millis: int = 0, memory_bytes: int = 0) -> JobSpec:
     ],
     ids=["gpus", "cpus", "memory", "closed"],
 )
-def test_what_others_hold_is_waited_for(offers: Inventory, spec: JobSpec, said: str) -> None:
+def test_what_others_hold_is_waited_for(
+    offers: Inventory, spec: JobSpec, said: str
+) -> None:
     cluster = Cluster(node("n1"))
     hold(cluster, "n1", offers)
     check_specs(cluster.world, [spec], {})  # it is not refused
@@ -90,14 +97,19 @@ def test_many_nodes_on_which_others_are_are_counted() -> None:
     cluster = Cluster(*(node(f"n{number}") for number in range(3)))
     for number in range(3):
         hold(cluster, f"n{number}", held(1))
-    assert why(cluster, cluster.submit(gang(gpus=2))) == "others hold 3 of 6 GPUs on 3 nodes"
+    assert (
+        why(cluster, cluster.submit(gang(gpus=2)))
+        == "others hold 3 of 6 GPUs on 3 nodes"
+    )
 
 
 def test_a_fleet_is_not_counted_anew_when_others_come_and_go() -> None:
     cluster, memo = Cluster(node("n1")), Memo()
 
     def fleet() -> object:
-        memo.look(Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=0.0)))
+        memo.look(
+            Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=0.0))
+        )
         return memo.fleet
 
     before = fleet()

@@ -31,7 +31,9 @@ def test_the_next_attempt_avoids_the_node_that_the_last_one_failed_on() -> None:
     assert (cluster.world.jobs[id].failed_on, second != first) == (first, True)
     cluster.up(id)
     cluster.end(id, CRASH)
-    assert cluster.world.jobs[id].state == JobState.STARTING, "where it must be, it is taken"
+    assert cluster.world.jobs[id].state == JobState.STARTING, (
+        "where it must be, it is taken"
+    )
 
 
 def test_a_node_that_failed_is_the_last_for_all_until_that_is_long_ago() -> None:
@@ -50,7 +52,9 @@ def test_a_node_that_failed_is_the_last_for_all_until_that_is_long_ago() -> None
     assert bad not in cluster.world.attempts[other].nodes
     cluster.tick(seconds=SUSPECTED_SECONDS)
     later = cluster.submit(gang("later"))
-    assert cluster.world.attempts[later].nodes != (bad,), "the fuller node is the better fit"
+    assert cluster.world.attempts[later].nodes != (bad,), (
+        "the fuller node is the better fit"
+    )
     cluster.submit(gang("last", gpus=2))
     assert {one.seat.node for one in cluster.world.allocations.values()} == {"n1", "n2"}
 
@@ -80,7 +84,9 @@ def test_an_exclusive_node_that_would_be_shared_stops_the_commit() -> None:
         check(draft)
 
 
-def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_declared() -> None:
+def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_declared() -> (
+    None
+):
     cluster = Cluster(node("n1"), node("n2"))
     rule = PlaceRule(constraints=(Constraint(label="zone", values=("b",)),))
     id = cluster.submit(gang(place=rule))
@@ -89,7 +95,9 @@ def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_dec
     assert cluster.world.attempts[id].nodes == (NodeId("n2"),)
     cluster.up(id)
     declared = replace(cluster.nodes[NodeId("n2")].inventory, labels=(("zone", "a"),))
-    cluster.nodes[NodeId("n2")] = replace(cluster.nodes[NodeId("n2")], inventory=declared)
+    cluster.nodes[NodeId("n2")] = replace(
+        cluster.nodes[NodeId("n2")], inventory=declared
+    )
     cluster.tick()
     assert cluster.world.nodes[NodeId("n2")].labels["zone"] == "b"
     cluster.wish(SetLabels(node=NodeId("n2"), labels=(("zone", None),)))

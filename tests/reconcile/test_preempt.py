@@ -1,4 +1,5 @@
-"""Jobs give way: to the owners of what they borrowed, to higher priorities, and never in vain."""
+"""Jobs give way: to the owners of what they borrowed, to higher priorities, and never
+in vain."""
 
 import pytest
 
@@ -21,13 +22,16 @@ def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
     """Two nodes of four GPUs, and two queues that own four each."""
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
     queues = [
-        Queue(name=name, nominal=((ANY_TYPE, 4000),), preempt=preempt) for name in (VISION, SPEECH)
+        Queue(name=name, nominal=((ANY_TYPE, 4000),), preempt=preempt)
+        for name in (VISION, SPEECH)
     ]
     cluster.wish(SetQueues(queues=tuple(queues), whole=True, guard_seconds=GUARD))
     return cluster
 
 
-def run_on(cluster: Cluster, id: JobId, step: int, *, saves: tuple[Save, ...] = ()) -> None:
+def run_on(
+    cluster: Cluster, id: JobId, step: int, *, saves: tuple[Save, ...] = ()
+) -> None:
     cluster.say(id, Phase.UP, progress=Progress(step=step), saves=saves)
     cluster.tick()
 
@@ -42,7 +46,8 @@ def submit(cluster: Cluster, queue: QueueName, gpus: int, **more: object) -> Job
 
 
 def borrowed(cluster: Cluster) -> tuple[JobId, JobId]:
-    """Speech has borrowed the GPUs of vision, for longer than its guard; vision wants them back."""
+    """Speech has borrowed the GPUs of vision, for longer than its guard; vision wants
+    them back."""
     first = submit(cluster, SPEECH, 4, checkpoint=SAVING)
     second = submit(cluster, SPEECH, 4, checkpoint=SAVING)
     for _ in range(3):
@@ -52,14 +57,18 @@ def borrowed(cluster: Cluster) -> tuple[JobId, JobId]:
     return first, second
 
 
-def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt() -> None:
+def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt() -> (
+    None
+):
     cluster = house()
     dear, cheap = borrowed(cluster)
     submitted = cluster.world.jobs[cheap].submitted
     owner = submit(cluster, VISION, 4)
     victim = cluster.world.jobs[cheap]
     assert (victim.state, victim.why) == (JobState.STOPPING, StopWhy.PREEMPT)
-    assert state(cluster, dear) == JobState.RUNNING, "its work since the last save is more"
+    assert state(cluster, dear) == JobState.RUNNING, (
+        "its work since the last save is more"
+    )
     assert state(cluster, owner) == JobState.QUEUED
     assert cluster.outcome is not None
     assert cluster.outcome.reasons is not None
@@ -96,10 +105,15 @@ def test_a_receipt_says_why_more_was_taken_than_was_needed() -> None:
     )
 
 
-def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywhere() -> None:
-    """It needs one of the two nodes of its victim, and starts as soon as that one is free."""
+def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywhere() -> (
+    None
+):
+    """It needs one of the two nodes of its victim, and starts as soon as that one is
+    free."""
     cluster = house()
-    wide = cluster.submit(gang("wide", nodes=2, gpus=4, queue=SPEECH, checkpoint=SAVING))
+    wide = cluster.submit(
+        gang("wide", nodes=2, gpus=4, queue=SPEECH, checkpoint=SAVING)
+    )
     cluster.up(wide)
     cluster.tick(seconds=2 * GUARD)
     run_on(cluster, wide, 10, saves=(save_of(cluster, wide, 9),))
@@ -114,7 +128,9 @@ def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywh
     receipts = {one.kind: one for one in gone(cluster, wide, step=12)}
     assert receipts["taking"].attempt == taking.attempt
     assert f"of queue speech ({receipts['preemption'].loss})" in receipts["taking"].text
-    assert receipts["taking"].gpu_seconds_lost == receipts["preemption"].gpu_seconds_lost
+    assert (
+        receipts["taking"].gpu_seconds_lost == receipts["preemption"].gpu_seconds_lost
+    )
     assert cluster.world.attempts[owner].open_receipt is None
 
 
@@ -125,7 +141,9 @@ def test_what_was_preempted_goes_on_from_its_save_when_there_is_room_again() -> 
     gone(cluster, cheap, step=12)
     cluster.say(owner, Phase.UP)
     cluster.tick(seconds=GUARD * 5)
-    assert state(cluster, cheap) == JobState.QUEUED, "it has no right to what is vision's own"
+    assert state(cluster, cheap) == JobState.QUEUED, (
+        "it has no right to what is vision's own"
+    )
     cluster.end(owner, Exit(code=0, at=1.0))
     attempt = cluster.world.attempts[cheap]
     assert (state(cluster, cheap), attempt.number, attempt.resume_step) == (
@@ -140,20 +158,28 @@ def test_nobody_is_stopped_within_its_guard_and_the_owner_starts_after_it() -> N
     owner = submit(cluster, VISION, 4)
     assert owner in cluster.world.reservations
     cluster.tick(seconds=GUARD / 2)
-    running = [one for one in cluster.world.jobs.values() if one.state == JobState.RUNNING]
+    running = [
+        one for one in cluster.world.jobs.values() if one.state == JobState.RUNNING
+    ]
     assert len(running) == 2
     cluster.tick(seconds=GUARD / 2 + 1)
     cluster.tick()
-    stopping = [id for id, one in cluster.world.jobs.items() if one.state == JobState.STOPPING]
+    stopping = [
+        id for id, one in cluster.world.jobs.items() if one.state == JobState.STOPPING
+    ]
     assert len(stopping) == 1
     gone(cluster, stopping[0], step=3)
     assert state(cluster, owner) == JobState.STARTING
 
 
-def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_starts() -> None:
+def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_starts() -> (
+    None
+):
     for ends in ("cancel", "room"):
         cluster = house()
-        first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+        first, second = (
+            submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2)
+        )
         owner = submit(cluster, VISION, 4)
         (victim,) = cluster.world.reservations[owner].victims
         if ends == "cancel":
@@ -168,7 +194,8 @@ def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_star
 
 
 def test_freed_gpus_go_to_nobody_else() -> None:
-    """Neither to one that came before, nor to one with a higher priority that has no right."""
+    """Neither to one that came before, nor to one with a higher priority that has no
+    right."""
     cluster = house(preempt=Preempt.NEVER)
     _, cheap = borrowed(cluster)
     waits = submit(cluster, SPEECH, 1, priority=100)
@@ -182,15 +209,21 @@ def test_nobody_is_stopped_for_a_gang_that_would_not_fit_even_then() -> None:
     cluster = house()
     borrowed(cluster)
     wide = cluster.submit(gang(name="wide", queue=VISION, gpus=2, nodes=2))
-    assert wide not in cluster.world.reservations, "half of it would come from speech's own"
-    assert not [one for one in cluster.world.jobs.values() if one.state == JobState.STOPPING]
+    assert wide not in cluster.world.reservations, (
+        "half of it would come from speech's own"
+    )
+    assert not [
+        one for one in cluster.world.jobs.values() if one.state == JobState.STOPPING
+    ]
     cluster = house()
     own = submit(cluster, VISION, 3)
     submit(cluster, SPEECH, 4, checkpoint=SAVING)
     submit(cluster, SPEECH, 1, checkpoint=SAVING)
     cluster.tick(seconds=GUARD * 2)
     waits = cluster.submit(gang(queue=VISION, gpus=2))
-    assert cluster.world.reservations == {}, "two GPUs are more than the one it has left"
+    assert cluster.world.reservations == {}, (
+        "two GPUs are more than the one it has left"
+    )
     assert state(cluster, waits) == JobState.QUEUED
     assert state(cluster, own) == JobState.RUNNING
 
@@ -233,7 +266,9 @@ def test_a_preemptible_job_gives_way_to_any_other_and_to_no_preemptible_one() ->
     assert usual in cluster.world.reservations
 
 
-def test_a_node_that_is_lost_or_cordoned_ends_what_was_kept_there_and_another_is_found() -> None:
+def test_a_node_that_is_lost_or_cordoned_ends_what_was_kept_there_and_another_is_found() -> (
+    None
+):
     cluster = house()
     first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
     owner = submit(cluster, VISION, 4)
@@ -268,7 +303,9 @@ def test_seats_return_only_when_the_ranks_of_a_victim_are_seen_gone() -> None:
     assert NodeId("n1") in cluster.world.nodes
 
 
-def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_right() -> None:
+def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_right() -> (
+    None
+):
     cluster = house(preempt=Preempt.ANY)
     low = {submit(cluster, SPEECH, 4) for _ in range(2)}
     cluster.tick(seconds=GUARD * 2)
@@ -305,11 +342,14 @@ def test_service_is_what_was_not_lost_of_each_attempt() -> None:
     assert kept[0] + GUARD <= done.served_seconds < kept[0] + GUARD + 10
 
 
-def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_for_long() -> None:
+def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_for_long() -> (
+    None
+):
     cluster = house()
     fours = Class(SPEECH, 4000)
     cluster.learned = Learned(
-        Ended(job_class=fours, user=ALICE, stem="", seconds=took) for took in [30.0] * 40 + [9e5]
+        Ended(job_class=fours, user=ALICE, stem="", seconds=took)
+        for took in [30.0] * 40 + [9e5]
     )
     young, old = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
     cluster.tick(seconds=7200.0)
@@ -331,7 +371,9 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
     )
     assert receipts[short].others == (stopping[0],)
     cluster.tick(seconds=7200.0)
-    assert state(cluster, stopping[0]) == JobState.QUEUED, "it does not take its place back"
+    assert state(cluster, stopping[0]) == JobState.QUEUED, (
+        "it does not take its place back"
+    )
 
 
 def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() -> None:
@@ -343,7 +385,9 @@ def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() ->
     turn_ends = cluster.wall + 172_800.0
     cluster.end(second, Exit(code=0, at=1.0))
     until = {id: cluster.world.attempts[id].protected_until for id in (waits, other)}
-    assert until == {waits: turn_ends, other: None}, "one turn at a time, as few have waited long"
+    assert until == {waits: turn_ends, other: None}, (
+        "one turn at a time, as few have waited long"
+    )
 
 
 def test_a_job_knows_how_long_it_has_waited_before_each_of_its_attempts() -> None:
@@ -360,7 +404,9 @@ def test_a_job_knows_how_long_it_has_waited_before_each_of_its_attempts() -> Non
     cluster.tick(seconds=5000.0)
     cluster.wish(Resume(job=waits))
     cluster.tick()
-    assert once <= cluster.world.jobs[waits].waited_seconds < once + 10.0, "its rest was no wait"
+    assert once <= cluster.world.jobs[waits].waited_seconds < once + 10.0, (
+        "its rest was no wait"
+    )
 
 
 def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() -> None:

@@ -1,4 +1,5 @@
-"""A promised start in the head's own rows: told, kept, and given up only where it must be."""
+"""A promised start in the head's own rows: told, kept, and given up only where it must
+be."""
 
 from dataclasses import replace
 from random import Random
@@ -27,7 +28,9 @@ def job(name: str, limit: float | None, **more: object) -> JobSpec:
 def promised() -> tuple[Cluster, JobId, float]:
     """First holds one of two nodes for at most 1000 s; wide wants both of them."""
     cluster = Cluster(node("n1"), node("n2"))
-    cluster.wish(SetQueues(queues=(Queue(name=EASY, policy=Policy.BACKFILL),), whole=False))
+    cluster.wish(
+        SetQueues(queues=(Queue(name=EASY, policy=Policy.BACKFILL),), whole=False)
+    )
     first = cluster.submit(job("first", 1000.0, gpus=2))
     cluster.up(first)
     wide = cluster.submit(job("wide", 50.0, nodes=2, gpus=2))
@@ -69,8 +72,11 @@ def test_a_promise_on_a_node_that_takes_no_more_work_is_given_up() -> None:
     assert wide not in cluster.world.reservations
 
 
-def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanwhile() -> None:
-    """Two give way on n1; once one has gone n1 takes no work for a while, and others run on n2."""
+def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanwhile() -> (
+    None
+):
+    """Two give way on n1; once one has gone n1 takes no work for a while, and others
+    run on n2."""
     cluster = Cluster(node("n1"), node("n2"))
     queue = Queue(name=EASY, policy=Policy.CONSERVATIVE, preempt=Preempt.ANY)
     cluster.wish(SetQueues(queues=(queue,), whole=False, guard_seconds=0.0))
@@ -101,7 +107,8 @@ ALL = QueueName("all")
 
 
 class House(Cluster):
-    """Six GPUs under a limit of 120 s each; a node's clock and the head's never quite agree."""
+    """Six GPUs under a limit of 120 s each; a node's clock and the head's never quite
+    agree."""
 
     def __init__(self) -> None:
         super().__init__(*(node(f"n{at}") for at in (1, 2, 3)))
@@ -144,7 +151,9 @@ def test_no_later_submission_moves_a_promise_though_clocks_never_quite_agree() -
     assert first is not None
     late = house.ask("late", 20.0, gpus=2)
     house.pass_time(250)
-    assert house.world.jobs[JobId("j2")].state == JobState.STOPPING, "limits are reached by then"
+    assert house.world.jobs[JobId("j2")].state == JobState.STOPPING, (
+        "limits are reached by then"
+    )
     assert house.start_of(wide) == first
     assert (house.start_of(late) or 0.0) > first
     house.end_all()
@@ -154,7 +163,9 @@ def test_no_later_submission_moves_a_promise_though_clocks_never_quite_agree() -
     assert "promise_moved" not in {kind for _, kind in house.told}
 
 
-def test_one_that_is_not_seen_gone_moves_the_promises_in_their_order_and_is_named() -> None:
+def test_one_that_is_not_seen_gone_moves_the_promises_in_their_order_and_is_named() -> (
+    None
+):
     house = House()
     wide = house.ask("wide", 60.0, nodes=3, gpus=2)
     late = house.ask("late", 20.0, gpus=2)
@@ -164,7 +175,10 @@ def test_one_that_is_not_seen_gone_moves_the_promises_in_their_order_and_is_name
     assert {(wide, "promise_moved"), (late, "promise_moved")} <= set(house.told)
     after = house.start_of(wide), house.start_of(late)
     assert None not in (*before, *after)
-    assert [b < a for b, a in zip(before, after, strict=True) if a and b] == [True, True]
+    assert [b < a for b, a in zip(before, after, strict=True) if a and b] == [
+        True,
+        True,
+    ]
     assert (after[0] or 0.0) < (after[1] or 0.0)
     text = next(e.text for e in reversed(house.events) if e.kind == "promise_moved")
     assert "is not seen gone yet" in text

@@ -62,11 +62,15 @@ def test_a_tick_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
             cluster.wish(SetQueues(queues=(team,), whole=False))
 
 
-def test_a_job_waits_where_no_node_has_an_account_for_its_owner_and_starts_when_one_has() -> None:
+def test_a_job_waits_where_no_node_has_an_account_for_its_owner_and_starts_when_one_has() -> (
+    None
+):
     cluster = Kept()
     had = dict(cluster.nodes)
     for id, one in had.items():
-        lacks = replace(one.inventory, refused_users=((ALICE, "it has no account alice"),))
+        lacks = replace(
+            one.inventory, refused_users=((ALICE, "it has no account alice"),)
+        )
         cluster.nodes[id] = replace(one, inventory=lacks)
     cluster.tick()
     job = cluster.submit(gang())

@@ -1,4 +1,5 @@
-"""Jobs that save are moved so that a waiting one fits: within a budget, and both are told."""
+"""Jobs that save are moved so that a waiting one fits: within a budget, and both are
+told."""
 
 import re
 
@@ -20,15 +21,21 @@ GUARD = 30.0
 DEFAULT = QueueName("default")
 
 
-def rules(cluster: Cluster, *, gpu_hours: float | None = 10.0, pause: float = 600.0) -> None:
+def rules(
+    cluster: Cluster, *, gpu_hours: float | None = 10.0, pause: float = 600.0
+) -> None:
     rule = None
     if gpu_hours is not None:
         rule = RelocationRule(gpu_hours=gpu_hours, pause_seconds=pause)
     queue = Queue(name=DEFAULT, nominal=((ANY_TYPE, 8000),))
-    cluster.wish(SetQueues(queues=(queue,), whole=True, guard_seconds=GUARD, relocation=rule))
+    cluster.wish(
+        SetQueues(queues=(queue,), whole=True, guard_seconds=GUARD, relocation=rule)
+    )
 
 
-def run(cluster: Cluster, name: str, *, gpus: int = 2, saves: bool = True, **more: object) -> JobId:
+def run(
+    cluster: Cluster, name: str, *, gpus: int = 2, saves: bool = True, **more: object
+) -> JobId:
     rule = SAVING if saves else None
     spec = gang(name, gpus=gpus, checkpoint=rule, grace_seconds=2.0, **more)  # type: ignore[arg-type]
     id = cluster.submit(spec)
@@ -56,7 +63,8 @@ def why(cluster: Cluster, id: JobId) -> str:
 
 
 def parted(**more: object) -> tuple[Cluster, JobId, JobId]:
-    """Two nodes of four GPUs, half of each in use: there is room for four more on none."""
+    """Two nodes of four GPUs, half of each in use: there is room for four more on
+    none."""
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
     rules(cluster, **more)  # type: ignore[arg-type]
     left = run(cluster, "left")
@@ -81,9 +89,14 @@ def test_who_loses_least_is_moved_starts_elsewhere_at_once_and_both_are_told() -
     saves_now(cluster, right, 90)
     submitted = cluster.world.jobs[right].submitted
     big = cluster.submit(gang("big", gpus=4))
-    assert state(cluster, right) == JobState.RUNNING, "it has not waited for what that costs"
+    assert state(cluster, right) == JobState.RUNNING, (
+        "it has not waited for what that costs"
+    )
     said = why(cluster, big)
-    assert f"to move right ({right}) would make room, which is done once it has waited" in said
+    assert (
+        f"to move right ({right}) would make room, which is done once it has waited"
+        in said
+    )
     costs = r"as long as that costs, now \d+(\.\d s| min): "
     assert re.search(costs + r"at 1970-01-12 [\d:]+ UTC at the earliest", said), said
     patient(cluster, big)
@@ -94,7 +107,10 @@ def test_who_loses_least_is_moved_starts_elsewhere_at_once_and_both_are_told() -
 
     gone(cluster, right, step=95)
     assert (state(cluster, big), nodes_of(cluster, big)) == (JobState.STARTING, ["n2"])
-    assert (state(cluster, right), nodes_of(cluster, right)) == (JobState.STARTING, ["n1"])
+    assert (state(cluster, right), nodes_of(cluster, right)) == (
+        JobState.STARTING,
+        ["n1"],
+    )
     back, attempt = cluster.world.jobs[right], cluster.world.attempts[right]
     assert (back.submitted, back.infra_retries, back.user_retries) == (submitted, 0, 0)
     assert (attempt.number, attempt.resume_step) == (2, 95)
@@ -124,7 +140,9 @@ def test_what_costs_more_than_the_budget_has_left_is_not_done_and_told() -> None
     big = cluster.submit(gang("big", gpus=4))
     patient(cluster, big)
     assert {state(cluster, id) for id in (left, right)} == {JobState.RUNNING}
-    said = "costs more than is left of what relocations may cost: 0.01 of 0.01 GPU-hours"
+    said = (
+        "costs more than is left of what relocations may cost: 0.01 of 0.01 GPU-hours"
+    )
     assert said in why(cluster, big)
 
 
@@ -173,7 +191,9 @@ def test_a_job_is_moved_once_within_the_pause() -> None:
     cluster.end(third, DONE)
     again = cluster.submit(gang("again", gpus=4))
     patient(cluster, again, seconds=300.0)
-    assert state(cluster, right) == JobState.RUNNING, f"{fourth} is in the way, {right} was moved"
+    assert state(cluster, right) == JobState.RUNNING, (
+        f"{fourth} is in the way, {right} was moved"
+    )
     saves_now(cluster, right, 600)
     cluster.tick(seconds=200.0)
     saves_now(cluster, right, 800)

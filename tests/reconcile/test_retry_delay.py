@@ -23,7 +23,9 @@ def refuses(cluster: Cluster, job: JobId) -> None:
 def delayed(cluster: Cluster) -> JobId:
     job = cluster.submit(gang())
     refuses(cluster, job)
-    assert cluster.world.jobs[job].state == JobState.STARTING, "the first is retried at once"
+    assert cluster.world.jobs[job].state == JobState.STARTING, (
+        "the first is retried at once"
+    )
     refuses(cluster, job)
     assert cluster.world.jobs[job].state == JobState.HELD
     return job
@@ -45,7 +47,10 @@ def test_the_delay_is_over_by_itself_and_the_reason_tells_when() -> None:
     now = Now(wall=cluster.wall, serving=cluster.serving)
     reason = reason_held(cluster.world, cluster.world.jobs[job], now)
     assert reason.code == "RetryDelay"
-    assert "No space left on device; it waits 1.0 s, until 1970-01-12 13:46:42" in reason.sentence
+    assert (
+        "No space left on device; it waits 1.0 s, until 1970-01-12 13:46:42"
+        in reason.sentence
+    )
     assert "because 2 faults of the cluster ended it within 10 min" in reason.sentence
     assert reason.suggestions == (f"to begin now: corral resume {job}",)
     cluster.tick(seconds=1.1)
@@ -63,7 +68,9 @@ def test_a_clock_that_is_set_back_prolongs_no_delay() -> None:
 def test_whoever_resumes_the_job_does_not_wait() -> None:
     cluster = Cluster(node("n1"))
     job = delayed(cluster)
-    check_asked(cluster.world, Resume(job=job), Now(wall=cluster.wall, serving=cluster.serving))
+    check_asked(
+        cluster.world, Resume(job=job), Now(wall=cluster.wall, serving=cluster.serving)
+    )
     cluster.wish(Resume(job=job))
     assert cluster.world.jobs[job].state == JobState.STARTING
 

@@ -46,15 +46,25 @@ def test_of_a_step_that_fails_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
     break_step_on(id, monkeypatch)
-    cluster.say(id, Phase.ENDED, saves=(save_of(cluster, id, 1),), trouble="the disk is gone")
+    cluster.say(
+        id, Phase.ENDED, saves=(save_of(cluster, id, 1),), trouble="the disk is gone"
+    )
     changes = cluster.tick().changes
-    rows = (changes.jobs, changes.attempts, changes.saves, changes.allocations, changes.events)
+    rows = (
+        changes.jobs,
+        changes.attempts,
+        changes.saves,
+        changes.allocations,
+        changes.events,
+    )
     assert not any(rows)
 
 
 def test_a_wish_that_cannot_be_granted_takes_no_other_with_it() -> None:
     cluster = trio()
-    bad = cluster.wish(Submit(specs=(gang("first"), gang(after=(After(job=JobId("@x")),))), key=""))
+    bad = cluster.wish(
+        Submit(specs=(gang("first"), gang(after=(After(job=JobId("@x")),))), key="")
+    )
     assert cluster.world.granted == bad.sequence
     assert not cluster.world.jobs, "a submission is taken in whole or not at all"
     assert cluster.outcome is not None
@@ -88,13 +98,17 @@ def test_the_receipt_of_a_lost_node_says_how_many_steps_went_with_it() -> None:
     assert [receipt.steps_lost for receipt in receipts] == [500]
 
 
-def test_nodes_that_fall_silent_one_by_one_are_judged_alone_and_together_as_one_fault() -> None:
+def test_nodes_that_fall_silent_one_by_one_are_judged_alone_and_together_as_one_fault() -> (
+    None
+):
     cluster = Cluster(*(node(f"n{i:02}") for i in range(30)))
     for i in range(3):
         cluster.mute.add(NodeId(f"n{i:02}"))
         for _ in range(14):
             cluster.tick()
-    silent = [one for one in cluster.world.nodes.values() if one.liveness == Liveness.SILENT]
+    silent = [
+        one for one in cluster.world.nodes.values() if one.liveness == Liveness.SILENT
+    ]
     assert len(silent) == 3
     assert not any("together" in one.why for one in silent)
     cluster.mute |= {NodeId(f"n{i:02}") for i in range(10, 14)}
@@ -130,7 +144,9 @@ def test_a_drained_job_that_exits_0_when_told_to_stop_is_queued_again() -> None:
     assert id in cluster.world.jobs
 
 
-def test_a_job_after_another_that_started_is_released_though_that_one_has_failed_since() -> None:
+def test_a_job_after_another_that_started_is_released_though_that_one_has_failed_since() -> (
+    None
+):
     cluster = trio()
     first = cluster.submit(gang())
     cluster.up(first)
@@ -140,7 +156,9 @@ def test_a_job_after_another_that_started_is_released_though_that_one_has_failed
     assert cluster.world.state_of(second) != JobState.CANCELLED
 
 
-def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_end() -> None:
+def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_end() -> (
+    None
+):
     cluster = trio()
     id = cluster.submit(gang(gpus=0, retry=Retry(user=1)))
     cluster.up(id)
@@ -172,7 +190,9 @@ def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit
     assert all(one.culprit == f"rank 0 on {first}" for one in changes.receipts)
 
 
-def test_what_ranks_said_of_their_end_is_its_reason_and_not_their_exit_code_alone() -> None:
+def test_what_ranks_said_of_their_end_is_its_reason_and_not_their_exit_code_alone() -> (
+    None
+):
     cluster = trio()
     id = cluster.submit(gang(nodes=1))
     cluster.up(id)

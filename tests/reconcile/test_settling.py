@@ -1,4 +1,5 @@
-"""A rank's end that its machine explains a moment later is the cluster's, and nobody pays twice."""
+"""A rank's end that its machine explains a moment later is the cluster's, and nobody
+pays twice."""
 
 import pytest
 
@@ -20,7 +21,9 @@ ABORTED = Exit(signal=6)
 class Failed:
     """A job of one GPU whose rank has just ended, seen gone; nobody has said why."""
 
-    def __init__(self, exit: Exit = ABORTED, *, retry: Retry | None = None, gpus: int = 1) -> None:
+    def __init__(
+        self, exit: Exit = ABORTED, *, retry: Retry | None = None, gpus: int = 1
+    ) -> None:
         self.cluster = Cluster(node("n1"), node("n2"))
         self.job = self.cluster.submit(gang(gpus=gpus, retry=retry or Retry()))
         seat = self.cluster.world.attempts[self.job].seats[0]
@@ -31,10 +34,15 @@ class Failed:
         self.cluster.end(self.job, whole, settle=False)
 
     def notice(
-        self, kind: SignalKind, code: int | None = None, *, later: float = 0.0, named: bool = True
+        self,
+        kind: SignalKind,
+        code: int | None = None,
+        *,
+        later: float = 0.0,
+        named: bool = True,
     ) -> None:
-        """The node tells it now; it befell the job so long after its end. `named`: the node knows
-        yet who was there."""
+        """The node tells it now; it befell the job so long after its end. `named`: the
+        node knows yet who was there."""
         attempts = ((self.job, AttemptNumber(1)),) if named else ()
         gpu = self.gpu if kind == SignalKind.XID else None
         self.cluster.notice(self.node, kind, code, gpu=gpu, attempts=attempts)
@@ -55,12 +63,16 @@ class Failed:
         return self.cluster.world.state_of(self.job)
 
 
-@pytest.mark.parametrize("kind_and_code", [(SignalKind.XID, 79), (SignalKind.SXID, 22011)])
+@pytest.mark.parametrize(
+    "kind_and_code", [(SignalKind.XID, 79), (SignalKind.SXID, 22011)]
+)
 def test_what_broke_the_gpu_and_is_told_after_the_end_is_paid_by_the_cluster(
     kind_and_code: tuple[SignalKind, int],
 ) -> None:
     failed = Failed()
-    assert failed.state == JobState.RECOVERING, "it is not concluded before its machine may speak"
+    assert failed.state == JobState.RECOVERING, (
+        "it is not concluded before its machine may speak"
+    )
     failed.notice(*kind_and_code)
     job = failed.cluster.world.jobs[failed.job]
     assert (job.infra_retries, job.user_retries) == (1, 0)
@@ -127,7 +139,9 @@ def test_who_holds_no_gpu_waits_for_no_word() -> None:
 def test_what_a_device_told_before_the_job_came_to_it_explains_nothing() -> None:
     failed = Failed()
     placed_at = failed.cluster.world.attempts[failed.job].placed_at
-    failed.notice(SignalKind.XID, 79, later=placed_at - failed.ended_at - 1.0, named=False)
+    failed.notice(
+        SignalKind.XID, 79, later=placed_at - failed.ended_at - 1.0, named=False
+    )
     failed.settle()
     assert failed.state == JobState.FAILED
 

@@ -12,7 +12,9 @@ from corral.domain.world import World
 from corral.reconcile import Now, reconcile
 
 N1 = NodeId("n1")
-XID = Signal(number=7, at=10.0, kind=SignalKind.XID, code=79, gpu=3, text="XID 79 on GPU 3")
+XID = Signal(
+    number=7, at=10.0, kind=SignalKind.XID, code=79, gpu=3, text="XID 79 on GPU 3"
+)
 
 
 def heard(*signals: Signal) -> Facts:
@@ -29,7 +31,9 @@ def signals_told(world: World, facts: Facts) -> list[str]:
 
 
 def test_a_signal_is_told_once_however_often_it_is_said() -> None:
-    world = World(cluster=ClusterId("c"), term=1, nodes={N1: Node(id=N1, boot=BootId("b"))})
+    world = World(
+        cluster=ClusterId("c"), term=1, nodes={N1: Node(id=N1, boot=BootId("b"))}
+    )
     assert signals_told(world, heard(XID)) == ["node n1: XID 79 on GPU 3"]
     assert world.nodes[N1].signals_taken == 7
     assert signals_told(world, heard(XID)) == []
@@ -38,10 +42,19 @@ def test_a_signal_is_told_once_however_often_it_is_said() -> None:
 
 
 def test_signals_of_two_parts_count_each_for_itself_and_each_is_told_once() -> None:
-    world = World(cluster=ClusterId("c"), term=1, nodes={N1: Node(id=N1, boot=BootId("b"))})
+    world = World(
+        cluster=ClusterId("c"), term=1, nodes={N1: Node(id=N1, boot=BootId("b"))}
+    )
     parts = [part_of(N1, (JobId(name), AttemptNumber(1))) for name in ("ja", "jb")]
     first, second = (
-        replace(XID, number=1, told_by=part, gpu=gpu, uuid=f"GPU-{gpu}", text=f"XID on {gpu}")
+        replace(
+            XID,
+            number=1,
+            told_by=part,
+            gpu=gpu,
+            uuid=f"GPU-{gpu}",
+            text=f"XID on {gpu}",
+        )
         for gpu, part in enumerate(parts)
     )
     assert signals_told(world, heard(first)) == ["node n1: XID on 0"]
@@ -54,7 +67,9 @@ def test_signals_of_two_parts_count_each_for_itself_and_each_is_told_once() -> N
 
 def test_of_the_parts_of_a_node_those_that_were_heard_last_are_remembered() -> None:
     node = Node(id=N1)
-    names = [part_of(N1, (JobId(f"j{at}"), AttemptNumber(1))) for at in range(MOST_PARTS + 1)]
+    names = [
+        part_of(N1, (JobId(f"j{at}"), AttemptNumber(1))) for at in range(MOST_PARTS + 1)
+    ]
     for name in names:
         node = node.taking([replace(XID, number=3, told_by=name)])
         node = node.taking([replace(XID, number=5, told_by=names[1])])

@@ -14,11 +14,15 @@ def array(
     name: str, *indices: int, limit: int | None = None, place: int = 0
 ) -> tuple[JobSpec, ...]:
     own = replace(gang(name, gpus=0), array_limit=limit, array_place=place)
-    return tuple(replace(own, name=f"{name}_{index}", array_index=index) for index in indices)
+    return tuple(
+        replace(own, name=f"{name}_{index}", array_index=index) for index in indices
+    )
 
 
 def submitted(*specs: JobSpec) -> Wish:
-    return Wish(sequence=Sequence(7), by=ALICE, at=0.0, asked=Submit(specs=specs, key=""))
+    return Wish(
+        sequence=Sequence(7), by=ALICE, at=0.0, asked=Submit(specs=specs, key="")
+    )
 
 
 def test_ids_follow_from_the_places_of_specs_and_from_indices() -> None:
@@ -32,14 +36,20 @@ def test_ids_follow_from_the_places_of_specs_and_from_indices() -> None:
 
 
 def test_arrays_next_to_each_other_stay_two() -> None:
-    for second in (array("a", 2, 3, place=1), array("b", 0, 1), array("b", 0, 1, place=1)):
+    for second in (
+        array("a", 2, 3, place=1),
+        array("b", 0, 1),
+        array("b", 0, 1, place=1),
+    ):
         ids = ids_of(submitted(*array("a", 0, 1), *second))
         assert [id.rpartition("_")[0] for id in ids] == ["j7_0", "j7_0", "j7_1", "j7_1"]
 
 
 def test_each_array_of_a_submission_has_a_limit_of_its_own() -> None:
     cluster = Cluster(node("n1"))
-    cluster.submit(*array("a", 0, 1, 2, limit=1), *array("b", 0, 1, 2, limit=2, place=1))
+    cluster.submit(
+        *array("a", 0, 1, 2, limit=1), *array("b", 0, 1, 2, limit=2, place=1)
+    )
     jobs = cluster.world.jobs.values()
     assert sorted(job.array or "" for job in jobs if job.state == JobState.STARTING) == [
         "j1_0", "j1_1", "j1_1",

@@ -1,4 +1,5 @@
-"""When a job may start, by when it must have, and what it is told before its time is over."""
+"""When a job may start, by when it must have, and what it is told before its time is
+over."""
 
 from dataclasses import replace
 
@@ -74,7 +75,9 @@ def test_a_resume_does_not_come_before_the_begin() -> None:
 
 def test_a_plan_says_when_it_begins() -> None:
     cluster = Cluster(node("n1"))
-    [planned] = plan(cluster.world, cluster.facts, [gang(begin=SOON)], now_of(cluster), by=ALICE)
+    [planned] = plan(
+        cluster.world, cluster.facts, [gang(begin=SOON)], now_of(cluster), by=ALICE
+    )
     assert planned.reason is not None
     assert (planned.seats, planned.reason.code) == ((), "BeginTime")
 
@@ -86,7 +89,9 @@ def late(spec: JobSpec) -> tuple[Cluster, JobId]:
     return cluster, cluster.submit(replace(spec, start_by=SOON))
 
 
-def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_receipt() -> None:
+def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_receipt() -> (
+    None
+):
     cluster, id = late(gang(gpus=2))
     cluster.tick(seconds=58.0)
     assert cluster.world.jobs[id].state == JobState.QUEUED

@@ -1,4 +1,5 @@
-"""Use is counted once, budgets run out where everybody sees it, and a queue waits with numbers."""
+"""Use is counted once, budgets run out where everybody sees it, and a queue waits with
+numbers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +30,9 @@ HALF = 100.0
 def house(*queues: Queue) -> Cluster:
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
     cluster.wish(
-        SetQueues(queues=queues or (Queue(name=TEAM),), whole=True, half_life_seconds=HALF)
+        SetQueues(
+            queues=queues or (Queue(name=TEAM),), whole=True, half_life_seconds=HALF
+        )
     )
     return cluster
 
@@ -53,7 +56,9 @@ def test_use_is_written_down_when_the_seats_return_with_what_they_cost() -> None
     assert use.total_gpu_seconds == pytest.approx(6 * (ended - began))
     assert use.gpu_seconds == pytest.approx(6 * accrued_seconds(ended - began, HALF))
     cluster.tick(seconds=100.0)
-    assert cluster.world.uses[TEAM, ALICE] == use, "nothing is written while nothing happens"
+    assert cluster.world.uses[TEAM, ALICE] == use, (
+        "nothing is written while nothing happens"
+    )
 
 
 def test_a_share_does_not_jump_when_seats_return() -> None:
@@ -64,7 +69,10 @@ def test_a_share_does_not_jump_when_seats_return() -> None:
     before = share(cluster)
     cluster.end(id, CLEAN)
     held = 4 / 8  # GPUs that it no longer holds
-    past = decayed(before - held, 0.5, HALF) + held * accrued_seconds(0.5, HALF) * 0.00693147
+    past = (
+        decayed(before - held, 0.5, HALF)
+        + held * accrued_seconds(0.5, HALF) * 0.00693147
+    )
     assert share(cluster) == pytest.approx(past, rel=0.01)
 
 
@@ -77,7 +85,9 @@ def test_seats_out_of_reach_cost_their_queue_nothing_and_are_charged_once() -> N
     cluster.mute.add(silent)
     cluster.tick(seconds=BOUND_SECONDS + 1)
     cut_off = cluster.wall
-    assert SeatState.UNREACHABLE in {one.state for one in cluster.world.allocations.values()}
+    assert SeatState.UNREACHABLE in {
+        one.state for one in cluster.world.allocations.values()
+    }
     use = cluster.world.uses[TEAM, ALICE]
     assert use.total_gpu_seconds == pytest.approx(2 * (cut_off - began))
     cluster.tick(seconds=500.0)
@@ -152,7 +162,9 @@ def kinds(cluster: Cluster) -> list[str]:
     return [event.kind for event in cluster.outcome.changes.events]
 
 
-def test_a_spent_budget_takes_a_queues_own_gpus_from_it_and_a_new_period_gives_them_back() -> None:
+def test_a_spent_budget_takes_a_queues_own_gpus_from_it_and_a_new_period_gives_them_back() -> (
+    None
+):
     budget = Budget(gpu_hours=1.0, period_seconds=7200.0)
     cluster = house(Queue(name=TEAM, nominal=((ANY_TYPE, 4000),), budget=budget))
     id = cluster.submit(gang(queue=TEAM, gpus=4))

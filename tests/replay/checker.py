@@ -1,4 +1,5 @@
-"""What a log of events says, found without the scheduler's code: its own books and numbers."""
+"""What a log of events says, found without the scheduler's code: its own books and
+numbers."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ NEAR = 1e-6
 
 @dataclass(slots=True)
 class Books:
-    """`service`: seconds that each job has had. `running`: since when, and what it restores for.
+    """`service`: seconds that each job has had. `running`: since when, and what it
+    restores for.
 
     `promised`: when each starts at the latest. `broken`: who started later than that.
     """
@@ -21,7 +23,9 @@ class Books:
     free: list[int]
     save_seconds: float = 0.0
     service: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    seats: defaultdict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    seats: defaultdict[int, dict[int, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     since: dict[int, tuple[float, float]] = field(default_factory=dict)
     starts: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     promised: dict[int, float] = field(default_factory=dict)
@@ -41,8 +45,8 @@ def check(
     *,
     save_seconds: float = 0.0,
 ) -> Books:
-    """Raises: AssertionError when a node is over-allocated, a gang is not whole, time runs back or
-    a job does not get just the service that it needs."""
+    """Raises: AssertionError when a node is over-allocated, a gang is not whole, time
+    runs back or a job does not get just the service that it needs."""
     books, last = Books(free=list(nodes), save_seconds=save_seconds), 0.0
     for event in events:
         assert event.at >= last, "time runs back"
@@ -59,7 +63,9 @@ def check(
     return books
 
 
-def _start(books: Books, work: Workload, restart_seconds: float, event: ReplayEvent) -> None:
+def _start(
+    books: Books, work: Workload, restart_seconds: float, event: ReplayEvent
+) -> None:
     job = event.job
     assert event.at >= work.submits[job], "started before it was submitted"
     assert job not in books.ended, "started after its end"
@@ -94,12 +100,15 @@ def _stop(books: Books, work: Workload, event: ReplayEvent, *, horizon: float) -
         books.preemptions += event.kind == PREEMPTED
         assert books.service[job] < work.durations[job] + NEAR, "it was done already"
         return
-    assert abs(books.service[job] - work.durations[job]) < NEAR, "ended too early or too late"
+    assert abs(books.service[job] - work.durations[job]) < NEAR, (
+        "ended too early or too late"
+    )
     books.ended[job] = event.at
 
 
 def _fail(books: Books, event: ReplayEvent, gpus: int, before: float) -> None:
-    """Only what was saved is left: at each interval of service, and whenever it was preempted."""
+    """Only what was saved is left: at each interval of service, and whenever it was
+    preempted."""
     done, every = books.service[event.job], books.save_seconds
     books.failures += 1
     books.service[event.job] = max(before, done - done % every) if every else 0.0
@@ -107,7 +116,9 @@ def _fail(books: Books, event: ReplayEvent, gpus: int, before: float) -> None:
 
 
 def mean_completion(work: Workload, books: Books) -> float:
-    return sum(books.ended[job] - at for job, at in enumerate(work.submits)) / len(work.submits)
+    return sum(books.ended[job] - at for job, at in enumerate(work.submits)) / len(
+        work.submits
+    )
 
 
 def longest_wait(work: Workload, books: Books) -> float:
@@ -117,6 +128,6 @@ def longest_wait(work: Workload, books: Books) -> float:
 
 def mean_slowdown(work: Workload, books: Books) -> float:
     rows = list(enumerate(zip(work.submits, work.durations, strict=True)))
-    return sum(max(1.0, (books.ended[j] - at) / max(10.0, own)) for j, (at, own) in rows) / len(
-        rows
-    )
+    return sum(
+        max(1.0, (books.ended[j] - at) / max(10.0, own)) for j, (at, own) in rows
+    ) / len(rows)

@@ -1,7 +1,8 @@
-"""The live path: the real control over a memory store, on nodes that do at once what they are told.
+"""The live path: the real control over a memory store, on nodes that do at once what
+they are told.
 
-Virtual time: the head looks whenever something is submitted or ends, and when somebody is due to
-give way. What it decides is read from its world alone.
+Virtual time: the head looks whenever something is submitted or ends, and when somebody
+is due to give way. What it decides is read from its world alone.
 """
 
 import asyncio
@@ -51,7 +52,8 @@ class Row(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """`seats`: of a start, (node, GPU indices). `by`: for which row it gives way, else -1."""
+    """`seats`: of a start, (node, GPU indices). `by`: for which row it gives way, else
+    -1."""
 
     at: float
     kind: str
@@ -76,7 +78,8 @@ class HandClock:
 
 @dataclass
 class Quiet:
-    """An engine that proves nothing and need not be told: the nodes read the words themselves."""
+    """An engine that proves nothing and need not be told: the nodes read the words
+    themselves."""
 
     name: str = "quiet"
     cannot: Mapping[str, str] = field(default_factory=dict)
@@ -99,8 +102,8 @@ class Quiet:
 
 @dataclass(slots=True)
 class Life:
-    """One attempt: `ends_at` if it is let, with what it has to do before it goes on. `saved`: how
-    often it has by itself. `is_back`: the head knows that it goes on."""
+    """One attempt: `ends_at` if it is let, with what it has to do before it goes on.
+    `saved`: how often it has by itself. `is_back`: the head knows that it goes on."""
 
     row: int
     node: NodeId
@@ -122,7 +125,9 @@ class EvenClock(ServingClock):
 class LiveHead:
     """`left`: seconds of service that each row still needs. A step takes a second."""
 
-    def __init__(self, rows: Sequence[Row], nodes: Sequence[Node], terms: Terms) -> None:
+    def __init__(
+        self, rows: Sequence[Row], nodes: Sequence[Node], terms: Terms
+    ) -> None:
         self.rows, self.nodes, self.terms = rows, {one.id: one for one in nodes}, terms
         self.clock = HandClock()
         self.control = Control(store=MemoryStore(), engine=Quiet(), clock=self.clock)
@@ -174,7 +179,8 @@ class LiveHead:
         ]
 
     def _patient(self) -> list[float]:
-        """When those who wait have done so for long enough to have nodes kept for them."""
+        """When those who wait have done so for long enough to have nodes kept for
+        them."""
         now = self.clock.now - T0
         queued = self.control.world.in_state(JobState.QUEUED).values()
         over = [job.since - T0 + PATIENCE_SECONDS for job in queued]
@@ -199,7 +205,8 @@ class LiveHead:
     # -- the nodes -------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Until the head decides nothing more, and the nodes have nothing new to say."""
+        """Until the head decides nothing more, and the nodes have nothing new to
+        say."""
         for _ in range(MOST_TICKS):
             known = (len(self.decided), self.control.world.reservations.copy())
             table = self.control.learning.table
@@ -212,8 +219,8 @@ class LiveHead:
         raise AssertionError("it does not come to rest")
 
     async def _tell_first_steps(self, until: float) -> None:
-        """The head hears at the moment when an attempt goes on from its save, and only takes it in:
-        it would place nobody between two events."""
+        """The head hears at the moment when an attempt goes on from its save, and only
+        takes it in: it would place nobody between two events."""
         lives = [(one.placed_at + one.overhead, key) for key, one in self.lives.items()]
         for at, key in sorted(one for one in lives if not self.lives[one[1]].is_back):
             life = self.lives[key]
@@ -266,7 +273,8 @@ class LiveHead:
         self._read()
 
     def _obey(self) -> bool:
-        """Start and stop what the newest words say, at once; whether that is anything new."""
+        """Start and stop what the newest words say, at once; whether that is anything
+        new."""
         is_new = False
         for id, seen in self.seen.items():
             word = self.control.wanted(id)

@@ -30,7 +30,9 @@ def test_easy_misses_no_promise_node_by_node(policy: str, work: Workload) -> Non
 @pytest.mark.parametrize("policy", [*EASY, "conservative"])
 @given(work=workloads(widest=10))
 @settings(max_examples=40, deadline=None)
-def test_nobody_misses_a_promise_on_nodes_of_one_gpu(policy: str, work: Workload) -> None:
+def test_nobody_misses_a_promise_on_nodes_of_one_gpu(
+    policy: str, work: Workload
+) -> None:
     books = books_of(work, (1,) * 12, policy)
     assert books.broken == []
     if policy == "conservative":
@@ -39,12 +41,17 @@ def test_nobody_misses_a_promise_on_nodes_of_one_gpu(policy: str, work: Workload
 
 @given(work=workloads(widest=10))
 @settings(max_examples=40, deadline=None)
-def test_conservative_starts_nobody_later_than_strict_order_does(work: Workload) -> None:
+def test_conservative_starts_nobody_later_than_strict_order_does(
+    work: Workload,
+) -> None:
     one_by_one = [at + row / 1_000 for row, at in enumerate(work.submits)]
     exact = replace(work, limits=work.durations, submits=one_by_one)
     strict = replay(exact, (1,) * 12, POLICIES["fifo"])
     early = replay(exact, (1,) * 12, POLICIES["conservative"])
-    assert all(one <= other + 1e-6 for one, other in zip(early.ended, strict.ended, strict=True))
+    assert all(
+        one <= other + 1e-6
+        for one, other in zip(early.ended, strict.ended, strict=True)
+    )
 
 
 def line(*jobs: tuple[float, int], limits: list[float] | None = None) -> Workload:
@@ -105,4 +112,10 @@ def test_without_an_oracle_the_kin_tell_who_is_short() -> None:
         queues=[0] * 5,
         users=[0, 1, 2, 0, 1],
     )
-    assert replay(work, [1], POLICIES["sjf"]).ended == [1_000, 1_010, 2_100, 3_110, 2_110]
+    assert replay(work, [1], POLICIES["sjf"]).ended == [
+        1_000,
+        1_010,
+        2_100,
+        3_110,
+        2_110,
+    ]

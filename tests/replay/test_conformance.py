@@ -1,7 +1,9 @@
-"""One day through the live path and through the fast path: the same decisions, to the GPU.
+"""One day through the live path and through the fast path: the same decisions, to the
+GPU.
 
-The live path is the real control with its store, its loop and its records; the fast path is
-`replay.live_replay`, which start intervals and the simulator with queues go through.
+The live path is the real control with its store, its loop and its records; the fast
+path is `replay.live_replay`, which start intervals and the simulator with queues go
+through.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,14 +33,18 @@ from corral.schedule.prediction.runtime_model import Lessons
 from tests.replay.live_head import Decided, Row, decided_live
 
 DAY_SECONDS = 86_400
-TERMS = Terms(restart_seconds=60.0, save_seconds=1800.0)  # a restart as a head takes it to be
-# GPUs asked for and how often, as in SenseTime's Venus (Hu et al. 2021, SC), up to 4 nodes
+# a restart as a head takes it to be
+TERMS = Terms(restart_seconds=60.0, save_seconds=1800.0)
+# GPUs asked for and how often, as in SenseTime's Venus (Hu et al. 2021, SC), up to 4
+# nodes
 LIMITS = (3600.0, 4 * 3600.0, 12 * 3600.0, 86_400.0, 3 * 86_400.0)
 SIZES = ((1, 2654), (2, 248), (4, 411), (8, 1546), (16, 301), (24, 69), (32, 142))
 
 
 def node(row: int) -> Node:
-    gpus = (Gpu(index=i, uuid=f"{row}-{i}", type="v100", memory_bytes=0) for i in range(8))
+    gpus = (
+        Gpu(index=i, uuid=f"{row}-{i}", type="v100", memory_bytes=0) for i in range(8)
+    )
     return Node(
         id=NodeId(f"n{row:02d}"),
         boot=BootId("1"),
@@ -58,9 +64,9 @@ def day(
     shares: Sequence[int] = (0,),
     queues: str = "aaabbc",
 ) -> list[Row]:
-    """Most jobs take minutes and some a day; most come by day; a few users have most of them. What
-    a job is called tells something of how long it runs, and its limit a little.
-    `shares`: in thousandths, of those that ask for one GPU."""
+    """Most jobs take minutes and some a day; most come by day; a few users have most of
+    them. What a job is called tells something of how long it runs, and its limit a
+    little. `shares`: in thousandths, of those that ask for one GPU."""
     chance = Random(seed)
     sizes, weights = zip(*SIZES, strict=True)
     rows = []
@@ -82,7 +88,9 @@ def day(
     return sorted(rows)
 
 
-def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) -> list[Decided]:
+def decided_fast(
+    rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree
+) -> list[Decided]:
     found: list[Decided] = []
 
     def hear(one: Happened) -> None:
@@ -95,7 +103,8 @@ def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) ->
             found.append(Decided(one.at, "preempted", row, by=int(one.by)))
 
     coming = [
-        Coming(row.at, gang(number, row, tree), row.seconds) for number, row in enumerate(rows)
+        Coming(row.at, gang(number, row, tree), row.seconds)
+        for number, row in enumerate(rows)
     ]
     present = Present(now=0.0, nodes=nodes, tree=tree)
     Play(present, {}, coming, terms=TERMS, hear=hear, lessons=Lessons()).run()
@@ -103,7 +112,8 @@ def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) ->
 
 
 def gang(number: int, row: Row, tree: QueueTree) -> Waiting:
-    """As the head would see it: names and limits are told where the order asks for them."""
+    """As the head would see it: names and limits are told where the order asks for
+    them."""
     shape, queue = Shape(nodes=row.nodes, resources=row.resources), QueueName(row.queue)
     by_kin = tree.policy_of(queue) == Policy.SJF
     spec = JobSpec(name=row.name, run="true", max_duration_seconds=row.limit)
@@ -137,18 +147,25 @@ PARTED = [
 ]
 
 
-def below_one(own: Mapping[str, int], half_life_seconds: float = 7.0 * DAY_SECONDS) -> QueueTree:
+def below_one(
+    own: Mapping[str, int], half_life_seconds: float = 7.0 * DAY_SECONDS
+) -> QueueTree:
     """These queues, which go by service over all of them."""
     gpus = ((ANY_TYPE, sum(own.values()) * 1000),)
     top = Queue(name=QueueName("all"), nominal=gpus, policy=Policy.SERVICE)
-    below = [replace(one, parent=top.name) for one in queues(own).queues if one.name in own]
-    return whole_tree([top, *below], half_life_seconds=half_life_seconds, guard_seconds=300.0)
+    below = [
+        replace(one, parent=top.name) for one in queues(own).queues if one.name in own
+    ]
+    return whole_tree(
+        [top, *below], half_life_seconds=half_life_seconds, guard_seconds=300.0
+    )
 
 
 def longer(rows: Sequence[Row], times: int) -> list[Row]:
     """So that somebody waits for more than a day."""
     return [
-        row._replace(seconds=row.seconds * times, limit=(row.limit or 0.0) * times) for row in rows
+        row._replace(seconds=row.seconds * times, limit=(row.limit or 0.0) * times)
+        for row in rows
     ]
 
 
@@ -177,7 +194,9 @@ def test_a_day_is_decided_alike_by_the_live_path_and_the_fast_one(name: str) -> 
     fast = decided_fast(rows, nodes, tree)
     parted = [at for at in sorted({one.at for one in (*live, *fast)})
               if by_moment(live, at) != by_moment(fast, at)][:1]  # fmt: skip
-    assert [by_moment(live, at) for at in parted] == [by_moment(fast, at) for at in parted]
+    assert [by_moment(live, at) for at in parted] == [
+        by_moment(fast, at) for at in parted
+    ]
     waits = [one for one in fast if one.kind == "started" and one.at > rows[one.row].at]
     assert len(waits) > 20, "somebody waits"
     assert sum(one.kind == "preempted" for one in fast) >= giving, "somebody gives way"
@@ -193,8 +212,8 @@ Start = tuple[float, int, int, int]  # when, job, node, GPUs
 
 
 def whole_nodes(rows: Sequence[Row], policy: Policy) -> Workload:
-    """The same day without queues and users: jobs of one node, or of whole ones. Limits are told
-    where they count."""
+    """The same day without queues and users: jobs of one node, or of whole ones. Limits
+    are told where they count."""
     return Workload(
         submits=[row.at for row in rows],
         durations=[row.seconds for row in rows],
@@ -208,7 +227,9 @@ def starts(play: Callable[[Callable[[ReplayEvent], None]], object]) -> list[Star
     """In the order of the log."""
     found: list[ReplayEvent] = []
     play(found.append)
-    return sorted((one.at, one.job, one.node, one.gpus) for one in found if one.kind == BEGAN_ON)
+    return sorted(
+        (one.at, one.job, one.node, one.gpus) for one in found if one.kind == BEGAN_ON
+    )
 
 
 def both(seed: int, named: str, policy: Policy) -> tuple[list[Start], list[Start]]:
@@ -240,7 +261,9 @@ def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
     named: str, policy: Policy, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First come, first served, strictly or with leave to skip."""
-    monkeypatch.setattr(import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf"))
+    monkeypatch.setattr(
+        import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf")
+    )
     columns, live = both(seed, named, policy)
     assert columns == live
     assert len({at for at, *_ in columns}) > (80 if policy == Policy.FIFO else 100)

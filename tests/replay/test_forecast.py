@@ -1,4 +1,5 @@
-"""The present played forward goes on as the whole would have; and what is drawn has bounds."""
+"""The present played forward goes on as the whole would have; and what is drawn has
+bounds."""
 
 from dataclasses import dataclass
 
@@ -103,7 +104,15 @@ def test_the_same_seed_draws_the_same_and_the_present_is_left_as_it_is(
     for job in at.waiting[:2]:
         before = clone(present)
         drawn = [
-            waits(at.named.policy, present, rows.index(job), at.now, past, runs=5, seed=seed)
+            waits(
+                at.named.policy,
+                present,
+                rows.index(job),
+                at.now,
+                past,
+                runs=5,
+                seed=seed,
+            )
             for _ in range(2)
         ]
         assert drawn[0] == drawn[1] == sorted(drawn[0])
@@ -127,8 +136,13 @@ def test_a_draw_lies_beyond_what_was_served_and_follows_the_record() -> None:
         drawn = [draw_seconds(history, klass, 0.0, dice) for _ in range(200)]
         assert sum(low <= seconds <= high + 1 for seconds in drawn) > 180
         beyond = history.edge[level + 3]
-        assert all(draw_seconds(history, klass, beyond, dice) > beyond for _ in range(200))
-    assert draw_seconds(history, 0, history.edge[LEVELS - 1] + 5, dice) > history.edge[LEVELS - 1]
+        assert all(
+            draw_seconds(history, klass, beyond, dice) > beyond for _ in range(200)
+        )
+    assert (
+        draw_seconds(history, 0, history.edge[LEVELS - 1] + 5, dice)
+        > history.edge[LEVELS - 1]
+    )
 
 
 def test_draws_are_spread_evenly() -> None:

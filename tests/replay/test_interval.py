@@ -19,7 +19,8 @@ from corral.replay.conformal_interval import (
 
 
 def outcomes(count: int, scale: float, spread: float, seed: int) -> tuple[Record, int]:
-    """Waits around `scale` times what was drawn; the record, and how many intervals held."""
+    """Waits around `scale` times what was drawn; the record, and how many intervals
+    held."""
     chance, record, held = Random(seed), Record(), 0
     for _ in range(count):
         middle = chance.lognormvariate(6.0, 1.5)
@@ -32,7 +33,9 @@ def outcomes(count: int, scale: float, spread: float, seed: int) -> tuple[Record
 
 
 @pytest.mark.parametrize(("scale", "spread"), [(0.2, 0.01), (1.0, 0.4), (6.0, 1.0)])
-def test_four_of_five_hold_however_the_draws_are_off(scale: float, spread: float) -> None:
+def test_four_of_five_hold_however_the_draws_are_off(
+    scale: float, spread: float
+) -> None:
     record, held = outcomes(1_500, scale, spread, seed=1)
     assert 0.77 < held / 1_500 < 0.84
     assert record.held is not None
@@ -80,7 +83,8 @@ def test_few_outcomes_widen_it_as_far_as_the_worst_and_never_narrow_it() -> None
 
 
 def test_tiny_jobs_with_generous_limits_are_held_from_the_second_on() -> None:
-    """All are drawn alike, none of them waits as long: one outcome is enough to see it."""
+    """All are drawn alike, none of them waits as long: one outcome is enough to see
+    it."""
     record, held = Record(), 0
     for number in range(FEW):
         drawn = Interval(low=600.0, high=1200.0)

@@ -1,4 +1,5 @@
-"""How long a job runs is drawn from its kin, else from its limit, else it is a wide guess."""
+"""How long a job runs is drawn from its kin, else from its limit, else it is a wide
+guess."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,8 @@ def drawn(
     dice = dice_of(7)
     alike = [part / DRAWS if doubt else 0.0 for part in range(DRAWS)]
     return sorted(
-        kin.draw(KIND, ran_seconds, limit_seconds, one, float(roll(dice))) for one in alike
+        kin.draw(KIND, ran_seconds, limit_seconds, one, float(roll(dice)))
+        for one in alike
     )
 
 
@@ -43,14 +45,18 @@ def test_one_with_kin_runs_as_long_as_one_of_them() -> None:
 
 
 def test_one_that_has_run_for_a_while_ends_as_those_did_that_ran_longer() -> None:
-    assert set(drawn(RuntimeHistory([ran(10.0), ran(20.0), ran(90.0)]), 10.0, doubt=False)) == {
+    assert set(
+        drawn(RuntimeHistory([ran(10.0), ran(20.0), ran(90.0)]), 10.0, doubt=False)
+    ) == {
         20.0,
         90.0,
     }
 
 
 @pytest.mark.parametrize(("kin", "like_them"), [(0, 0.0), (1, 0.91), (4, 0.975)])
-def test_the_more_kin_have_ended_the_rarer_it_goes_by_its_limit(kin: int, like_them: float) -> None:
+def test_the_more_kin_have_ended_the_rarer_it_goes_by_its_limit(
+    kin: int, like_them: float
+) -> None:
     found = drawn(RuntimeHistory(ran(10.0) for _ in range(kin)), 0.0, 100_000.0)
     assert found.count(10.0) == pytest.approx(like_them * DRAWS, abs=2)
 
@@ -58,7 +64,9 @@ def test_the_more_kin_have_ended_the_rarer_it_goes_by_its_limit(kin: int, like_t
 def test_who_has_outrun_all_kin_has_its_limit_left() -> None:
     found = drawn(RuntimeHistory([ran(10.0)]), 20.0, 120.0)
     assert min(found) >= 20.0
-    assert found[DRAWS * 8 // 10 :] == [120.0] * (DRAWS * 2 // 10), "a quarter run to their limit"
+    assert found[DRAWS * 8 // 10 :] == [120.0] * (DRAWS * 2 // 10), (
+        "a quarter run to their limit"
+    )
     assert found[DRAWS // 10] < 22.0, "and the others end anywhere before, by ratio"
     assert 25.0 < found[DRAWS // 2] < 60.0
 
@@ -73,7 +81,11 @@ def test_kin_are_of_one_user_name_and_size() -> None:
     kin = RuntimeHistory([ran(10.0)])
     assert kin.knows(KIND)
     assert not kin.knows(KIND, 10.0)
-    for other in ((UserName("bob"), "train", 1000), (ANN, "eval", 1000), (ANN, "train", 2000)):
+    for other in (
+        (UserName("bob"), "train", 1000),
+        (ANN, "eval", 1000),
+        (ANN, "train", 2000),
+    ):
         assert not kin.knows(other)
 
 
@@ -90,9 +102,15 @@ def test_only_the_newest_are_kept() -> None:
     chance=st.floats(0, 1),
 )
 def test_no_job_runs_less_than_it_has_or_more_than_it_may(
-    seconds: list[float], so_far: float, limit: float | None, alike: float, chance: float
+    seconds: list[float],
+    so_far: float,
+    limit: float | None,
+    alike: float,
+    chance: float,
 ) -> None:
     kin = RuntimeHistory(ran(one) for one in seconds)
     found = kin.draw(KIND, so_far, limit, alike, chance)
     assert found >= so_far
-    assert found <= max([so_far, *([limit] if limit else [LONGEST_SECONDS, 2 * so_far, *seconds])])
+    assert found <= max(
+        [so_far, *([limit] if limit else [LONGEST_SECONDS, 2 * so_far, *seconds])]
+    )

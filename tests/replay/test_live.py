@@ -1,5 +1,6 @@
-"""The live decision played forward: gangs are whole, seats are held once, work is done once, and
-the rooms and the standing that are kept in step are those that would be made anew."""
+"""The live decision played forward: gangs are whole, seats are held once, work is done
+once, and the rooms and the standing that are kept in step are those that would be made
+anew."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,14 @@ from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
-from corral.replay.snapshot import Coming, Happened, JobClass, Present, SeatHolder, Terms
+from corral.replay.snapshot import (
+    Coming,
+    Happened,
+    JobClass,
+    Present,
+    SeatHolder,
+    Terms,
+)
 from corral.schedule import NodeRoom, Waiting
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.fair_share import ResourceAmounts
@@ -24,7 +32,9 @@ NODES = (node("n1", 4), node("n2", 4))
 GUARD_SECONDS = 100.0
 
 
-def gang(number: int, gpus: int = 1, *, nodes: int = 1, queue: str = "default") -> Waiting:
+def gang(
+    number: int, gpus: int = 1, *, nodes: int = 1, queue: str = "default"
+) -> Waiting:
     shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
     return Waiting(
         job=JobId(f"j{number}"), shapes=(shape,), priority=0, order=(number, 0),
@@ -33,13 +43,27 @@ def gang(number: int, gpus: int = 1, *, nodes: int = 1, queue: str = "default") 
 
 
 def queues(**own: int) -> QueueTree:
-    made = [Queue(name=QueueName(n), nominal=((ANY_TYPE, g * 1000),)) for n, g in own.items()]
+    made = [
+        Queue(name=QueueName(n), nominal=((ANY_TYPE, g * 1000),))
+        for n, g in own.items()
+    ]
     return whole_tree(made, guard_seconds=GUARD_SECONDS)
 
 
-def played(coming: Sequence[Coming], tree: QueueTree, terms: Terms = Terms()) -> list[Happened]:  # noqa: B008
+DEFAULT_TERMS = Terms()
+
+
+def played(
+    coming: Sequence[Coming], tree: QueueTree, terms: Terms = DEFAULT_TERMS
+) -> list[Happened]:
     told: list[Happened] = []
-    Play(Present(now=0.0, nodes=NODES, tree=tree), {}, coming, terms=terms, hear=told.append).run()
+    Play(
+        Present(now=0.0, nodes=NODES, tree=tree),
+        {},
+        coming,
+        terms=terms,
+        hear=told.append,
+    ).run()
     return told
 
 
@@ -49,7 +73,8 @@ def lines(told: Sequence[Happened]) -> list[tuple[float, str, str]]:
 
 def test_a_gang_starts_when_another_ends() -> None:
     told = played(
-        [Coming(0.0, gang(1, 4, nodes=2), 50.0), Coming(10.0, gang(2, 4), 5.0)], QueueTree()
+        [Coming(0.0, gang(1, 4, nodes=2), 50.0), Coming(10.0, gang(2, 4), 5.0)],
+        QueueTree(),
     )
     assert lines(told) == [
         (0.0, "started", "j1"), (50.0, "ended", "j1"),
@@ -57,7 +82,9 @@ def test_a_gang_starts_when_another_ends() -> None:
     ]  # fmt: skip
 
 
-def test_a_borrower_gives_way_after_its_guard_keeps_its_work_and_pays_for_the_restart() -> None:
+def test_a_borrower_gives_way_after_its_guard_keeps_its_work_and_pays_for_the_restart() -> (
+    None
+):
     coming = [
         Coming(0.0, gang(1, 4, queue="a"), 500.0),
         Coming(1.0, gang(2, 4, queue="a"), 500.0),
@@ -108,7 +135,9 @@ def test_a_present_goes_on_as_if_it_had_been_played_up_to_there() -> None:
     told: list[Happened] = []
     seconds = {JobId("j1"): 30.0, JobId("j2"): 10.0}
     Play(
-        Present(now=0.0, nodes=NODES, holders=[holder], waiting=[waits]), seconds, hear=told.append
+        Present(now=0.0, nodes=NODES, holders=[holder], waiting=[waits]),
+        seconds,
+        hear=told.append,
     ).run()
     assert lines(told) == [
         (30.0, "ended", "j1"), (30.0, "started", "j2"), (40.0, "ended", "j2"),
@@ -126,7 +155,9 @@ def test_one_that_is_stopping_comes_back_and_needs_what_it_had_left() -> None:
         restart_seconds=7.0,
     )
     told: list[Happened] = []
-    present = Present(now=0.0, nodes=NODES, holders=[stops], waiting=[gang(0, 4, nodes=2)])
+    present = Present(
+        now=0.0, nodes=NODES, holders=[stops], waiting=[gang(0, 4, nodes=2)]
+    )
     Play(present, {JobId("j1"): 30.0, JobId("j0"): 10.0}, hear=told.append).run()
     assert lines(told) == [
         (5.0, "preempted", "j1"),
@@ -166,7 +197,9 @@ def arrivals(draw: st.DrawFn) -> list[Coming]:
 class Books:
     """What is free and who has had what, by the events alone."""
 
-    free: dict[str, list[bool]] = field(default_factory=lambda: {n.id: [True] * 4 for n in NODES})
+    free: dict[str, list[bool]] = field(
+        default_factory=lambda: {n.id: [True] * 4 for n in NODES}
+    )
     since: dict[JobId, float] = field(default_factory=dict)
     service: dict[JobId, float] = field(default_factory=dict)
     ended: dict[JobId, float] = field(default_factory=dict)
@@ -176,7 +209,9 @@ class Books:
         starts = one.kind == JobClass.STARTED
         for seat in one.seats:
             for index in seat.gpus:
-                assert self.free[seat.node][index] == starts, "a GPU is held by one at a time"
+                assert self.free[seat.node][index] == starts, (
+                    "a GPU is held by one at a time"
+                )
                 self.free[seat.node][index] = not starts
         if starts:
             self.since[one.job] = one.at
@@ -213,7 +248,10 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
 ) -> None:
     tree = queues(a=4, b=2, c=2)
     play = Play(
-        Present(now=0.0, nodes=NODES, tree=tree), {}, coming, terms=Terms(grace_seconds=grace)
+        Present(now=0.0, nodes=NODES, tree=tree),
+        {},
+        coming,
+        terms=Terms(grace_seconds=grace),
     )
     play.run(most_passes=passes)
     for id, room in play._rooms.free.items():
@@ -227,7 +265,9 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
         others={QueueName("a")},
     )  # fmt: skip
     assert play._standing.columns == held.columns
-    assert {k: v for k, v in play._standing._held.items() if v != ResourceAmounts()} == held._held
+    assert {
+        k: v for k, v in play._standing._held.items() if v != ResourceAmounts()
+    } == held._held
 
 
 def test_who_goes_on_from_the_present_of_a_play_comes_to_the_same() -> None:

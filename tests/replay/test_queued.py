@@ -1,5 +1,5 @@
-"""Any workload through the live decision with queues: the log's books balance, and give the same
-numbers."""
+"""Any workload through the live decision with queues: the log's books balance, and give
+the same numbers."""
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +66,9 @@ def test_books_balance_and_give_the_same_numbers(
 
 
 @pytest.mark.parametrize("fail", FAILING[1:])
-def test_the_same_nodes_fail_at_the_same_moments_as_without_queues(fail: NodeFaults) -> None:
+def test_the_same_nodes_fail_at_the_same_moments_as_without_queues(
+    fail: NodeFaults,
+) -> None:
     work = Workload(
         submits=[0.0, 0.0], durations=[500_000.0, 900_000.0], gpus=[2, 1], queues=[0, 0]
     )
@@ -88,8 +90,11 @@ def test_a_gang_lies_in_the_fewest_equal_parts() -> None:
 @pytest.mark.parametrize(
     ("policy", "wide_ends"), [(Policy.BACKFILL, 1100), (Policy.FIFO_SKIP, 3120)]
 )
-def test_limits_of_a_log_let_a_queue_promise_a_start(policy: Policy, wide_ends: int) -> None:
-    """A job of all nodes waits for one that has 1,200 s; a long one may not pass it by backfill."""
+def test_limits_of_a_log_let_a_queue_promise_a_start(
+    policy: Policy, wide_ends: int
+) -> None:
+    """A job of all nodes waits for one that has 1,200 s; a long one may not pass it by
+    backfill."""
     work = Workload(
         submits=[0.0, 10.0, 20.0],
         durations=[1000.0, 100.0, 3000.0],
@@ -140,7 +145,9 @@ def test_who_has_spent_its_budget_takes_back_nothing_until_it_counts_anew(
 def test_a_spent_budget_lowers_priorities_until_it_counts_anew() -> None:
     budget = Budget(gpu_hours=HOURS, period_seconds=5000.0, demote_to=-1)
     spending = Spending(whole_tree([Queue(name=NAMES[0], budget=budget)]), 0.0)
-    holding = QuotaHolding(queue=NAMES[0], user=UserName(""), amounts=ResourceAmounts(gpus=4.0))
+    holding = QuotaHolding(
+        queue=NAMES[0], user=UserName(""), amounts=ResourceAmounts(gpus=4.0)
+    )
     spending.take(holding)
     assert spending.due_at == 1800
     assert not spending.pass_time(1799.0)

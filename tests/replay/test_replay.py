@@ -27,7 +27,11 @@ FAILING = (
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@given(work=workloads(), restart=st.sampled_from((0.0, 60.0, 600.0)), fail=st.sampled_from(FAILING))
+@given(
+    work=workloads(),
+    restart=st.sampled_from((0.0, 60.0, 600.0)),
+    fail=st.sampled_from(FAILING),
+)
 @settings(max_examples=30, deadline=None)
 def test_books_balance_and_give_the_same_numbers(
     name: str, work: Workload, restart: float, fail: NodeFaults
@@ -51,7 +55,9 @@ def test_books_balance_and_give_the_same_numbers(
 
 def test_windows_hold_all_that_was_held_also_where_their_bounds_are_rounded() -> None:
     """23 / (46 / 120) comes to a little less than 60, where the 60th window begins."""
-    work = Workload(submits=[0.0, 23.0, 46.0], durations=[99.0] * 3, gpus=[1] * 3, queues=[0] * 3)
+    work = Workload(
+        submits=[0.0, 23.0, 46.0], durations=[99.0] * 3, gpus=[1] * 3, queues=[0] * 3
+    )
     outcome = replay(work, [2], POLICIES["fifo"])
     assert outcome.held_gpu_seconds == 23 + 2 * 23
     assert sum(outcome.used) * 46 * 2 / len(outcome.used) == pytest.approx(69)
@@ -74,8 +80,12 @@ def test_whole_seconds_are_no_reason_to_compile_it_all_once_more() -> None:
     assert [type(one) for one in whole] == [type(one) for one in world_of(work)]
 
 
-@pytest.mark.parametrize(("nodes", "gpus"), [([8, 8, 4, 2], 20), ([1] * 5, 5), ([8], 8)])
-def test_a_gang_larger_than_the_nodes_can_hold_is_refused(nodes: list[int], gpus: int) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "gpus"), [([8, 8, 4, 2], 20), ([1] * 5, 5), ([8], 8)]
+)
+def test_a_gang_larger_than_the_nodes_can_hold_is_refused(
+    nodes: list[int], gpus: int
+) -> None:
     assert largest_gang(nodes) == gpus
 
     def work(size: int) -> Workload:
@@ -88,7 +98,9 @@ def test_a_gang_larger_than_the_nodes_can_hold_is_refused(nodes: list[int], gpus
 
 @given(work=workloads())
 @settings(max_examples=10, deadline=None)
-def test_the_log_changes_nothing_and_the_same_input_gives_the_same_outcome(work: Workload) -> None:
+def test_the_log_changes_nothing_and_the_same_input_gives_the_same_outcome(
+    work: Workload,
+) -> None:
     silent = replay(work, NODES, POLICIES[DEFAULT])
     assert replay(work, NODES, POLICIES[DEFAULT], on_event=lambda event: None) == silent
 
@@ -107,8 +119,12 @@ def test_strict_order_starts_nobody_before_an_earlier_one(work: Workload) -> Non
     assert in_order == sorted(in_order)
 
 
-def test_a_short_job_gets_the_place_of_a_long_one_once_it_has_waited_for_the_restart() -> None:
-    work = Workload(submits=[0, 50_000], durations=[400_000, 30], gpus=[8, 8], queues=[0, 0])
+def test_a_short_job_gets_the_place_of_a_long_one_once_it_has_waited_for_the_restart() -> (
+    None
+):
+    work = Workload(
+        submits=[0, 50_000], durations=[400_000, 30], gpus=[8, 8], queues=[0, 0]
+    )
     ended = replay(work, [8], POLICIES[DEFAULT]).ended
     assert 50_090 <= ended[1] <= 50_160
     assert ended[0] == pytest.approx(400_000 + 30 + 60)

@@ -15,7 +15,9 @@ def workloads(draw: st.DrawFn, most: int = 40, widest: int = 18) -> Workload:
             st.tuples(
                 st.integers(0, 3_000),
                 st.sampled_from((1, 7, 40, 400, 3_000, 50_000, 400_000)),
-                st.sampled_from([n for n in (1, 1, 1, 2, 3, 4, 8, 8, 10, 16, 18) if n <= widest]),
+                st.sampled_from(
+                    [n for n in (1, 1, 1, 2, 3, 4, 8, 8, 10, 16, 18) if n <= widest]
+                ),
                 st.integers(0, 2),
                 st.sampled_from((1, 1, 2, 10)),
                 st.integers(-1, 2),

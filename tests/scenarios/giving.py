@@ -1,4 +1,5 @@
-"""Jobs that give way, and for whom: they train and save, or only wait, till their file is there."""
+"""Jobs that give way, and for whom: they train and save, or only wait, till their file
+is there."""
 
 import sys
 from pathlib import Path
@@ -27,8 +28,8 @@ for step in run.steps(until=1_000_000):
 
 
 def train(here: House, name: str, queue: str, **more: object) -> str:
-    """A job on two GPUs that really trains, and saves when told to. While the file `frozen` is
-    there its step lasts."""
+    """A job on two GPUs that really trains, and saves when told to. While the file
+    `frozen` is there its step lasts."""
     work = here.root.parent / name
     work.mkdir()
     (work / "train.py").write_text(TRAIN)
@@ -43,7 +44,11 @@ def train(here: House, name: str, queue: str, **more: object) -> str:
             "FROZEN": str(here.shared / "frozen"),
         },
         # none is removed: a test may look for one when many have followed it
-        checkpoint={"path": str(here.shared / f"{name}-saves"), "interval": "1s", "keep": 10_000},
+        checkpoint={
+            "path": str(here.shared / f"{name}-saves"),
+            "interval": "1s",
+            "keep": 10_000,
+        },
         **more,
     )
 
@@ -75,8 +80,14 @@ def receipt(job: api.JobDetail, kind: str) -> api.ReceiptView:
 
 
 def went_on(here: House, id: str, given: api.ReceiptView) -> None:
-    """Its next attempt began at just the step that its receipt names, and came further."""
-    until(lambda: (p := here.job(id).progress) and p.step > (given.resumed_from_step or 0), id)
+    """Its next attempt began at just the step that its receipt names, and came
+    further."""
+    until(
+        lambda: (
+            (p := here.job(id).progress) and p.step > (given.resumed_from_step or 0)
+        ),
+        id,
+    )
     job = here.job(id)
     assert (job.attempt, job.infra_retries, job.user_retries) == (2, 0, 0)
     assert job.attempts[1].resume_step == given.resumed_from_step

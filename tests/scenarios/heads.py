@@ -32,9 +32,16 @@ class Pair:
         self.shared.mkdir()
 
     def up(self, here: House, *words: str) -> None:
-        common = ["--store-file", str(self.store), "--shared-state", str(self.root / "state")]
+        common = [
+            "--store-file",
+            str(self.store),
+            "--shared-state",
+            str(self.root / "state"),
+        ]
         common += ["--shared", str(self.shared)]
-        here.up(*common, "--name", here.root.name, "--nodes", "1", "--gpus", "0", *words)
+        here.up(
+            *common, "--name", here.root.name, "--nodes", "1", "--gpus", "0", *words
+        )
 
     def give_key(self, here: House) -> None:
         """It has the key that a has made."""
@@ -54,7 +61,9 @@ class Pair:
             _end(c)
 
     def leader(self) -> House | None:
-        return next((one for one in (self.a, self.b) if health(one).get("status") == "ok"), None)
+        return next(
+            (one for one in (self.a, self.b) if health(one).get("status") == "ok"), None
+        )
 
     def standby(self) -> House:
         """The one that does not lead, once it is known."""
@@ -62,7 +71,9 @@ class Pair:
         return self.b if self.leader() is self.a else self.a
 
     def until_leads(self, here: House) -> float:
-        return until(lambda: health(here).get("status") == "ok", f"{here.root.name} leads")
+        return until(
+            lambda: health(here).get("status") == "ok", f"{here.root.name} leads"
+        )
 
     def until_heard(self, here: House) -> None:
         def all_heard() -> bool:
@@ -105,7 +116,8 @@ def pair(address: str) -> Iterator[Pair]:
 
 def _end(here: House) -> None:
     if head_runs(here.place) or node_processes(here.place):
-        for pid in here.processes():  # agents of jobs that are over end by themselves, if asked
+        # agents of jobs that are over end by themselves, if asked
+        for pid in here.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
     for pid in here.processes():
@@ -114,10 +126,13 @@ def _end(here: House) -> None:
 
 
 class Submitter:
-    """Somebody who submits jobs one after the other at one head, and remembers which were
-    acknowledged. Each job writes its name into `ran` once, and nothing else does."""
+    """Somebody who submits jobs one after the other at one head, and remembers which
+    were acknowledged. Each job writes its name into `ran` once, and nothing else
+    does."""
 
-    def __init__(self, here: House, ran: Path, prefix: str, *, pause_seconds: float = 0.2) -> None:
+    def __init__(
+        self, here: House, ran: Path, prefix: str, *, pause_seconds: float = 0.2
+    ) -> None:
         self.acknowledged: dict[str, str] = {}
         self.refused: list[str] = []
         self.here, self._ran, self._prefix = here, ran, prefix
@@ -148,7 +163,9 @@ class Submitter:
             name = f"{self._prefix}-{number}"
             run = f"echo {name} >> {self._ran}"
             try:
-                self.acknowledged[name] = self.here.submit(name, run, resources={"cpu": 0.01})
+                self.acknowledged[name] = self.here.submit(
+                    name, run, resources={"cpu": 0.01}
+                )
             except Trouble:
                 self.refused.append(name)
 
@@ -158,9 +175,17 @@ class Submitter:
             job = here.until_over(id)
             assert (job.name, job.state, job.attempt) == (name, "DONE", 1), job
         with here.client() as client:
-            known = Counter(job.name for job in client.jobs(everything=True, limit=10_000))
-        mine = {name: count for name, count in known.items() if name.startswith(self._prefix)}
-        assert set(self.acknowledged) <= set(mine) <= {*self.acknowledged, *self.refused}
+            known = Counter(
+                job.name for job in client.jobs(everything=True, limit=10_000)
+            )
+        mine = {
+            name: count
+            for name, count in known.items()
+            if name.startswith(self._prefix)
+        }
+        assert (
+            set(self.acknowledged) <= set(mine) <= {*self.acknowledged, *self.refused}
+        )
         ids = {name: here.job(name).id for name in self.refused if name in mine}
         for id in ids.values():
             here.until_over(id)

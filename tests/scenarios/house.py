@@ -1,4 +1,5 @@
-"""A whole cluster of real processes for tests: the command `corral`, its head, agents and jobs."""
+"""A whole cluster of real processes for tests: the command `corral`, its head, agents
+and jobs."""
 
 import json
 import os
@@ -24,10 +25,13 @@ from tests.scenarios.warm import warm
 
 CORRAL = [sys.executable, "-P", "-c", "from corral.cli.main import main; main()"]
 POLL_SECONDS = 0.02
-LONGEST_POLL_SECONDS = 0.25  # who waits for long asks less often: others need the machine meanwhile
+# who waits for long asks less often: others need the machine meanwhile
+LONGEST_POLL_SECONDS = 0.25
 
 
-def until(done: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> float:
+def until(
+    done: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS
+) -> float:
     """Wait for it; the seconds that it took."""
     began = time.monotonic()
     while not done():
@@ -62,8 +66,9 @@ class House:
     def corral(
         self, *words: str, stdin: str = "", seconds: float = PATIENCE_SECONDS
     ) -> "subprocess.CompletedProcess[str]":
-        """The command line, as a script would use it. What may start a head is a process from
-        its beginning; others come from one that has loaded them already."""
+        """The command line, as a script would use it. What may start a head is a
+        process from its beginning; others come from one that has loaded them
+        already."""
         plain = {name: one for name, one in os.environ.items() if "CORRAL" not in name}
         env = {**plain, "CORRAL_DIR": str(self.root), "COLUMNS": "80", "TZ": "UTC"}
         if words[0] != "up" and self.place.head_json.exists():
@@ -80,7 +85,9 @@ class House:
 
     def ok(self, *words: str, stdin: str = "") -> str:
         done = self.corral(*words, stdin=stdin)
-        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         return done.stdout
 
     def answer(self, *words: str) -> Any:
@@ -104,7 +111,9 @@ class House:
         with self.client() as client:
             return client.job(id)
 
-    def until_state(self, id: str, *states: str, seconds: float = PATIENCE_SECONDS) -> float:
+    def until_state(
+        self, id: str, *states: str, seconds: float = PATIENCE_SECONDS
+    ) -> float:
         return until(lambda: self.job(id).state in states, f"{id} is {states}", seconds)
 
     def until_over(self, id: str, seconds: float = PATIENCE_SECONDS) -> api.JobDetail:
@@ -115,9 +124,12 @@ class House:
         until(path.exists, f"{path} is there")
 
     def logs(self, id: str, **asked: Any) -> str:
-        """All of it: what was written last may still be on its way when the job is over."""
+        """All of it: what was written last may still be on its way when the job is
+        over."""
         with self.client() as client:
-            return "".join(piece.data for piece in client.logs(id, follow=True, **asked))
+            return "".join(
+                piece.data for piece in client.logs(id, follow=True, **asked)
+            )
 
     def head_pid(self) -> int:
         return int(json.loads(self.place.head_json.read_text())["pid"])
@@ -154,30 +166,40 @@ class House:
         subprocess.run([*command, str(self.root / "nodes" / node)], check=True)
 
     def processes(self, below: str = "") -> list[int]:
-        """Living processes that have to do with this cluster (or a part of its directory), as
-        their arguments or their environment say."""
+        """Living processes that have to do with this cluster (or a part of its
+        directory), as their arguments or their environment say."""
         mark = str(self.root / below).encode()
         everything = (int(name) for name in os.listdir("/proc") if name.isdecimal())
         others = (pid for pid in everything if pid != os.getpid())
         return [pid for pid in others if mark in _about(pid) and LocalProcess.find(pid)]
 
     def ranks(self, id: str, attempt: int) -> list[int]:
-        """Living processes of one attempt, as their environment says: its ranks, and what they
-        have left behind."""
-        marks = (f"CORRAL_JOB_ID={id}\0".encode(), f"CORRAL_ATTEMPT={attempt}\0".encode())
-        return [pid for pid in self.processes() if all(mark in _about(pid) for mark in marks)]
+        """Living processes of one attempt, as their environment says: its ranks, and
+        what they have left behind."""
+        marks = (
+            f"CORRAL_JOB_ID={id}\0".encode(),
+            f"CORRAL_ATTEMPT={attempt}\0".encode(),
+        )
+        return [
+            pid
+            for pid in self.processes()
+            if all(mark in _about(pid) for mark in marks)
+        ]
 
 
 def _about(pid: int) -> bytes:
     try:
-        return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        return b"".join(
+            Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")
+        )
     except OSError:
         return b""
 
 
 @contextmanager
 def house(*words: str) -> Iterator[House]:
-    """A cluster, up when words for `corral up` are given; nothing of it is left afterwards."""
+    """A cluster, up when words for `corral up` are given; nothing of it is left
+    afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="corral-t-"))
     made = House(folder / "c")
     try:

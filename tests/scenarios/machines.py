@@ -1,4 +1,5 @@
-"""A cluster over several hosts for tests: real heads and agents, each in a network of its own."""
+"""A cluster over several hosts for tests: real heads and agents, each in a network of
+its own."""
 
 import json
 import os
@@ -46,7 +47,9 @@ class Machine:
 
     def ok(self, *words: str) -> str:
         done = self.corral(*words)
-        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         return done.stdout
 
     def answer(self, *words: str) -> Any:
@@ -55,12 +58,15 @@ class Machine:
     def refused(self, *words: str) -> tuple[str, str]:
         """(code, hint)"""
         done = self.corral(*words, "--json")
-        assert done.returncode == 3, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 3, (
+            f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         error = json.loads(done.stderr)["error"]
         return error["code"], error["hint"]
 
     def join(self, line: str, *words: str) -> str:
-        """Join by the line of the head, under the host's name. The tests' jobs may be root's."""
+        """Join by the line of the head, under the host's name. The tests' jobs may be
+        root's."""
         own = ("--name", self.host.name, "--policy", "root=allow")
         return self.ok(*line.split()[1:], *own, *words)
 
@@ -91,7 +97,9 @@ class Machines:
 
     def logs(self, job: str) -> str:
         """All of it, to its end."""
-        pieces = self.call(lambda client: [one.data for one in client.logs(job, follow=True)])
+        pieces = self.call(
+            lambda client: [one.data for one in client.logs(job, follow=True)]
+        )
         return "".join(pieces)
 
     def call(self, ask: Callable[[corral.Client], T]) -> T:
@@ -123,17 +131,20 @@ class Machines:
 
 @contextmanager
 def machines(
-    *names: str, up: Callable[[Path, Host], Sequence[str]] = lambda folder, head: ("--nodes", "0")
+    *names: str,
+    up: Callable[[Path, Host], Sequence[str]] = lambda folder, head: ("--nodes", "0"),
 ) -> Iterator[Machines]:
-    """A head without nodes of its own on the host `head`, and these hosts, which have joined
-    nothing yet. Nothing of it is left afterwards. `up`: more words for `corral up` on the host of
-    the head, where all of it lies in this folder."""
+    """A head without nodes of its own on the host `head`, and these hosts, which have
+    joined nothing yet. Nothing of it is left afterwards. `up`: more words for `corral
+    up` on the host of the head, where all of it lies in this folder."""
     folder = Path(tempfile.mkdtemp(prefix="corral-m-"))
     with hosts("head", *names) as made, made["head"].thread() as there:
         them = {one: Machine(made[one], folder / one) for one in ("head", *names)}
         found = Machines(made, them, there)
         try:
-            found.head.ok("up", "--host", made["head"].address, *up(folder, made["head"]))
+            found.head.ok(
+                "up", "--host", made["head"].address, *up(folder, made["head"])
+            )
             yield found
         finally:
             found.head.corral("down", "-y")

@@ -8,12 +8,16 @@ import pytest
 import corral
 from tests.scenarios.house import House, house, until
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root may become another"
+)
 
 
 def token_of(here: House, user: str) -> str:
     here.ok("user", "add", user, "--role", "user", "-y")
-    return str(here.ok("token", "create", "--user", user, "-y").strip().splitlines()[-1])
+    return str(
+        here.ok("token", "create", "--user", user, "-y").strip().splitlines()[-1]
+    )
 
 
 def submit_as(here: House, token: str, name: str, run: str) -> str:
@@ -27,7 +31,8 @@ def submit_as(here: House, token: str, name: str, run: str) -> str:
         return client.submit({"name": name, "run": run, "workdir": str(project)})[0].id
 
 
-# Accounts that every machine has stand in for users; by default no rank runs as a service.
+# Accounts that every machine has stand in for users; by default no rank runs as a
+# service.
 ANY_ACCOUNT = ("--policy", "min_uid=1", "--policy", "deny=root")
 
 
@@ -41,9 +46,12 @@ def test_a_rank_gets_to_its_own_work_folder_by_its_name_and_to_no_other() -> Non
         here.until_state(held, "RUNNING")
         theirs = f"{here.root}/nodes/n1/attempts/{held}.1"
         looks = "; ".join(
-            f"cat {theirs}/{file} && exit 9" for file in ("work/train.py", "logs/rank-0.log")
+            f"cat {theirs}/{file} && exit 9"
+            for file in ("work/train.py", "logs/rank-0.log")
         )
-        over = here.until_over(submit_as(here, nobody, "looks", f"id -un; {looks}; exit 0"))
+        over = here.until_over(
+            submit_as(here, nobody, "looks", f"id -un; {looks}; exit 0")
+        )
         gate.touch()
         here.until_over(held)
         assert here.logs(held) == "trained\n"
@@ -80,7 +88,10 @@ def test_a_user_without_an_account_waits_and_is_shown_why() -> None:
     """The same holds for a user who is called like a service of the machine."""
     with house("--nodes", "1", "--gpus", "0") as here, here.client() as admin:
         here.root.parent.chmod(0o755)
-        for user, said in (("zoe", "it has no account zoe"), ("games", "below the lowest")):
+        for user, said in (
+            ("zoe", "it has no account zoe"),
+            ("games", "below the lowest"),
+        ):
             token = token_of(here, user)
             until(partial(is_known, admin, user), f"n1 refuses {user}")
             job = submit_as(here, token, f"of-{user}", "id -un")

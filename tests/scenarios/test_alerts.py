@@ -1,4 +1,5 @@
-"""A real head tells a real address of a job that failed and of a node that died, once."""
+"""A real head tells a real address of a job that failed and of a node that died,
+once."""
 
 import json
 
@@ -11,7 +12,10 @@ pytestmark = pytest.mark.xdist_group("alerts")
 
 
 def test_failures_and_dead_nodes_reach_who_asked_once_also_over_a_restart() -> None:
-    with web() as (address, got), house("--nodes", "2", "--gpus", "1", "--reboot", "600") as here:
+    with (
+        web() as (address, got),
+        house("--nodes", "2", "--gpus", "1", "--reboot", "600") as here,
+    ):
         rules = "rules: {node_down: 1s, job_stuck: off}"
         text = f"to: [{{name: hook, webhook: '{address}'}}]\n{rules}\n"
         old = here.submit("old", "exit 1", retry={"user": 0})
@@ -20,7 +24,9 @@ def test_failures_and_dead_nodes_reach_who_asked_once_also_over_a_restart() -> N
         broken = f"to: [{{name: broken, webhook: 'http://127.0.0.1:9'}}, {text[5:]}"
         (here.root / "alerts.yaml").write_text(broken)
         tried = here.corral("alert", "test", "-y")
-        assert (tried.returncode, "handed over to hook" in tried.stdout) == (1, True), tried
+        assert (tried.returncode, "handed over to hook" in tried.stdout) == (1, True), (
+            tried
+        )
         assert "not to broken: ConnectError" in tried.stdout
         assert len(got) == 1
         (here.root / "alerts.yaml").write_text("to: [{name: hook, webhok: 'http://x'}]")
@@ -39,8 +45,13 @@ def test_failures_and_dead_nodes_reach_who_asked_once_also_over_a_restart() -> N
         until(lambda: told("fails"), "the failure is told")
         here.kill_node("n2")
         until(lambda: told("node n2"), "the node is told")
-        assert any("node n2" in one["text"] for one in here.answer("alert", "ls")["alerts"])
-        until(lambda: "node n2" in (here.root / "alerts.json").read_text(), "it is remembered")
+        assert any(
+            "node n2" in one["text"] for one in here.answer("alert", "ls")["alerts"]
+        )
+        until(
+            lambda: "node n2" in (here.root / "alerts.json").read_text(),
+            "it is remembered",
+        )
         here.kill_head()
         here.up()
         until(lambda: here.nodes()["n2"] == "alive", "the node is back")

@@ -1,4 +1,5 @@
-"""A wide job is promised a start: short ones go before it, a long one does not, and it starts."""
+"""A wide job is promised a start: short ones go before it, a long one does not, and it
+starts."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +23,9 @@ def here() -> Iterator[House]:
         yield made
 
 
-def submit(here: House, name: str, limit: str | None, *, nodes: int = 1, gpus: int = 1) -> str:
+def submit(
+    here: House, name: str, limit: str | None, *, nodes: int = 1, gpus: int = 1
+) -> str:
     """A job that ends when its file is there."""
     limits = {} if limit is None else {"max_duration": limit}
     return here.submit(
@@ -40,11 +43,16 @@ def state(here: House, job: str) -> str:
     return str(json.loads(here.ok("show", job, "--json"))["state"])
 
 
-def test_short_jobs_go_before_a_promised_start_and_long_ones_after_it(here: House) -> None:
+def test_short_jobs_go_before_a_promised_start_and_long_ones_after_it(
+    here: House,
+) -> None:
     first = submit(here, "first", "1h", gpus=2)
     until(lambda: state(here, first) == "RUNNING", "the first runs")
     wide = submit(here, "wide", "1h", nodes=2, gpus=2)
-    until(lambda: json.loads(here.ok("why", wide, "--json"))["code"] == "Promised", "a promise")
+    until(
+        lambda: json.loads(here.ok("why", wide, "--json"))["code"] == "Promised",
+        "a promise",
+    )
     said = here.ok("why", wide)
     assert "at the latest, when first" in said
     long = submit(here, "long", "2h")

@@ -16,11 +16,14 @@ def here() -> Iterator[House]:
 
 
 def test_what_runs_goes_on_when_the_store_is_lost_and_restored(here: House) -> None:
-    """The disk with the store is lost with its head; agents, ranks and the backup are not."""
+    """The disk with the store is lost with its head; agents, ranks and the backup are
+    not."""
     go, file = here.root / "shared" / "go", here.root.parent / "cluster.backup"
     here.ok("secret", "set", "TOKEN", stdin="hush")
     here.ok("queue", "set", "team", "--gpus", "1", "-y")
-    runs = here.submit("runs", f"{wait_in_shell(go)}; echo went on", resources={"gpu": 1})
+    runs = here.submit(
+        "runs", f"{wait_in_shell(go)}; echo went on", resources={"gpu": 1}
+    )
     here.until_state(runs, "RUNNING")
     assert "1 jobs, 1 of them unfinished" in here.ok("backup", str(file))
     since = here.submit("since", "true")
@@ -28,7 +31,9 @@ def test_what_runs_goes_on_when_the_store_is_lost_and_restored(here: House) -> N
     here.kill_head()
     for part in here.root.glob("corral.db*"):
         part.unlink()
-    assert here.ok("restore", str(file)).startswith(f"restored in {here.root}: the cluster as of")
+    assert here.ok("restore", str(file)).startswith(
+        f"restored in {here.root}: the cluster as of"
+    )
     here.ok("up")
     assert here.job(runs).state == "RUNNING"
     go.touch()

@@ -1,4 +1,5 @@
-"""A long job gives its place to a short one of its queue, saves, and goes on from there."""
+"""A long job gives its place to a short one of its queue, saves, and goes on from
+there."""
 
 from collections.abc import Iterator
 
@@ -24,15 +25,22 @@ def here() -> Iterator[House]:
         yield made
 
 
-def test_a_long_job_that_saves_gives_way_to_one_that_will_end_soon_and_resumes(here: House) -> None:
+def test_a_long_job_that_saves_gives_way_to_one_that_will_end_soon_and_resumes(
+    here: House,
+) -> None:
     for number in range(8):
-        here.until_over(here.submit(f"short-{number}", "true", resources={"gpu": 2, "cpu": 0.1}))
+        here.until_over(
+            here.submit(f"short-{number}", "true", resources={"gpu": 2, "cpu": 0.1})
+        )
     long = train(here, "long", "default")
     until(lambda: has_saved(here, long), "a save is recorded")
     short = waits(here, "short", "default")
     here.until_state(short, "QUEUED")
     here.until_state(short, "RUNNING", seconds=LONG_SECONDS)
-    given, taken = receipt(here.job(long), "preemption"), receipt(here.job(short), "taking")
+    given, taken = (
+        receipt(here.job(long), "preemption"),
+        receipt(here.job(short), "taking"),
+    )
     assert (given.others, taken.others) == ([short], [long])
     assert given.steps_lost == 0, "it has saved when it was told to stop"
     assert given.text.startswith(

@@ -1,5 +1,6 @@
-"""Real programs fail in a real cluster in each of these ways: the class and the culprit are right,
-and told within seconds. What injects touches the machine alone; what reads knows no names of it."""
+"""Real programs fail in a real cluster in each of these ways: the class and the culprit
+are right, and told within seconds. What injects touches the machine alone; what reads
+knows no names of it."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +55,10 @@ for _ in range(1000):
     dist.all_reduce(one)
     time.sleep(0.02)
 """
-CELLS = [Cell(**row) for row in yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text())]
+CELLS = [
+    Cell(**row)
+    for row in yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text())
+]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""Nodes of a real cluster are put to the proof: by hand, when suspected, before a big gang."""
+"""Nodes of a real cluster are put to the proof: by hand, when suspected, before a big
+gang."""
 
 import json
 
@@ -6,7 +7,9 @@ from tests.scenarios.house import House, house, until
 
 
 def inject(here: House, node: str, faults: dict[str, object]) -> None:
-    (here.root / "nodes" / node / "pretend.json").write_text(json.dumps({"checks": faults}))
+    (here.root / "nodes" / node / "pretend.json").write_text(
+        json.dumps({"checks": faults})
+    )
 
 
 def events(here: House, kind: str) -> list[str]:
@@ -30,7 +33,10 @@ def test_doctor_finds_the_gpu_that_multiplies_wrongly_and_closes_its_node() -> N
         assert not here.node("n1").cordoned
         inject(here, "n2", {})
         here.ok("doctor", "gpu", "--seconds", "0.2", "--node", "n2")
-        until(lambda: not here.node("n2").cordoned, "it has passed what somebody asked for")
+        until(
+            lambda: not here.node("n2").cordoned,
+            "it has passed what somebody asked for",
+        )
 
 
 def test_a_job_does_not_wait_for_a_check_that_would_take_minutes() -> None:
@@ -38,7 +44,10 @@ def test_a_job_does_not_wait_for_a_check_that_would_take_minutes() -> None:
         inject(here, "n1", {"seconds": 600})
         with here.client() as client:
             client.check_nodes(["matmul"], patience_seconds=600)
-        until(lambda: any(one.begun_at for one in here.node("n1").checkups), "it is being checked")
+        until(
+            lambda: any(one.begun_at for one in here.node("n1").checkups),
+            "it is being checked",
+        )
         job = here.submit("quick", "true", resources={"gpu": 1})
         here.until_state(job, "DONE")
         until(lambda: events(here, "checked"), "the check has ended without a result")

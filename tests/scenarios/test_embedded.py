@@ -1,11 +1,15 @@
-"""A cluster of one machine: what `corral run` starts by itself, and what is not said of it."""
+"""A cluster of one machine: what `corral run` starts by itself, and what is not said of
+it."""
 
 from pathlib import Path
 
 from corral.boot.start_head import head_runs, node_processes
 from tests.scenarios.house import House, house, wait_in_shell
 
-REFUSED = {"more than there is": ["--gpus", "99"], "a queue that is not": ["--queue", "nobody"]}
+REFUSED = {
+    "more than there is": ["--gpus", "99"],
+    "a queue that is not": ["--queue", "nobody"],
+}
 
 
 def refused(house: House, *words: str) -> None:

@@ -41,16 +41,31 @@ def test_corral_run_ends_as_the_job_does_and_shows_its_code(
 
 
 def test_standard_output_of_run_is_the_jobs_own(here: House) -> None:
-    done = here.corral("run", "-n", "says", "--no-workdir", "-y", "--", "echo out; echo err >&2")
+    done = here.corral(
+        "run", "-n", "says", "--no-workdir", "-y", "--", "echo out; echo err >&2"
+    )
     said = done.stdout.splitlines()
     assert sorted(said[-2:]) == ["err", "out"]
 
 
 def test_a_gang_has_one_rank_a_gpu_and_each_knows_its_place(here: House) -> None:
-    words = ["run", "-n", "gang", "-N", "2", "--gpus", "2", "--per", "gpu", "--no-workdir"]
+    words = [
+        "run",
+        "-n",
+        "gang",
+        "-N",
+        "2",
+        "--gpus",
+        "2",
+        "--per",
+        "gpu",
+        "--no-workdir",
+    ]
     here.ok(*words, "--", "echo $RANK of $WORLD_SIZE on $CORRAL_NODE")
     lines = here.ok("logs", "gang").splitlines()
-    assert sorted(lines) == [f"[{rank}] {rank} of 4 on n{1 + rank // 2}" for rank in range(4)]
+    assert sorted(lines) == [
+        f"[{rank}] {rank} of 4 on n{1 + rank // 2}" for rank in range(4)
+    ]
     assert here.ok("logs", "gang", "--rank", "3") == "3 of 4 on n2\n"
     assert here.ok("logs", "gang", "--search", "3 OF 4") == "[3] 3 of 4 on n2\n"
 
@@ -62,7 +77,9 @@ def test_the_workdir_travels_as_it_was_at_submit(here: House) -> None:
     (project / "message").write_text("as submitted\n")
     (project / ".corralignore").write_text("cache/\n")
     (project / "cache" / "big").write_text("stays here")
-    name = here.ok("run", "-d", "-n", "travels", "--workdir", str(project), "--", "sh", "run.sh")
+    name = here.ok(
+        "run", "-d", "-n", "travels", "--workdir", str(project), "--", "sh", "run.sh"
+    )
     (project / "message").write_text("changed afterwards\n")
     assert name == "travels\n"
     assert here.until_over("travels").state == "FAILED"  # ls finds no cache
@@ -97,7 +114,9 @@ def test_after_waits_for_what_it_names_and_never_means_cancelled(here: House) ->
     assert here.job(first).ended_at <= here.job(then).started_at  # type: ignore[operator]
 
 
-def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_its_next_attempt(here: House) -> None:
+def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_its_next_attempt(
+    here: House,
+) -> None:
     id = here.submit("pauses", "sleep 300", resources={"gpu": 2}, nodes=2)
     here.until_state(id, "RUNNING")
     here.ok("suspend", id, "-y")
@@ -110,12 +129,16 @@ def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_its_next_attempt(her
     assert here.until_over(id).state == "CANCELLED"
 
 
-def test_cancel_ends_what_ignores_term_forks_twice_and_leaves_its_session(here: House) -> None:
+def test_cancel_ends_what_ignores_term_forks_twice_and_leaves_its_session(
+    here: House,
+) -> None:
     pids = here.shared / "stubborn"
     child = f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 1; done"
     run = f'trap "" TERM; (setsid {BASH} -c "{child.replace("$", chr(92) + "$")}" &) ; {child}'
     id = here.submit("stubborn", run, grace="1s")
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 2, "both are there")
+    until(
+        lambda: pids.exists() and len(pids.read_text().split()) == 2, "both are there"
+    )
     here.ok("stop", id, "-y")
     job = here.until_over(id)
     assert job.state == "CANCELLED"
@@ -150,7 +173,11 @@ def test_a_secret_reaches_its_job_and_lies_nowhere_in_the_clear(here: House) -> 
     said = here.ok(*words, "echo ${#CANARY} $(echo -n $CANARY | sha256sum)")
     assert said.splitlines()[-1].startswith(f"{len(canary)} ")
     assert canary not in here.ok("secret", "ls") + here.ok("show", "holds", "--json")
-    files = [path for path in here.root.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [
+        path
+        for path in here.root.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    ]
     assert len(files) > 10
     assert [path for path in files if canary.encode() in _content(path)] == []
     here.ok("secret", "rm", "CANARY", "-y")
@@ -182,7 +209,8 @@ def test_a_job_reads_to_the_end_of_what_is_attached(here: House) -> None:
 
 
 def listen_to_ctrl_c() -> None:
-    """A shell starts what it puts into the background deaf to SIGINT, and children inherit that."""
+    """A shell starts what it puts into the background deaf to SIGINT, and children
+    inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -208,10 +236,14 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_get_back(here: House) -> 
     here.until_over(job.id)
 
 
-def test_logs_are_followed_as_they_are_written_and_end_with_the_job(here: House) -> None:
+def test_logs_are_followed_as_they_are_written_and_end_with_the_job(
+    here: House,
+) -> None:
     """Each line is written only when the one before it has been read."""
     read = [here.shared / f"read-{number}" for number in (1, 2, 3)]
-    run = "; ".join(f"echo line {n}; {wait_in_shell(one)}" for n, one in enumerate(read, start=1))
+    run = "; ".join(
+        f"echo line {n}; {wait_in_shell(one)}" for n, one in enumerate(read, start=1)
+    )
     id = here.submit("talks", run)
     text = ""
     with here.client() as client:
@@ -227,7 +259,10 @@ def test_a_shell_is_opened_beside_the_rank_in_its_environment(here: House) -> No
     here.until_state(id, "RUNNING")
     said = here.corral("attach", id, stdin="echo $WHERE $RANK; exit\n")
     assert said.returncode == 0, said.stderr
-    ended = [here.corral("attach", id, stdin=f"{line}\n") for line in ("exit 7", "kill -9 $$")]
+    ended = [
+        here.corral("attach", id, stdin=f"{line}\n")
+        for line in ("exit 7", "kill -9 $$")
+    ]
     assert [one.returncode for one in ended] == [7, 137]
     assert "inside 0" in said.stdout
     here.ok("stop", id, "-y")
@@ -277,7 +312,9 @@ def test_what_cannot_be_is_refused_in_words_and_changes_nothing(
     here: House, words: list[str]
 ) -> None:
     before = here.jobs()
-    done = here.corral("run", "-d", "--no-workdir" if "--workdir" not in words else "-y", *words)
+    done = here.corral(
+        "run", "-d", "--no-workdir" if "--workdir" not in words else "-y", *words
+    )
     assert done.returncode == 3, done.stdout + done.stderr
     message, *hint = done.stderr.strip().splitlines()
     assert message.startswith("corral: ")

@@ -1,4 +1,5 @@
-"""Real processes that die or freeze: what was running runs on, and what is told is true."""
+"""Real processes that die or freeze: what was running runs on, and what is told is
+true."""
 
 import os
 import signal
@@ -15,11 +16,13 @@ LITTLE = {"cpu": 0.01}
 
 
 def submit_sweep(here: House, delays: list[float]) -> dict[str, int]:
-    """One job for each delay: so long after `let_go` it ends with a code of its own. Codes by
-    id, of jobs that all run."""
+    """One job for each delay: so long after `let_go` it ends with a code of its own.
+    Codes by id, of jobs that all run."""
     wait = wait_in_shell(here.shared / "go")
     codes = {
-        here.submit(f"ends-{code}", f"{wait}; sleep {delay}; exit {code}", resources=LITTLE): code
+        here.submit(
+            f"ends-{code}", f"{wait}; sleep {delay}; exit {code}", resources=LITTLE
+        ): code
         for code, delay in enumerate(delays, start=10)
     }
     until(lambda: all(here.job(id).state == "RUNNING" for id in codes), "all run")
@@ -76,7 +79,10 @@ def test_a_job_outlives_its_agent_and_its_end_is_not_lost() -> None:
         old = here.agent("n1")
         let_go(here)
         old.signal(signal.SIGKILL)
-        until(lambda: here.agent_or_none("n1") not in (None, old), "another agent is there")
+        until(
+            lambda: here.agent_or_none("n1") not in (None, old),
+            "another agent is there",
+        )
         assert_true_ends(here, codes)
 
 
@@ -92,7 +98,8 @@ def test_head_and_agents_killed_together_lose_nothing() -> None:
 
 
 def saving(here: House, then: str) -> dict[str, Any]:
-    """A job with a checkpoint rule: its first attempt stays, a later one does `then`."""
+    """A job with a checkpoint rule: its first attempt stays, a later one does
+    `then`."""
     run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 300; else {then}; fi'
     path = str(here.shared / "saves")
     return {"run": run, "resources": {"gpu": 1}, "checkpoint": {"path": path}}
@@ -111,7 +118,10 @@ def test_a_job_whose_node_lost_its_power_goes_on_elsewhere() -> None:
             [{"n1": "n2"}.get(lost, "n1")],
         ]
         receipt = job.receipts[0]
-        assert (receipt.cause, lost in receipt.culprit + receipt.evidence) == ("infra", True)
+        assert (receipt.cause, lost in receipt.culprit + receipt.evidence) == (
+            "infra",
+            True,
+        )
         until(lambda: here.node(lost).liveness == "alive", "the node is back")
 
 
@@ -134,7 +144,10 @@ def test_a_frozen_node_is_seen_and_its_job_goes_on_elsewhere() -> None:
                 os.kill(pid, signal.SIGCONT)
         until(lambda: here.node(frozen).liveness == "alive", "the node is back")
         mark = f"attempts/{id}.1/"
-        until(lambda: not here.processes(f"nodes/{frozen}/{mark}"), "the old attempt is ended")
+        until(
+            lambda: not here.processes(f"nodes/{frozen}/{mark}"),
+            "the old attempt is ended",
+        )
         assert (here.job(id).state, here.job(id).attempt) == ("RUNNING", 2)
 
 
@@ -155,11 +168,17 @@ def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
         stays = here.submit("stays", "sleep 300", resources={"gpu": 1})
         go = here.shared / "go"
         ends = here.submit("ends", f"{wait_in_shell(go)}; exit 9")
-        until(lambda: {here.job(id).state for id in (stays, ends)} == {"RUNNING"}, "both run")
+        until(
+            lambda: {here.job(id).state for id in (stays, ends)} == {"RUNNING"},
+            "both run",
+        )
         here.ok("down", "--leave")
         assert not head_runs(here.place)
         go.touch()
-        until(lambda: len(here.processes(f"nodes/n1/attempts/{ends}.1")) <= 1, "one has ended")
+        until(
+            lambda: len(here.processes(f"nodes/n1/attempts/{ends}.1")) <= 1,
+            "one has ended",
+        )
         said = here.corral("up")
         assert said.returncode == 0, said.stderr
         assert f"continues {here.root}: " in " ".join(said.stderr.split())

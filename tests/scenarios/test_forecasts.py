@@ -1,5 +1,5 @@
-"""A real full cluster: what a waiting job is told of its start holds, and is on the record that the
-next one is told of."""
+"""A real full cluster: what a waiting job is told of its start holds, and is on the
+record that the next one is told of."""
 
 import re
 import time

@@ -1,5 +1,5 @@
-"""Real jobs give way: they save, stop, wait in their place, and go on from their save; both sides
-have a receipt that is true."""
+"""Real jobs give way: they save, stop, wait in their place, and go on from their save;
+both sides have a receipt that is true."""
 
 import json
 from collections.abc import Iterator
@@ -40,16 +40,25 @@ def test_three_queues_lend_take_back_and_are_told_what_it_cost(here: House) -> N
     here.until_state(trains, "QUEUED")
     assert {here.job(id).state for id in idle} == {"RUNNING"}, "they would lose more"
     victim, taker = here.job(trains), here.job(owner)
-    assert (victim.submitted_at, victim.attempts[0].cause) == (before.submitted_at, "wish")
+    assert (victim.submitted_at, victim.attempts[0].cause) == (
+        before.submitted_at,
+        "wish",
+    )
     given, taken = receipt(victim, "preemption"), receipt(taker, "taking")
     assert (given.others, taken.others) == ([owner], [trains])
     assert given.resumed_from_step is not None
     assert given.resumed_from_step >= before.checkpoints[-1].step
     assert given.steps_lost == 0, "it has saved when it was told to stop"
     assert taken.gpu_seconds_lost == given.gpu_seconds_lost
-    reclaimed = f"preempted for owner ({owner}) of queue vision, which reclaimed its own 2 GPUs"
-    assert given.text.startswith(f"{reclaimed}; saved at step {given.resumed_from_step}, lost ")
-    assert taken.text.startswith(f"took 2 GPUs from trains ({trains}) of queue speech (saved at ")
+    reclaimed = (
+        f"preempted for owner ({owner}) of queue vision, which reclaimed its own 2 GPUs"
+    )
+    assert given.text.startswith(
+        f"{reclaimed}; saved at step {given.resumed_from_step}, lost "
+    )
+    assert taken.text.startswith(
+        f"took 2 GPUs from trains ({trains}) of queue speech (saved at "
+    )
     for id, text in ((trains, given.text), (owner, taken.text)):
         for command in ("why", "show", "events"):
             assert text in here.ok(command, id).replace("\n", ""), command
@@ -88,18 +97,24 @@ def test_a_higher_priority_takes_the_place_of_a_job_that_saves(here: House) -> N
         assert here.until_over(id).state == "DONE"
 
 
-def test_a_spent_budget_is_seen_before_and_after_and_demotes_in_sight(here: House) -> None:
+def test_a_spent_budget_is_seen_before_and_after_and_demotes_in_sight(
+    here: House,
+) -> None:
     here.ok("queue", "set", "text", "--gpu-hours", "0.001", "--period", "30d", "-y")
     job = waits(here, "spends", "text")
     here.until_state(job, "RUNNING")
     assert "budget left" in here.ok("queue", "show", "text")
     said = here.answer("queue", "show", "text")["budget"]
     assert said["runs_out_at"] is not None or said["is_spent"]
-    until(lambda: here.answer("queue", "show", "text")["budget"]["is_spent"], "it is spent")
+    until(
+        lambda: here.answer("queue", "show", "text")["budget"]["is_spent"],
+        "it is spent",
+    )
     until(lambda: "budget of queue text is spent" in here.ok("events"), "it is told")
     shown = here.corral("queue", "ls")
-    assert "the budget of queue text is spent: until it is renewed its jobs run only" in (
-        shown.stderr.replace("\n", " ")
+    assert (
+        "the budget of queue text is spent: until it is renewed its jobs run only"
+        in (shown.stderr.replace("\n", " "))
     )
     owner = waits(here, "pays", "speech")
     here.until_state(owner, "RUNNING")

@@ -1,4 +1,5 @@
-"""Heads on two hosts, each with a certificate of its own making: whoever trusts one trusts both."""
+"""Heads on two hosts, each with a certificate of its own making: whoever trusts one
+trusts both."""
 
 import json
 import os
@@ -60,9 +61,23 @@ def two_heads(folder: Path) -> Iterator[Two]:
         store.write_text(database.database())
         stack.callback(_end, folder)
         for one in (a, b):
-            words = ["--store-file", str(store), "--shared-state", str(folder / "state")]
+            words = [
+                "--store-file",
+                str(store),
+                "--shared-state",
+                str(folder / "state"),
+            ]
             words += ["--host", one.host.address, "--name", one.host.name]
-            one.ok("up", *words, "--nodes", "1", "--gpus", "0", "--key-file", str(folder / "key"))
+            one.ok(
+                "up",
+                *words,
+                "--nodes",
+                "1",
+                "--gpus",
+                "0",
+                "--key-file",
+                str(folder / "key"),
+            )
         yield Two(a, b, caller)
 
 
@@ -92,14 +107,25 @@ def test_over_tls_a_standby_passes_on_and_takes_over_for_those_who_trust_the_fir
     assert b.startswith("https://"), b
     spec = {"name": "first", "run": "echo by the standby", "resources": {"cpu": 0.01}}
     first = two.call(b, ask=lambda client: client.submit(spec)[0].id)
-    until(lambda: two.call(b, ask=lambda client: client.job(first)).state == "DONE", "it is done")
+    until(
+        lambda: two.call(b, ask=lambda client: client.job(first)).state == "DONE",
+        "it is done",
+    )
     assert two.call(b, ask=lambda client: client.status()).head.url == a
     os.kill(House(two.a.root).head_pid(), signal.SIGKILL)
     both = (a, b)
     until(lambda: leads(two, both, b), "b leads, and is found by who names both")
-    second = two.call(*both, ask=lambda client: client.submit({**spec, "name": "second"})[0].id)
-    until(lambda: two.call(*both, ask=lambda c: c.job(second)).state == "DONE", "it is done")
-    until(lambda: all(heard(two, both)), "the agents of both machines talk with b over TLS")
+    second = two.call(
+        *both, ask=lambda client: client.submit({**spec, "name": "second"})[0].id
+    )
+    until(
+        lambda: two.call(*both, ask=lambda c: c.job(second)).state == "DONE",
+        "it is done",
+    )
+    until(
+        lambda: all(heard(two, both)),
+        "the agents of both machines talk with b over TLS",
+    )
 
 
 def leads(two: Two, urls: tuple[str, ...], url: str) -> bool:

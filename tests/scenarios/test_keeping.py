@@ -1,4 +1,5 @@
-"""Jobs that are over are forgotten with all that they left behind, also after a crash."""
+"""Jobs that are over are forgotten with all that they left behind, also after a
+crash."""
 
 import pytest
 
@@ -8,7 +9,9 @@ from tests.scenarios.house import House, house, until
 
 def test_what_is_more_than_is_kept_goes_from_the_head_with_its_logs() -> None:
     with house("--nodes", "1", "--gpus", "0", "--keep-jobs", "1") as here:
-        first, *others = (here.submit(f"says-{number}", "echo so") for number in range(3))
+        first, *others = (
+            here.submit(f"says-{number}", "echo so") for number in range(3)
+        )
         for id in (first, *others):
             until(lambda id=id: is_over(here, id), f"{id} is over")  # type: ignore[misc]
         logs = here.root / "logs"

@@ -1,4 +1,5 @@
-"""corral login and logout: a terminal, a browser beside it, a provider and a real head."""
+"""corral login and logout: a terminal, a browser beside it, a provider and a real
+head."""
 
 import json
 import os
@@ -41,12 +42,22 @@ def here(there: oidc.Provider) -> Iterator[House]:
 
 
 @contextmanager
-def terminal(folder: Path, *words: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+def terminal(
+    folder: Path, *words: str, **variables: str
+) -> Iterator["subprocess.Popen[str]"]:
     """One command of somebody who has no directory of a cluster."""
     plain = {name: one for name, one in os.environ.items() if "CORRAL" not in name}
-    env = {**plain, "CORRAL_DIR": str(folder), "TZ": "UTC", "COLUMNS": "200", **variables}
+    env = {
+        **plain,
+        "CORRAL_DIR": str(folder),
+        "TZ": "UTC",
+        "COLUMNS": "200",
+        **variables,
+    }
     piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*CORRAL, *words], env=env, stdin=subprocess.DEVNULL, **piped) as made:
+    with subprocess.Popen(
+        [*CORRAL, *words], env=env, stdin=subprocess.DEVNULL, **piped
+    ) as made:
         try:
             yield made
         finally:
@@ -71,7 +82,9 @@ def log_in(
         spoken = re.search(r"type this code there: ([A-Z]{4}-[A-Z]{4})", shown)
         assert page is not None, shown + made.stderr.read()
         assert spoken is not None, shown
-        with httpx2.Client(base_url=url, headers=OURS, timeout=20, trust_env=False) as browser:
+        with httpx2.Client(
+            base_url=url, headers=OURS, timeout=20, trust_env=False
+        ) as browser:
             form = asked_for_code(browser, page[1])
             if form.status_code == 200:
                 typed(browser, form, code or spoken[1], answer)
@@ -103,7 +116,9 @@ def test_a_person_logs_in_works_and_logs_out(here: House, tmp_path: Path) -> Non
     assert [one["state"] for one in tokens if one["user"] == "ann"] == ["revoked"]
 
 
-def test_of_several_heads_the_first_that_answers_logs_in(here: House, tmp_path: Path) -> None:
+def test_of_several_heads_the_first_that_answers_logs_in(
+    here: House, tmp_path: Path
+) -> None:
     url, dead = here.answer("status")["head"]["url"], "http://127.0.0.1:9"
     several = f"{dead},{url}/"
     code, out, said = log_in(tmp_path, url, CORRAL_URL=several)
@@ -117,7 +132,9 @@ def test_of_several_heads_the_first_that_answers_logs_in(here: House, tmp_path: 
     assert f"no head answers at {dead}; no head answers at http://127.0.0.1:19" in said
 
 
-def test_refusals_say_what_to_do(here: House, there: oidc.Provider, tmp_path: Path) -> None:
+def test_refusals_say_what_to_do(
+    here: House, there: oidc.Provider, tmp_path: Path
+) -> None:
     url = here.answer("status")["head"]["url"]
     code, _, said = log_in(tmp_path, url, answer="no")
     assert (code, "has refused the log-in" in said) == (3, True), said
@@ -134,7 +151,9 @@ def test_refusals_say_what_to_do(here: House, there: oidc.Provider, tmp_path: Pa
     assert (code, "no log-in at" in said) == (3, True), said
 
 
-def test_a_token_that_was_revoked_elsewhere_names_the_way_back(here: House, tmp_path: Path) -> None:
+def test_a_token_that_was_revoked_elsewhere_names_the_way_back(
+    here: House, tmp_path: Path
+) -> None:
     url = here.answer("status")["head"]["url"]
     assert log_in(tmp_path, url)[0] == 0
     id = json.loads(kept_in(tmp_path)[0].read_text())["id"]
@@ -145,7 +164,9 @@ def test_a_token_that_was_revoked_elsewhere_names_the_way_back(here: House, tmp_
     assert (code, "had ended already" in out) == (0, True), said
 
 
-def test_a_logout_that_reaches_no_head_says_what_still_holds(here: House, tmp_path: Path) -> None:
+def test_a_logout_that_reaches_no_head_says_what_still_holds(
+    here: House, tmp_path: Path
+) -> None:
     url = here.answer("status")["head"]["url"]
     assert log_in(tmp_path, url)[0] == 0
     here.ok("down", "--leave")

@@ -1,4 +1,5 @@
-"""Nodes on other machines, as network namespaces: how they join, leave, are lost and come back."""
+"""Nodes on other machines, as network namespaces: how they join, leave, are lost and
+come back."""
 
 import shlex
 import shutil
@@ -29,16 +30,23 @@ def two() -> Iterator[Machines]:
         yield found
 
 
-def test_a_machine_joins_by_one_line_which_then_lets_in_nobody_else(two: Machines) -> None:
-    addresses = {node.id: node.address for node in two.call(lambda client: client.nodes())}
+def test_a_machine_joins_by_one_line_which_then_lets_in_nobody_else(
+    two: Machines,
+) -> None:
+    addresses = {
+        node.id: node.address for node in two.call(lambda client: client.nodes())
+    }
     assert addresses == {name: two[name].host.address for name in ("w1", "w2")}
     line = two.line()
     assert "--fingerprint sha256:" in line
     code, hint = two["w1"].refused(*line.split()[1:], "--name", "other")
     assert code == "conflict"
     assert "corral leave" in hint
-    assert "w1" in two["w1"].ok(*line.split()[1:])  # again is harmless, and spends nothing
-    wrong = [word[:-1] + ("0" if word[-1] != "0" else "1") for word in line.split()[-1:]]
+    # again is harmless, and spends nothing
+    assert "w1" in two["w1"].ok(*line.split()[1:])
+    wrong = [
+        word[:-1] + ("0" if word[-1] != "0" else "1") for word in line.split()[-1:]
+    ]
     other = two["w1"].root.with_name("other")
     words = [*line.split()[1:-1], *wrong, "--dir", str(other), "--name", "w3"]
     code, _ = two["w1"].refused(*words)
@@ -50,7 +58,13 @@ def test_a_machine_joins_by_one_line_which_then_lets_in_nobody_else(two: Machine
 
 def test_what_lies_in_a_nodes_folder_is_for_its_owner_alone(two: Machines) -> None:
     root = two["w1"].root
-    for name in ("joined.json", "head.json", "ca.pem", "nodes/w1/token", "nodes/w1/node.json"):
+    for name in (
+        "joined.json",
+        "head.json",
+        "ca.pem",
+        "nodes/w1/token",
+        "nodes/w1/node.json",
+    ):
         assert (root / name).stat().st_mode & 0o77 == 0, name
     for name in ("tls/ca.key", "tls/head.key", "tls/head.pem"):
         assert (two.head.root / name).stat().st_mode & 0o77 == 0, name
@@ -114,8 +128,10 @@ def test_a_copy_of_a_nodes_folder_is_no_second_node(two: Machines) -> None:
         [sys.executable, "-P", "-m", "corral.agent", str(copy / "nodes/w1")]
     )
     try:
-        refused = lambda: "its identity was copied" in (two.head.root / "head.log").read_text()  # noqa: E731
-        until(refused, "the copy is refused")
+        log = two.head.root / "head.log"
+        until(
+            lambda: "its identity was copied" in log.read_text(), "the copy is refused"
+        )
         assert two.node("w1").address == two["w1"].host.address
         assert (two.job(job).state, two.job(job).attempt) == ("RUNNING", 1)
     finally:
@@ -130,10 +146,13 @@ def test_a_machine_that_lost_its_power_is_said_to_be_dead_and_its_job_goes_on() 
         job = found.submit("long", "sleep 3600")
         found.until_state(job, "RUNNING")
         command = [sys.executable, "-P", "-m", "corral.agent", "--kill"]
-        found["w1"].host.run([*command, str(found["w1"].root / "nodes" / "w1")], check=True)
+        found["w1"].host.run(
+            [*command, str(found["w1"].root / "nodes" / "w1")], check=True
+        )
         found.until_node("w1", "silent")
         found["w2"].join(found.line(), "--gpus", "1", "--pretend")
-        assert found.job(job).state == "RUNNING"  # silence is no proof, and it does not save
+        # silence is no proof, and it does not save
+        assert found.job(job).state == "RUNNING"
         found.head.ok("node", "dead", "w1", "-y")
         until(lambda: found.job(job).nodes == ["w2"], "it runs on w2")
         found.head.ok("node", "rm", "w1", "-y")

@@ -1,5 +1,5 @@
-"""`corral up --monitoring`: a real Prometheus reads the head, knows who holds each GPU, and ends
-with the head."""
+"""`corral up --monitoring`: a real Prometheus reads the head, knows who holds each GPU,
+and ends with the head."""
 
 import json
 import shutil
@@ -17,7 +17,9 @@ from tests.scenarios.house import House, house, until
 
 pytestmark = [
     pytest.mark.xdist_group("monitoring"),
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed"),
+    pytest.mark.skipif(
+        shutil.which("prometheus") is None, reason="Prometheus is not installed"
+    ),
 ]
 
 
@@ -55,7 +57,10 @@ def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
     port = (here.root / "monitoring" / "port").read_text()
     assert f"Prometheus: http://127.0.0.1:{port}" in here.ok("up")
     until(lambda: bool(asked(here, 'up{job="corral"} == 1')), "the head is read")
-    until(lambda: bool(asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')), "the GPU has its job")
+    until(
+        lambda: bool(asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')),
+        "the GPU has its job",
+    )
     (row,) = asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')
     assert row["metric"]["queue"] == "default"
     (free,) = asked(here, 'corral_gpus{kind="free"}')

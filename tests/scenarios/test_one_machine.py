@@ -1,4 +1,5 @@
-"""Several nodes of one machine: they see its files as they are, and programs tell them apart."""
+"""Several nodes of one machine: they see its files as they are, and programs tell them
+apart."""
 
 import shutil
 import sys
@@ -30,7 +31,8 @@ def printed(here: House, run: str, nodes: int = 1) -> list[str]:
 
 
 def install(library: Path, version: str) -> None:
-    """Replace the package as pip does: another folder takes the place of the old one."""
+    """Replace the package as pip does: another folder takes the place of the old
+    one."""
     fresh = library / f"~{version}"
     fresh.mkdir(parents=True)
     (fresh / "__init__.py").write_text(f"from parcel.part import NUMBER\n# {version}\n")
@@ -39,7 +41,9 @@ def install(library: Path, version: str) -> None:
     fresh.rename(library / "parcel")
 
 
-def test_each_job_sees_files_and_packages_that_were_replaced_since_the_start(here: House) -> None:
+def test_each_job_sees_files_and_packages_that_were_replaced_since_the_start(
+    here: House,
+) -> None:
     folder = here.root.parent / "project"
     folder.mkdir()
     config = folder / "config"
@@ -52,10 +56,15 @@ def test_each_job_sees_files_and_packages_that_were_replaced_since_the_start(her
         assert printed(here, reads) == [version, version]
     (folder / "edited").unlink(missing_ok=True)
     printed(here, f"echo result > {folder}/result-$CORRAL_NODE", nodes=2)
-    assert sorted(file.name for file in folder.glob("result-*")) == ["result-n1", "result-n2"]
+    assert sorted(file.name for file in folder.glob("result-*")) == [
+        "result-n1",
+        "result-n2",
+    ]
 
 
-def test_a_save_below_the_directory_of_the_start_binds_no_job_to_a_node(here: House) -> None:
+def test_a_save_below_the_directory_of_the_start_binds_no_job_to_a_node(
+    here: House,
+) -> None:
     saves = str(here.root.parent / "saves")
     gang = {"name": "gang", "run": "true", "nodes": 2, "checkpoint": {"path": saves}}
     with here.client() as client:
@@ -73,14 +82,17 @@ def test_a_job_has_the_environment_that_is_active_at_its_submission(
     python.parent.mkdir()
     python.symlink_to(sys.executable)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
-    done = here.corral("run", "-y", "--no-workdir", "--", "which python; echo $VIRTUAL_ENV")
+    done = here.corral(
+        "run", "-y", "--no-workdir", "--", "which python; echo $VIRTUAL_ENV"
+    )
     assert done.stdout.split() == [str(python), str(tmp_path)]
     assert f"{python}, on nodes that have it" in done.stderr
 
 
 @pytest.mark.train
 def test_torchrun_with_its_own_rendezvous_meets_over_two_nodes(here: House) -> None:
-    """The line of PyTorch's documentation, unchanged. What it starts imports nothing slow."""
+    """The line of PyTorch's documentation, unchanged. What it starts imports nothing
+    slow."""
     script = here.root.parent / "meets.py"
     script.write_text(MEETS)
     torchrun = Path(sys.executable).with_name("torchrun")

@@ -1,4 +1,5 @@
-"""A job that failed, and one that goes on from its save: at the command line, with real ranks."""
+"""A job that failed, and one that goes on from its save: at the command line, with real
+ranks."""
 
 import json
 import shlex
@@ -39,7 +40,9 @@ def failed_job(here: House) -> str:
     return id
 
 
-def test_a_failed_job_names_the_command_with_which_a_new_one_starts_from_its_save() -> None:
+def test_a_failed_job_names_the_command_with_which_a_new_one_starts_from_its_save() -> (
+    None
+):
     with house("--nodes", "2", "--gpus", "1") as here:
         id = failed_job(here)
         why = here.ok("why", id)
@@ -52,11 +55,20 @@ def test_a_failed_job_names_the_command_with_which_a_new_one_starts_from_its_sav
         assert "step-21" in saves
         assert "step-7" not in saves, "it is pruned: keep is 2"
         pruned = {
-            one["step"]: one["pruned"] for one in here.answer("checkpoints", id)["checkpoints"]
+            one["step"]: one["pruned"]
+            for one in here.answer("checkpoints", id)["checkpoints"]
         }
         assert pruned == {7: True, 14: False, 21: False}
 
-        command = ["run", "--from", id, "--no-workdir", "-y", "--", "printenv CORRAL_RESUME"]
+        command = [
+            "run",
+            "--from",
+            id,
+            "--no-workdir",
+            "-y",
+            "--",
+            "printenv CORRAL_RESUME",
+        ]
         (saved,) = json.loads(here.ok(*command).splitlines()[-1])
         assert (saved["job"], saved["step"]) == (id, 21)
         assert saved["manifest_sha256"] == f"{21:064x}"

@@ -40,7 +40,9 @@ def project(here: House, tmp_path: Path) -> Path:
     return made
 
 
-def test_a_job_says_what_it_wrote_and_how_to_get_it(here: House, tmp_path: Path) -> None:
+def test_a_job_says_what_it_wrote_and_how_to_get_it(
+    here: House, tmp_path: Path
+) -> None:
     writes = "mkdir out; echo weights > out/model.pt"
     run = here.corral("run", "-y", "-n", "writes", "--no-workdir", "--", writes)
     last = run.stderr.splitlines()[-1]
@@ -67,12 +69,17 @@ def test_what_was_submitted_does_not_count_and_each_node_has_its_own(
 
     def listed() -> dict[str, list[str]]:
         found = here.answer("outputs", id)
-        return {one["node"]: [file["path"] for file in one["files"]] for one in found["nodes"]}
+        return {
+            one["node"]: [file["path"] for file in one["files"]]
+            for one in found["nodes"]
+        }
 
     until(lambda: listed() == {"n1": ["result"], "n2": ["result"]}, "both have written")
     assert here.answer("outputs", id)["kept_until"] is None
     with here.client() as client:
-        seats = {rank: one.node for one in client.outputs(id).nodes for rank in one.ranks}
+        seats = {
+            rank: one.node for one in client.outputs(id).nodes for rank in one.ranks
+        }
         client.fetch(id, "result", tmp_path / "running", rank=1)
     gate.touch()
     here.until_over(id)
@@ -89,7 +96,9 @@ def test_what_was_submitted_does_not_count_and_each_node_has_its_own(
     assert not (tmp_path / "none").exists()
 
 
-def test_an_agent_that_was_killed_finds_kept_files_again(here: House, tmp_path: Path) -> None:
+def test_an_agent_that_was_killed_finds_kept_files_again(
+    here: House, tmp_path: Path
+) -> None:
     id = here.submit("stays", "echo kept > file", constraints={"node": "n1"})
     here.until_over(id)
     agent = here.agent("n1")
@@ -126,11 +135,14 @@ def test_the_client_for_asyncio_fetches_the_same(here: House, tmp_path: Path) ->
 
     asyncio.run(fetched())
     assert (tmp_path / "copy" / "file").read_text() == "kept\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["copy"], "no part of a file is left"
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"], (
+        "no part of a file is left"
+    )
 
 
 def test_what_a_silent_node_keeps_is_said_not_to_be_known(here: House) -> None:
-    """All else of the job is shown, and a node that is known to be silent is not asked."""
+    """All else of the job is shown, and a node that is known to be silent is not
+    asked."""
     id = here.submit("quiet", "echo kept > file", constraints={"node": "n1"})
     here.until_over(id)
     until(lambda: kept(here, id), "it is settled")
@@ -139,11 +151,16 @@ def test_what_a_silent_node_keeps_is_said_not_to_be_known(here: House) -> None:
     try:
         shown = here.ok("show", id).splitlines()
         assert shown[0].split() == ["job", "quiet", f"({id})"]
-        assert shown[-1].startswith("outputs  what is kept on n1 is not known (node n1 does not")
+        assert shown[-1].startswith(
+            "outputs  what is kept on n1 is not known (node n1 does not"
+        )
         assert shown[-1].endswith(f"; try later: corral outputs {id}")
         with here.client() as client:
             until(lambda: client.node("n1").liveness == "silent", "it is silent")
-            assert client.outputs(id).nodes[0].trouble == "node n1 is silent and does not answer"
+            assert (
+                client.outputs(id).nodes[0].trouble
+                == "node n1 is silent and does not answer"
+            )
     finally:
         agent.signal(signal.SIGCONT)
     until(lambda: "1 file" in here.ok("show", id), "it answers again")
@@ -176,15 +193,22 @@ def test_transfers_are_bounded_and_end_with_their_reader(here: House) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
-def test_only_the_owner_and_operators_get_what_a_job_wrote(here: House, tmp_path: Path) -> None:
+def test_only_the_owner_and_operators_get_what_a_job_wrote(
+    here: House, tmp_path: Path
+) -> None:
     nobody, games = token_of(here, "nobody"), token_of(here, "games")
     with here.client() as admin:
         url = admin.status().head.url
     with corral.Client(url=url, token=games) as client:
-        id = client.submit({"name": "private", "run": "id -un > who; ln -s /etc/shadow x"})[0].id
+        id = client.submit(
+            {"name": "private", "run": "id -un > who; ln -s /etc/shadow x"}
+        )[0].id
     here.until_over(id)
     with corral.Client(url=url, token=nobody) as other:
-        for read in (lambda: other.outputs(id), lambda: other.fetch(id, "who", tmp_path / "no")):
+        for read in (
+            lambda: other.outputs(id),
+            lambda: other.fetch(id, "who", tmp_path / "no"),
+        ):
             with pytest.raises(CorralError) as refused:
                 read()
             assert refused.value.code == "forbidden"
@@ -197,4 +221,6 @@ def test_only_the_owner_and_operators_get_what_a_job_wrote(here: House, tmp_path
         assert admin.fetch(id, "", tmp_path / "all").files == 1
         with pytest.raises(Refusal, match="leads out"):
             admin.fetch(id, "x", tmp_path / "no")
-    assert any(entry["what"] == "output.read" for entry in here.answer("audit")["entries"])
+    assert any(
+        entry["what"] == "output.read" for entry in here.answer("audit")["entries"]
+    )

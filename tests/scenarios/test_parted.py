@@ -1,4 +1,5 @@
-"""What a network does between a head and its machines, judged by what the workers wrote."""
+"""What a network does between a head and its machines, judged by what the workers
+wrote."""
 
 import os
 import shutil
@@ -89,7 +90,9 @@ def test_a_machine_that_is_cut_off_for_a_while_keeps_its_job(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("ways", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "from head", "to head"])
+@pytest.mark.parametrize(
+    "ways", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "from head", "to head"]
+)
 def test_a_minute_of_silence_is_no_proof_for_a_job_that_does_not_save(
     two: Machines, ways: list[tuple[str, str]]
 ) -> None:
@@ -104,7 +107,9 @@ def test_a_minute_of_silence_is_no_proof_for_a_job_that_does_not_save(
     assert worker.begun() == [f"1 begins on {where}"]
 
 
-def test_a_job_that_saves_goes_on_elsewhere_and_the_first_attempt_is_ended(two: Machines) -> None:
+def test_a_job_that_saves_goes_on_elsewhere_and_the_first_attempt_is_ended(
+    two: Machines,
+) -> None:
     worker = Worker(two, checkpoint={"path": str(saves_of(two))}, disconnect="replace")
     where = worker.begun()[0].split()[-1]
     other = {"w1": "w2", "w2": "w1"}[where]
@@ -127,7 +132,9 @@ def clock_library(folder: Path) -> Path:
         pytest.skip(why)
     source, library = folder / "clock.c", folder / "clock.so"
     source.write_text(CLOCK)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+    )
     return library
 
 

@@ -1,4 +1,5 @@
-"""People on a real head: a user with a token, what another may not do to their job, and the end."""
+"""People on a real head: a user with a token, what another may not do to their job, and
+the end."""
 
 import json
 import sqlite3
@@ -16,11 +17,14 @@ def client(made: House, token: str) -> "corral.Client":
 
 
 def test_a_user_submits_another_cannot_stop_it_and_a_revoked_token_is_refused() -> None:
-    apart = ("--policy", "uid_range=200000-265535")  # nobody here has an account of their name
+    # nobody here has an account of their name
+    apart = ("--policy", "uid_range=200000-265535")
     with house("--nodes", "1", "--gpus", "1", *apart) as made:
         for name in ("ann", "bob"):
             assert made.answer("user", "add", name)["role"] == "user"
-        ann, bob = (made.answer("token", "create", "--user", name) for name in ("ann", "bob"))
+        ann, bob = (
+            made.answer("token", "create", "--user", name) for name in ("ann", "bob")
+        )
         viewer = made.answer("token", "create", "--role", "viewer", "--expires", "30d")
         assert viewer["role"] == "viewer"
         with client(made, ann["token"]) as hers, client(made, bob["token"]) as his:
@@ -41,7 +45,8 @@ def test_a_user_submits_another_cannot_stop_it_and_a_revoked_token_is_refused() 
             made.ok("token", "revoke", ann["id"], "-y")
             with pytest.raises(TokenRevoked, match="revoked"):
                 hers.jobs()
-            with pytest.raises(TokenRevoked):  # what was open has ended, and is not opened again
+            # what was open has ended, and is not opened again
+            with pytest.raises(TokenRevoked):
                 list(following)
             assert made.job(job.id).state == "RUNNING"
         refused = made.corral("user", "rm", "ann", "-y")
@@ -51,7 +56,11 @@ def test_a_user_submits_another_cannot_stop_it_and_a_revoked_token_is_refused() 
         made.until_over(job.id)
         made.ok("user", "rm", "ann", "-y")
         said = made.answer("audit", "--since", "1d")["entries"]
-        mine = [(one["by"], one["what"], one["accepted"]) for one in said if one["on"] == job.id]
+        mine = [
+            (one["by"], one["what"], one["accepted"])
+            for one in said
+            if one["on"] == job.id
+        ]
         assert mine[0] == ("ann", "job.submit", True)
         assert ("bob", "job.cancel", False) in mine
         assert mine[-1][1:] == ("job.cancel", True)
@@ -83,7 +92,9 @@ def test_who_is_let_in_and_who_was_revoked_outlives_the_head() -> None:
         with client(made, token["token"]) as hers, pytest.raises(TokenRevoked):
             hers.status()
         with client(made, kept["token"]) as hers:
-            until(lambda: hers.nodes()[0].liveness == "alive", "its agent is let in again")
+            until(
+                lambda: hers.nodes()[0].liveness == "alive", "its agent is let in again"
+            )
         with sqlite3.connect(made.place.database) as raw:
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 raw.execute("DELETE FROM audit")

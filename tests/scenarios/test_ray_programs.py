@@ -1,4 +1,5 @@
-"""`kind: ray` with real Ray: a program on a Ray cluster that its gang makes, on two nodes."""
+"""`kind: ray` with real Ray: a program on a Ray cluster that its gang makes, on two
+nodes."""
 
 import json
 import os
@@ -38,7 +39,12 @@ def cluster() -> Iterator[House]:
 
 def submit(at: House, name: str, after: str = "", gpus: int = 1, **more: Any) -> str:
     run = f"python - <<'END'\n{PROGRAM}{after}\nEND"
-    given = {"nodes": 2, "kind": "ray", "resources": {"gpu": gpus}, "env": {"PATH": PATH}}
+    given = {
+        "nodes": 2,
+        "kind": "ray",
+        "resources": {"gpu": gpus},
+        "env": {"PATH": PATH},
+    }
     return at.submit(name, run, **{**given, **more})
 
 
@@ -55,7 +61,10 @@ def test_a_program_runs_once_on_all_nodes_of_its_gang_and_its_end_is_the_jobs(
     id = submit(cluster, "program", after="sys.exit(7)")
     over = cluster.until_over(id)
     assert (over.state, over.exit_code) == ("FAILED", 7), cluster.logs(id)
-    assert seen(cluster, id) == [{name: [["1"], "1", name] for name in ("n1", "n2")}, []]
+    assert seen(cluster, id) == [
+        {name: [["1"], "1", name] for name in ("n1", "n2")},
+        [],
+    ]
     until(lambda: not cluster.ranks(id, 1), "nothing of its Ray is left")
 
 
@@ -64,7 +73,9 @@ def test_two_programs_on_the_same_nodes_do_not_see_each_other_and_a_cancel_leave
     cluster: House,
 ) -> None:
     up = cluster.shared / "up"
-    stays = submit(cluster, "stays", after=f"import time; open({str(up)!r}, 'w'); time.sleep(1000)")
+    stays = submit(
+        cluster, "stays", after=f"import time; open({str(up)!r}, 'w'); time.sleep(1000)"
+    )
     cluster.until_there(up)
     id = submit(cluster, "program", gpus=2)
     over = cluster.until_over(id)
@@ -74,7 +85,10 @@ def test_two_programs_on_the_same_nodes_do_not_see_each_other_and_a_cancel_leave
     assert {gpu for indices, _, _ in found.values() for gpu in indices} <= {"1", "2"}
     cluster.ok("stop", stays, "-y")
     assert cluster.until_over(stays).state == "CANCELLED"
-    until(lambda: not cluster.ranks(stays, 1) + cluster.ranks(id, 1), "nothing of both is left")
+    until(
+        lambda: not cluster.ranks(stays, 1) + cluster.ranks(id, 1),
+        "nothing of both is left",
+    )
 
 
 @pytest.mark.soak

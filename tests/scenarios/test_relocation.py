@@ -1,4 +1,5 @@
-"""A real job that saves is moved so that a larger one fits: it goes on elsewhere from its save."""
+"""A real job that saves is moved so that a larger one fits: it goes on elsewhere from
+its save."""
 
 from collections.abc import Iterator
 
@@ -52,17 +53,24 @@ def node_of(here: House, id: str) -> str:
     return seat.node
 
 
-def test_one_of_two_halves_is_moved_and_both_sides_are_told_what_it_cost(here: House) -> None:
+def test_one_of_two_halves_is_moved_and_both_sides_are_told_what_it_cost(
+    here: House,
+) -> None:
     left, right = halves(here, "left", "right")
     big = waits(here, "big", "default", gpus=4)
     here.until_state(big, "RUNNING")
     (moved,) = [id for id in (left, right) if here.job(id).attempt == 2]
     (stayed,) = {left, right} - {moved}
-    given, taken = receipt(here.job(moved), "relocation"), receipt(here.job(big), "taking")
+    given, taken = (
+        receipt(here.job(moved), "relocation"),
+        receipt(here.job(big), "taking"),
+    )
     assert (given.others, taken.others) == ([big], [moved])
     assert given.steps_lost == 0, "it has saved when it was told to stop"
     to = node_of(here, stayed)
-    assert given.text.startswith(f"moved to {to} to make room for big ({big}) of queue default; ")
+    assert given.text.startswith(
+        f"moved to {to} to make room for big ({big}) of queue default; "
+    )
     assert f"was moved to {to} to make room (saved at step " in taken.text
     for id, text in ((moved, given.text), (big, taken.text)):
         for command in ("why", "show", "events"):
@@ -76,13 +84,19 @@ def test_one_of_two_halves_is_moved_and_both_sides_are_told_what_it_cost(here: H
         assert here.until_over(id).state == "DONE"
 
 
-def test_a_move_outlives_the_head_that_began_it_at_any_moment_of_its_stop(here: House) -> None:
-    """Killed once after the move is on record, and again before its job has stopped, which then
-    happens without a head: it goes on where it was to go, and each side has one receipt."""
+def test_a_move_outlives_the_head_that_began_it_at_any_moment_of_its_stop(
+    here: House,
+) -> None:
+    """Killed once after the move is on record, and again before its job has stopped,
+    which then happens without a head: it goes on where it was to go, and each side has
+    one receipt."""
     east, west = halves(here, "east", "west", grace="60s")
     (here.shared / "frozen").touch()
     wide = waits(here, "wide", "default", gpus=4)
-    until(lambda: any(here.job(id).state == "STOPPING" for id in (east, west)), "one is to move")
+    until(
+        lambda: any(here.job(id).state == "STOPPING" for id in (east, west)),
+        "one is to move",
+    )
     here.kill_head()
     here.up()
     (moved,) = [id for id in (east, west) if here.job(id).state == "STOPPING"]
@@ -95,7 +109,10 @@ def test_a_move_outlives_the_head_that_began_it_at_any_moment_of_its_stop(here: 
     here.until_state(wide, "RUNNING")
     here.until_state(moved, "RUNNING")
     assert node_of(here, moved) == node_of(here, stayed) != node_of(here, wide)
-    given, taken = receipt(here.job(moved), "relocation"), receipt(here.job(wide), "taking")
+    given, taken = (
+        receipt(here.job(moved), "relocation"),
+        receipt(here.job(wide), "taking"),
+    )
     assert (given.others, taken.others) == ([wide], [moved])
     assert given.steps_lost == 0, "it has saved when it was told to stop"
     went_on(here, moved, given)

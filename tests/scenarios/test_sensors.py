@@ -1,4 +1,5 @@
-"""A pretend node shows what runs on its GPUs, and tells what its kernel says, on a real cluster."""
+"""A pretend node shows what runs on its GPUs, and tells what its kernel says, on a real
+cluster."""
 
 import os
 import signal
@@ -10,14 +11,19 @@ def signals(here: House) -> list[tuple[str, str | None, str | None]]:
     """What nodes have told: its kind, the node, the job that was on the device."""
     with here.client() as client:
         events = list(client.events())
-    return [(one.kind, one.node, one.job) for one in events if one.kind.startswith("signal_")]
+    return [
+        (one.kind, one.node, one.job)
+        for one in events
+        if one.kind.startswith("signal_")
+    ]
 
 
 def test_a_gpu_shows_the_job_on_it_and_its_fault_names_that_job_once() -> None:
     with house("--nodes", "1", "--gpus", "2") as here:
         job = here.submit("busy", "while :; do :; done", resources={"gpu": 1})
         here.until_state(job, "RUNNING")
-        os.kill(here.agent("n1").pid, signal.SIGKILL)  # the next one reads them when it has begun
+        # the next one reads them when it has begun
+        os.kill(here.agent("n1").pid, signal.SIGKILL)
 
         def shows() -> bool:
             sample = here.node("n1").sample

@@ -1,4 +1,5 @@
-"""Signals to running jobs, by the command line, on a whole cluster of real processes."""
+"""Signals to running jobs, by the command line, on a whole cluster of real
+processes."""
 
 from collections.abc import Iterator
 
@@ -26,7 +27,19 @@ def here() -> Iterator[House]:
 
 
 def test_ranks_on_two_nodes_get_it_and_go_on(here: House) -> None:
-    here.ok("run", "-d", "-n", "two", "--no-workdir", "--nodes", "2", "--gpus", "1", "--", RUN)
+    here.ok(
+        "run",
+        "-d",
+        "-n",
+        "two",
+        "--no-workdir",
+        "--nodes",
+        "2",
+        "--gpus",
+        "1",
+        "--",
+        RUN,
+    )
     for rank in ("rank0", "rank1"):
         here.until_there(here.shared / rank)
     here.until_state("two", "RUNNING")

@@ -1,4 +1,5 @@
-"""Slurm's commands over a real cluster, and programs that nobody here wrote on top of them."""
+"""Slurm's commands over a real cluster, and programs that nobody here wrote on top of
+them."""
 
 import os
 import subprocess
@@ -101,7 +102,11 @@ class Login:
     def __call__(self, *words: str, code: int | None = 0) -> str:
         """What a command prints; its standard error where it is to fail."""
         done = self.start(*words)
-        assert code is None or done.returncode == code, (words, done.stdout, done.stderr)
+        assert code is None or done.returncode == code, (
+            words,
+            done.stdout,
+            done.stderr,
+        )
         return done.stdout if not code else done.stderr
 
     def start(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -154,7 +159,10 @@ def test_a_scripts_end_is_the_jobs_end(login: Login) -> None:
 def test_srun_without_a_job_is_a_job_that_ends_as_its_tasks_do(login: Login) -> None:
     assert login("srun", "-N2", "-n4", "-l", "echo", "hi").count(": hi\n") == 4
     done = login.start("srun", "sh", "-c", "exit 3")
-    assert (done.returncode, "task 0: Exited with exit code 3" in done.stdout) == (3, True)
+    assert (done.returncode, "task 0: Exited with exit code 3" in done.stdout) == (
+        3,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("code", "state"), [(3, "FAILED"), (0, "DONE")])
@@ -165,20 +173,31 @@ def test_a_terminal_is_a_job_that_ends_as_what_ran_there(
     done = login.start("srun", "--pty", "-J", f"shell{code}", "sh", "-c", does)
     assert (done.returncode, done.stdout.split()) == (code, ["terminal", "here"])
     with login.house.client() as client:
-        (job,) = [job for job in client.jobs(everything=True) if job.name == f"shell{code}"]
+        (job,) = [
+            job for job in client.jobs(everything=True) if job.name == f"shell{code}"
+        ]
     over = login.house.until_over(job.id)
     assert (over.state, over.exit_code) == (state, code)
 
 
-def test_jobs_are_listed_held_let_go_and_cancelled_by_their_numbers(login: Login) -> None:
+def test_jobs_are_listed_held_let_go_and_cancelled_by_their_numbers(
+    login: Login,
+) -> None:
     held = login.submitted("--hold", "-J", "held", "--wrap", "true")
-    array = login.submitted("-a", "0-3%1", "-J", "long", "--gres=gpu:1", "--wrap", "sleep 600")
-    until(lambda: f"{array}_0 R" in login("squeue", "-h", "-r", "-o", "%i %t"), "it runs")
+    array = login.submitted(
+        "-a", "0-3%1", "-J", "long", "--gres=gpu:1", "--wrap", "sleep 600"
+    )
+    until(
+        lambda: f"{array}_0 R" in login("squeue", "-h", "-r", "-o", "%i %t"), "it runs"
+    )
     lines = login("squeue", "-h", "-o", "%i|%j|%t|%r").splitlines()
     assert f"{held}|held|PD|JobHeldUser" in lines
     assert any(line.startswith(f"{array}_[1-3]|long|PD|") for line in lines)
     login("scontrol", "release", held)
-    until(lambda: login("sacct", "-nPX", "-j", held, "-o", "State") == "COMPLETED\n", "let go")
+    until(
+        lambda: login("sacct", "-nPX", "-j", held, "-o", "State") == "COMPLETED\n",
+        "let go",
+    )
     login("scancel", f"{array}_[0-1]", f"{array}_2")
     login("scancel", "-n", "long")
     until(lambda: array not in login("squeue", "-h"), "cancelled")
@@ -188,14 +207,21 @@ def test_jobs_are_listed_held_let_go_and_cancelled_by_their_numbers(login: Login
 
 def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     marks = login.folder / "signals"
-    trap = "trap 'echo {0} >> {1}' USR1; echo up-{0} >> {1}; while :; do sleep 0.2; done"
+    trap = (
+        "trap 'echo {0} >> {1}' USR1; echo up-{0} >> {1}; while :; do sleep 0.2; done"
+    )
     ends = f"trap 'echo term >> {marks}; exit' TERM"
     step = login.script("step.sh", f"{ends}; {trap.format('step', marks)}\n")
     text = f"#!/bin/sh\nsrun sh {step} &\n{trap.format('script', marks)}\n"
     id = login.submitted("--gres=gpu:1", login.script("signals.sh", text))
 
     def said(*words: str) -> None:
-        until(lambda: marks.exists() and sorted(marks.read_text().split()) == sorted(words), "it")
+        until(
+            lambda: (
+                marks.exists() and sorted(marks.read_text().split()) == sorted(words)
+            ),
+            "it",
+        )
 
     up = ("up-step", "up-script")
     said(*up)
@@ -208,7 +234,8 @@ def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     said(*up, "step", "step", "script", "script")
     login.house.ok("cancel", "--signal", "USR1", f"j{id}", "-y")  # Corral's own: as -f
     said(*up, *["step", "script"] * 3)
-    login("scancel", "-s", "TERM", id)  # to the steps: the script goes on, and so does the job
+    # to the steps: the script goes on, and so does the job
+    login("scancel", "-s", "TERM", id)
     said(*up, *["step", "script"] * 3, "term")
     assert login("squeue", "-h", "-j", id, "-o", "%T") == "RUNNING\n"
     login("scancel", id)
@@ -235,12 +262,17 @@ def test_a_job_goes_after_another_and_begins_anew_when_asked(login: Login) -> No
     marks = login.folder / "marks"
     wait = f"echo $SLURM_RESTART_COUNT >> {marks}; [ $SLURM_RESTART_COUNT = 1 ] || sleep 600"
     first = login.submitted("--wrap", wait)
-    second = login.submitted("-d", f"afterok:{first}", "--wrap", f"echo after >> {marks}")
+    second = login.submitted(
+        "-d", f"afterok:{first}", "--wrap", f"echo after >> {marks}"
+    )
     assert login("squeue", "-h", "-j", second, "-o", "%R") == "(Dependency)\n"
     login.house.until_there(marks)
     login("scontrol", "requeue", first)
     until(
-        lambda: login("squeue", "-h", "-j", second, "-t", "all", "-o", "%T") == "COMPLETED\n",
+        lambda: (
+            login("squeue", "-h", "-j", second, "-t", "all", "-o", "%T")
+            == "COMPLETED\n"
+        ),
         "both",
     )
     assert marks.read_text().split() == ["0", "1", "after"]
@@ -252,16 +284,26 @@ def test_an_array_that_is_held_begins_only_when_it_is_released(login: Login) -> 
         f"{array}_[0-199]|PD|JobHeldUser\n"
     )
     login("scontrol", "release", f"{array}_0")
-    until(lambda: "_[1-199]|" in login("squeue", "-h", "-j", array, "-o", "%i|"), "one has begun")
+    until(
+        lambda: "_[1-199]|" in login("squeue", "-h", "-j", array, "-o", "%i|"),
+        "one has begun",
+    )
     done = f"{array}_0"
-    until(lambda: login("sacct", "-nPX", "-j", done, "-o", "State") == "COMPLETED\n", "it is over")
+    until(
+        lambda: login("sacct", "-nPX", "-j", done, "-o", "State") == "COMPLETED\n",
+        "it is over",
+    )
     login("scancel", array)
 
 
-def test_a_login_shell_keeps_the_commands_and_the_job_shows_its_files(login: Login) -> None:
+def test_a_login_shell_keeps_the_commands_and_the_job_shows_its_files(
+    login: Login,
+) -> None:
     text = "#!/bin/bash -l\nsource /etc/profile\nsrun echo by srun\nsqueue -h -o %A\n"
     number = login.submitted("-W", "-o", "%x-%j.txt", login.script("login.sh", text))
-    assert (login.folder / f"login.sh-{number}.txt").read_text() == f"by srun\n{number}\n"
+    assert (
+        login.folder / f"login.sh-{number}.txt"
+    ).read_text() == f"by srun\n{number}\n"
     shown = login("scontrol", "show", "job", number)
     folder = login.folder
     for line in (
@@ -284,8 +326,12 @@ echo of $SLURM_JOB_NODELIST_HET_GROUP_0 $SLURM_JOB_NODELIST_HET_GROUP_1
 srun --kill-on-bad-exit=1 sh -c 'echo a $SLURMD_NODENAME' :\\
     --kill-on-bad-exit=1 sh -c 'echo b $SLURMD_NODENAME; sleep 2; exit 3'
 """
-    number = login("sbatch", "--parsable", "--wait", login.script("two.sh", text), code=3)
-    number = login("sacct", "-nPX", "-N", "n1", "--name", "role-0", "-o", "JobID").split()[-1]
+    number = login(
+        "sbatch", "--parsable", "--wait", login.script("two.sh", text), code=3
+    )
+    number = login(
+        "sacct", "-nPX", "-N", "n1", "--name", "role-0", "-o", "JobID"
+    ).split()[-1]
     lines = login.output(number).splitlines()
     assert [lines.count("a n1"), lines.count("b n2")] == [1, 1]
 
@@ -293,28 +339,49 @@ srun --kill-on-bad-exit=1 sh -c 'echo a $SLURMD_NODENAME' :\\
 def test_accounts_are_queues(login: Login) -> None:
     me = login("id", "-un").strip()
     asked = ("-n", "-s", "list", "user", me, "format=account%256")
-    assert [line.strip() for line in login("sacctmgr", *asked).splitlines()] == ["default"]
+    assert [line.strip() for line in login("sacctmgr", *asked).splitlines()] == [
+        "default"
+    ]
     of_shares = ("-U", "--format", "Account%256", "--noheader")
-    assert [line.strip() for line in login("sshare", *of_shares).splitlines()] == ["default"]
+    assert [line.strip() for line in login("sshare", *of_shares).splitlines()] == [
+        "default"
+    ]
     assert "corral queue set" in login("sacctmgr", "add", "account", "x", code=1)
 
 
 def test_what_waits_is_updated_and_what_runs_is_not(login: Login) -> None:
     id = login.submitted("--hold", "-J", "held", "--wrap", "true")
-    login("scontrol", "update", f"JobId={id}", "TimeLimit=1:30:00", "JobName=new", "Priority=7")
+    login(
+        "scontrol",
+        "update",
+        f"JobId={id}",
+        "TimeLimit=1:30:00",
+        "JobName=new",
+        "Priority=7",
+    )
     shown = login("squeue", "-h", "-j", id, "-o", "%j %l")
     assert shown.split() == ["new", "1:30:00"]
     assert "Priority=7" in login("scontrol", "show", "job", id)
-    assert "not supported" in login("scontrol", "update", f"JobId={id}", "NumNodes=2", code=1)
-    assert "none" in login("scontrol", "update", f"JobId={id}", "Partition=none", code=1)
+    assert "not supported" in login(
+        "scontrol", "update", f"JobId={id}", "NumNodes=2", code=1
+    )
+    assert "none" in login(
+        "scontrol", "update", f"JobId={id}", "Partition=none", code=1
+    )
     login("scancel", id)
 
 
 def test_what_slurm_refuses_is_refused_in_its_words(login: Login) -> None:
     nope = login.script("nope.sh", "echo hi\n")
-    assert "sbatch: error: This does not look like a batch script." in login("sbatch", nope, code=1)
-    assert "sbatch: error: Unable to open file gone.sh" in login("sbatch", "gone.sh", code=1)
-    assert "--reservation" in login("sbatch", "--reservation=x", "--wrap", "true", code=1)
+    assert "sbatch: error: This does not look like a batch script." in login(
+        "sbatch", nope, code=1
+    )
+    assert "sbatch: error: Unable to open file gone.sh" in login(
+        "sbatch", "gone.sh", code=1
+    )
+    assert "--reservation" in login(
+        "sbatch", "--reservation=x", "--wrap", "true", code=1
+    )
     login("scancel", "999999")
     assert login("scontrol", "requeue", "999999", code=1) == (
         "Invalid job id specified for job 999999\n"
@@ -332,7 +399,9 @@ def test_what_slurm_refuses_is_refused_in_its_words(login: Login) -> None:
     assert "sinfo" in login("sinfo", "--help")
 
 
-def test_submitit_submits_maps_fails_and_is_requeued_by_its_own_signal(login: Login) -> None:
+def test_submitit_submits_maps_fails_and_is_requeued_by_its_own_signal(
+    login: Login,
+) -> None:
     script = login.script("with_submitit.py", SUBMITIT)
     lines = login(sys.executable, script).splitlines()
     assert lines == [
@@ -346,7 +415,10 @@ def test_submitit_submits_maps_fails_and_is_requeued_by_its_own_signal(login: Lo
 def test_dask_computes_on_workers_that_it_starts_as_jobs_and_ends(login: Login) -> None:
     script = login.script("with_dask.py", DASK)
     assert login(sys.executable, script).splitlines()[-1] == "42"
-    until(lambda: "dask-worker" not in login("squeue", "-h", "-o", "%j"), "its workers are gone")
+    until(
+        lambda: "dask-worker" not in login("squeue", "-h", "-o", "%j"),
+        "its workers are gone",
+    )
 
 
 def test_a_shim_answers_before_its_heavy_parts_could_be_loaded(login: Login) -> None:

@@ -1,4 +1,5 @@
-"""One head falls, the next takes over: what runs runs on, what was acknowledged is there, once."""
+"""One head falls, the next takes over: what runs runs on, what was acknowledged is
+there, once."""
 
 import json
 import os
@@ -31,7 +32,9 @@ def two(database: Server) -> Iterator[Pair]:
 def steady(here: House, two: Pair, name: str) -> tuple[str, Path]:
     """A job that runs until the file is there, and says so then."""
     go = two.shared / f"{name}.go"
-    id = here.submit(name, f"{wait_in_shell(go)}; echo at the end", resources={"cpu": 0.01})
+    id = here.submit(
+        name, f"{wait_in_shell(go)}; echo at the end", resources={"cpu": 0.01}
+    )
     here.until_state(id, "RUNNING")
     return id, go
 
@@ -91,16 +94,21 @@ def test_a_leader_that_slept_too_long_writes_nothing_and_stands_by(two: Pair) ->
 
 @pytest.mark.soak
 def test_each_of_three_heads_answers_alike_under_load(two: Pair) -> None:
-    """Two stand by: they pass on what is asked and written there, and one of them may die."""
+    """Two stand by: they pass on what is asked and written there, and one of them may
+    die."""
     with two.third() as c, ExitStack() as stack:
         heads, standby = (two.a, two.b, c), two.standby()
         at = [
-            stack.enter_context(Submitter(one, two.shared / f"at-{name}", name, pause_seconds=1.0))
+            stack.enter_context(
+                Submitter(one, two.shared / f"at-{name}", name, pause_seconds=1.0)
+            )
             for name, one in zip("abc", heads, strict=True)
         ]
         for submitter in at:
             submitter.until_more(2)
-        assert len({leader_at(one) for one in heads}) == 1, "all say the same of who leads"
+        assert len({leader_at(one) for one in heads}) == 1, (
+            "all say the same of who leads"
+        )
         os.kill(standby.head_pid(), signal.SIGKILL)
         for submitter in at:
             if submitter.here is not standby:
@@ -124,7 +132,9 @@ def names_at(here: House) -> set[str]:
         return {job.name for job in client.jobs(everything=True, limit=10_000)}
 
 
-def test_a_restart_of_the_database_under_load_loses_nothing(two: Pair, database: Server) -> None:
+def test_a_restart_of_the_database_under_load_loses_nothing(
+    two: Pair, database: Server
+) -> None:
     here = two.leader()
     assert here is not None
     job = steady(here, two, "through-the-restart")

@@ -17,10 +17,16 @@ def environment(**more: str) -> dict[str, str]:
     return {**plain, "COLUMNS": "80", **more}
 
 
-@pytest.mark.parametrize("words", [["--version"], ["status"], ["frobnicate"], ["show", "--help"]])
-def test_it_says_and_ends_as_one_that_is_loaded_for_it(words: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [["--version"], ["status"], ["frobnicate"], ["show", "--help"]]
+)
+def test_it_says_and_ends_as_one_that_is_loaded_for_it(
+    words: list[str], tmp_path: Path
+) -> None:
     env = environment(CORRAL_DIR=str(tmp_path / "c"))
-    cold = subprocess.run([*CORRAL, *words], env=env, cwd=tmp_path, capture_output=True, text=True)
+    cold = subprocess.run(
+        [*CORRAL, *words], env=env, cwd=tmp_path, capture_output=True, text=True
+    )
     done = warm().run(words, env, tmp_path, "", PATIENCE_SECONDS)
     assert (done.returncode, done.stdout, done.stderr) == (
         cold.returncode,
@@ -29,7 +35,9 @@ def test_it_says_and_ends_as_one_that_is_loaded_for_it(words: list[str], tmp_pat
     )
 
 
-def test_each_is_in_its_own_folder_and_environment_and_leaves_nothing(tmp_path: Path) -> None:
+def test_each_is_in_its_own_folder_and_environment_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "wrong.yaml").write_text("nobody: knows\n")
     words = ["apply", "-f", "wrong.yaml", "-y"]
     env = environment(CORRAL_DIR=str(tmp_path / "c"))

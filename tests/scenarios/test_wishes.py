@@ -13,7 +13,9 @@ HOUR = "sleep 3600"
 @pytest.fixture(scope="module")
 def here() -> Iterator[House]:
     """n1 and n2 are in one rack, n3 is in another."""
-    with house("--nodes", "3", "--gpus", "1", "--topology", "racks=2", "--label", "n3:z=a") as made:
+    with house(
+        "--nodes", "3", "--gpus", "1", "--topology", "racks=2", "--label", "n3:z=a"
+    ) as made:
         yield made
 
 
@@ -36,11 +38,15 @@ def test_a_gang_that_requires_one_rack_waits_for_it_and_gets_it(here: House) -> 
     here.until_state("near", "RUNNING")
     assert sorted(here.job("near").nodes) == ["n1", "n2"]
     stop(here, "near")
-    refused = here.corral("run", "-N", "3", "--topology", "rack", "--no-workdir", "--", "true")
+    refused = here.corral(
+        "run", "-N", "3", "--topology", "rack", "--no-workdir", "--", "true"
+    )
     assert (refused.returncode, "the largest rack has 2" in refused.stderr) == (3, True)
 
 
-def test_an_exclusive_job_has_its_node_alone_and_others_go_elsewhere(here: House) -> None:
+def test_an_exclusive_job_has_its_node_alone_and_others_go_elsewhere(
+    here: House,
+) -> None:
     start(here, "alone", "--exclusive", "-C", "z=a")
     here.until_state("alone", "RUNNING")
     assert here.job("alone").nodes == ["n3"]
@@ -73,7 +79,9 @@ def test_a_job_gets_its_signal_before_its_time_is_over(here: House) -> None:
     assert (job.state, here.logs("warned")) == ("DONE", "warned\n")
 
 
-def test_an_elastic_job_starts_smaller_and_grows_at_its_next_attempt(here: House) -> None:
+def test_an_elastic_job_starts_smaller_and_grows_at_its_next_attempt(
+    here: House,
+) -> None:
     go = here.shared / "go"
     start(here, "holder", "--exclusive", "-C", "node=n3")
     here.until_state("holder", "RUNNING")

@@ -1,10 +1,11 @@
-"""The command line from a process that has loaded it already: a command costs its own work, and
-not the start of a Python and 200 modules before it.
+"""The command line from a process that has loaded it already: a command costs its own
+work, and not the start of a Python and 200 modules before it.
 
-`python warm.py FD` forks at each order that comes over the socket FD, {"words", "env", "cwd"} and
-four descriptors: standard input, output and error, and a pipe on which it tells the command's pid
-and, when it has ended, its exit code. Nothing of one command is left for the next. What starts
-here is a copy of a process of one thread: to fork it is safe.
+`python warm.py FD` forks at each order that comes over the socket FD, {"words", "env",
+"cwd"} and four descriptors: standard input, output and error, and a pipe on which it
+tells the command's pid and, when it has ended, its exit code. Nothing of one command is
+left for the next. What starts here is a copy of a process of one thread: to fork it is
+safe.
 """
 
 import atexit
@@ -43,7 +44,8 @@ LOADED = (
 
 
 def serve(orders: socket.socket) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who minds a command is waited for by nobody
+    # who minds a command is waited for by nobody
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         said, descriptors, *_ = socket.recv_fds(orders, MOST_BYTES, 4)
         if not said:
@@ -71,7 +73,8 @@ def mind(order: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def command(order: dict[str, Any], streams: list[int]) -> None:
-    """As `python -c 'from corral.cli.main import main; main()' WORDS` does from here on."""
+    """As `python -c 'from corral.cli.main import main; main()' WORDS` does from here
+    on."""
     from corral.cli.main import main
 
     for number, one in enumerate(streams):
@@ -112,9 +115,15 @@ class Warm:
             )
 
     def run(
-        self, words: list[str], env: Mapping[str, str], cwd: Path, stdin: str, seconds: float
+        self,
+        words: list[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdin: str,
+        seconds: float,
     ) -> "subprocess.CompletedProcess[str]":
-        """As `subprocess.run` of a command line. Raises: TimeoutExpired, when it was killed."""
+        """As `subprocess.run` of a command line. Raises: TimeoutExpired, when it was
+        killed."""
         order = {"words": words, "env": dict(env), "cwd": str(cwd)}
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as wrong:
             code = self._code(order, stdin, (said.fileno(), wrong.fileno()), seconds)
@@ -125,7 +134,11 @@ class Warm:
             )
 
     def _code(
-        self, order: dict[str, Any], stdin: str, streams: tuple[int, int], seconds: float
+        self,
+        order: dict[str, Any],
+        stdin: str,
+        streams: tuple[int, int],
+        seconds: float,
     ) -> int:
         began = time.monotonic()
         (given, giving), (heard, telling) = os.pipe(), os.pipe()

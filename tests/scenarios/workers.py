@@ -1,5 +1,6 @@
-"""A job that writes what becomes of it, to a file that all machines see: "attempt begins on node",
-then a line a tick. Two attempts at once, or a healthy one that was ended, would stand there."""
+"""A job that writes what becomes of it, to a file that all machines see: "attempt
+begins on node", then a line a tick. Two attempts at once, or a healthy one that was
+ended, would stand there."""
 
 import itertools
 import shlex
@@ -69,7 +70,8 @@ class Worker:
 
 
 def parted_for(found: Machines, ways: list[tuple[str, str]], seconds: float) -> None:
-    """Nothing passes these ways for so long, and longer where that was not yet noticed."""
+    """Nothing passes these ways for so long, and longer where that was not yet
+    noticed."""
     for way in ways:
         found.hosts.cut(*way)
     time.sleep(seconds)

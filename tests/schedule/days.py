@@ -1,4 +1,5 @@
-"""A day in virtual time: gangs come, are decided about by one pass after another, run and end."""
+"""A day in virtual time: gangs come, are decided about by one pass after another, run
+and end."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,15 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
-from corral.schedule import Decision, NodeRoom, NodeTypes, Promise, SeatEnd, Waiting, decide
+from corral.schedule import (
+    Decision,
+    NodeRoom,
+    NodeTypes,
+    Promise,
+    SeatEnd,
+    Waiting,
+    decide,
+)
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import holding_of
@@ -30,8 +39,9 @@ class Come:
 class Day:
     """`began`, `ended`: of the gangs that have. No gang ends before its time.
 
-    `promised`: what the last pass has promised; `first`: the start that each was told first.
-    `slip_seconds`: each look finds an end by so much later, at the most, than another.
+    `promised`: what the last pass has promised; `first`: the start that each was told
+    first. `slip_seconds`: each look finds an end by so much later, at the most, than
+    another.
     """
 
     nodes: Sequence[Node]
@@ -48,7 +58,9 @@ class Day:
 
     def live(self, *, until: Iterable[JobId] | None = None) -> None:
         """From the first to the last end; or until all of some have begun."""
-        wanted = set(until if until is not None else (one.gang.job for one in self.comes))
+        wanted = set(
+            until if until is not None else (one.gang.job for one in self.comes)
+        )
         while not wanted <= (self.began if until is not None else self.ended).keys():
             self.step()
             self.forward()
@@ -90,7 +102,9 @@ class Day:
         for come, seats in self.running.values():
             for seat in seats:
                 gang = come.gang
-                rooms[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+                rooms[seat.node].take(
+                    seat, kin=gang.kin, apart_from=gang.place.apart_from
+                )
         return list(rooms.values())
 
     def _holding(self, come: Come, seats: Sequence[Seat]) -> QuotaHolding:
@@ -121,7 +135,9 @@ class Day:
         standing = Standing(
             self.tree,
             capacity=fleet.capacity,
-            kinds=sorted({gpu.type for one in self.nodes for gpu in one.inventory.gpus}),
+            kinds=sorted(
+                {gpu.type for one in self.nodes for gpu in one.inventory.gpus}
+            ),
             holding=holding,
             others={one.gang.queue for one in self.comes},
         )
@@ -160,13 +176,18 @@ class Day:
 
     def _audit_promises(self) -> None:
         """A promise is kept: it is only ever brought forward, until the gang begins."""
-        before, self.promised = self.promised, {one.job: one for one in self.last.promised}
+        before, self.promised = (
+            self.promised,
+            {one.job: one for one in self.last.promised},
+        )
         for job, promise in before.items():
             if job in self.began:
                 assert self.began[job] <= promise.start + self.slip_seconds
             else:
                 assert job in self.promised
-                assert self.promised[job].start <= self.first[job] + self.slip_seconds, job
+                assert (
+                    self.promised[job].start <= self.first[job] + self.slip_seconds
+                ), job
                 assert self.now < promise.start + self.slip_seconds, job
         for job, promise in self.promised.items():
             self.first.setdefault(job, promise.start)

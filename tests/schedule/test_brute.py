@@ -1,4 +1,5 @@
-"""What the pass finds is held against a look at everything that there is, on small clusters."""
+"""What the pass finds is held against a look at everything that there is, on small
+clusters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,13 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
-from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import (
+    Constraint,
+    Level,
+    Mode,
+    PlaceRule,
+    Topology,
+)
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, NodeRoom, NodeTypes, RunningGang, Waiting, decide
@@ -46,7 +53,9 @@ class Stead:
     def room(self) -> NodeRoom:
         room = NodeRoom(self.node)
         for one in self.guests:
-            seat = room.seat(Resources(cpu_millis=one.cpu_millis), exclusive=one.exclusive)
+            seat = room.seat(
+                Resources(cpu_millis=one.cpu_millis), exclusive=one.exclusive
+            )
             assert seat is not None
             seat = replace(seat, gpus=one.gpus, gpu_millis=1000 * len(one.gpus))
             room.take(seat, kin=one.kin, apart_from=one.apart_from)
@@ -61,7 +70,9 @@ class Stead:
             for gpu in self.node.inventory.gpus
             if gpu.index not in taken and asked.gpu_type in (None, gpu.type)
         ]
-        cpu_millis = self.node.inventory.cpu_millis - sum(one.cpu_millis for one in self.guests)
+        cpu_millis = self.node.inventory.cpu_millis - sum(
+            one.cpu_millis for one in self.guests
+        )
         names = {one.kin for one in self.guests}
         return (
             len(free) >= asked.gpus
@@ -81,7 +92,9 @@ def steads(draw: st.DrawFn) -> list[Stead]:
     for at in range(draw(st.integers(1, 5))):
         kind = draw(st.sampled_from(["h100", "a100"]))
         shared = draw(st.sampled_from(["/shared", "/shared", ""]))
-        plain = node(f"n{at}", draw(st.sampled_from([0, 1, 2, 2, 3])), kind, shared=shared)
+        plain = node(
+            f"n{at}", draw(st.sampled_from([0, 1, 2, 2, 3])), kind, shared=shared
+        )
         offer = replace(
             plain.inventory,
             labels=tuple(
@@ -90,7 +103,10 @@ def steads(draw: st.DrawFn) -> list[Stead]:
                 if draw(st.integers(0, 3))
             ),
             ports=(20001,) if draw(st.booleans()) else (),
-            shared=tuple((path, draw(st.sampled_from("mn"))) for path, _ in plain.inventory.shared),
+            shared=tuple(
+                (path, draw(st.sampled_from("mn")))
+                for path, _ in plain.inventory.shared
+            ),
         )
         free, guests = list(range(len(offer.gpus))), list[Guest]()
         for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
@@ -145,7 +161,10 @@ def goes_together(gang: Waiting, chosen: Sequence[Stead]) -> bool:
     return (
         any(one.node.inventory.ports for one in chosen)
         and (gang.shared_path is None or (len(marks) == 1 and None not in marks))
-        and (gang.place.topology.mode != Mode.REQUIRE or (len(racks) == 1 and None not in racks))
+        and (
+            gang.place.topology.mode != Mode.REQUIRE
+            or (len(racks) == 1 and None not in racks)
+        )
     )
 
 
@@ -162,7 +181,8 @@ def test_a_gang_has_a_place_just_where_some_choice_of_nodes_is_one(
     for placed in decision.placed:
         names = {seat.node for seat in placed.seats}
         assert any(
-            names == {one.node.id for one in way} and goes_together(gang, way) for way in ways
+            names == {one.node.id for one in way} and goes_together(gang, way)
+            for way in ways
         )
 
 
@@ -182,7 +202,9 @@ class Full:
 
     def standing(self) -> Standing:
         holding = [
-            holding_of(one.queue, one.user, one.seats, TYPES, preemptible=one.preemptible)
+            holding_of(
+                one.queue, one.user, one.seats, TYPES, preemptible=one.preemptible
+            )
             for one in self.running
         ]
         capacity = NodeTypes(HOUSE).capacity
@@ -205,9 +227,12 @@ class Full:
         )
 
     def is_way(self, gone: Sequence[RunningGang]) -> bool:
-        """Whether the gang may stop just these, one after another in some order, and then fits."""
+        """Whether the gang may stop just these, one after another in some order, and
+        then fits."""
         shape = self.gang.shapes[0]
-        free = [room for room in self.rooms(gone) if room.seat(shape.resources) is not None]
+        free = [
+            room for room in self.rooms(gone) if room.seat(shape.resources) is not None
+        ]
         return len(free) >= shape.nodes and any(map(self._may, permutations(gone)))
 
     def lasting(self) -> list[RunningGang]:
@@ -242,7 +267,8 @@ def _candidate(one: RunningGang) -> VictimCandidate:
 
 @st.composite
 def full_houses(draw: st.DrawFn) -> Full:
-    """Two queues with GPUs of their own and one without; a few jobs; one gang more of the first."""
+    """Two queues with GPUs of their own and one without; a few jobs; one gang more of
+    the first."""
     a, b = draw(st.integers(0, 5)), draw(st.integers(0, 3))
     tree = whole_tree(
         [
@@ -255,7 +281,10 @@ def full_houses(draw: st.DrawFn) -> Full:
             Queue(name=QueueName("b"), nominal=((ANY_TYPE, b * 1000),)),
         ]
     )
-    running, left = list[RunningGang](), {one.id: len(one.inventory.gpus) for one in HOUSE}
+    running, left = (
+        list[RunningGang](),
+        {one.id: len(one.inventory.gpus) for one in HOUSE},
+    )
     for at in range(draw(st.integers(1, 6))):
         on = draw(st.sampled_from(sorted(left)))
         if not left[on]:
@@ -277,7 +306,9 @@ def full_houses(draw: st.DrawFn) -> Full:
         )
     nodes, gpus = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
-    return Full(tree, tuple(running), replace(gang_of("j", "a"), shapes=(shape,), user=ANN))
+    return Full(
+        tree, tuple(running), replace(gang_of("j", "a"), shapes=(shape,), user=ANN)
+    )
 
 
 def subsets(running: Sequence[RunningGang]) -> Iterator[tuple[RunningGang, ...]]:
@@ -287,9 +318,12 @@ def subsets(running: Sequence[RunningGang]) -> Iterator[tuple[RunningGang, ...]]
 
 @settings(max_examples=300)
 @given(full_houses())
-def test_somebody_gives_way_just_where_some_choice_of_victims_lets_the_gang_in(full: Full) -> None:
-    """Where rights to some end as others give way, the cheapest first, no other order is tried: 2
-    of 12,000 such houses have a way that is missed. Rights that last are always found."""
+def test_somebody_gives_way_just_where_some_choice_of_victims_lets_the_gang_in(
+    full: Full,
+) -> None:
+    """Where rights to some end as others give way, the cheapest first, no other order
+    is tried: 2 of 12,000 such houses have a way that is missed. Rights that last are
+    always found."""
     decision = full.decide()
     ways = [some for some in subsets(full.running) if full.is_way(some)]
     is_let = bool(decision.placed or decision.preempted)
@@ -299,7 +333,8 @@ def test_somebody_gives_way_just_where_some_choice_of_victims_lets_the_gang_in(f
 
 
 def _over_its_limit() -> Full:
-    """Who gives way so that the queue holds less leaves a node on which nobody else need."""
+    """Who gives way so that the queue holds less leaves a node on which nobody else
+    need."""
     own = Queue(
         name=QueueName("a"),
         nominal=((ANY_TYPE, 2000),),
@@ -316,7 +351,9 @@ def _over_its_limit() -> Full:
         for at, (on, gpus, first, lost) in enumerate(there)
     ]  # fmt: skip
     shape = Shape(nodes=2, resources=Resources(gpu_millis=1000))
-    return Full(whole_tree([own]), tuple(running), replace(gang_of("j", "a"), shapes=(shape,)))
+    return Full(
+        whole_tree([own]), tuple(running), replace(gang_of("j", "a"), shapes=(shape,))
+    )
 
 
 OVER_ITS_LIMIT = _over_its_limit()

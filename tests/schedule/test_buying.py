@@ -1,4 +1,5 @@
-"""By attained service a gang buys the place of a running one: better by enough, paid by waiting."""
+"""By attained service a gang buys the place of a running one: better by enough, paid by
+waiting."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +31,8 @@ from tests.worlds import node
 ANN, BOB = UserName("ann"), UserName("bob")
 ONE = Class(DEFAULT_QUEUE, 1000)
 LEARNED = Learned(
-    Ended(job_class=ONE, user=ANN, stem="", seconds=took) for took in [30.0] * 40 + [9e4] * 9
+    Ended(job_class=ONE, user=ANN, stem="", seconds=took)
+    for took in [30.0] * 40 + [9e4] * 9
 )
 NOW, HOUR = 1e6, 3600.0
 
@@ -38,7 +40,12 @@ NOW, HOUR = 1e6, 3600.0
 def waits(**more: object) -> Waiting:
     shapes = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)
     plain = Waiting(
-        job=JobId("j2"), shapes=shapes, priority=0, order=(2, 0), since=NOW - HOUR, user=ANN
+        job=JobId("j2"),
+        shapes=shapes,
+        priority=0,
+        order=(2, 0),
+        since=NOW - HOUR,
+        user=ANN,
     )
     return replace(plain, **more)  # type: ignore[arg-type]
 
@@ -64,7 +71,9 @@ def runs(**more: object) -> RunningGang:
 def buying(learned: Learned | None = LEARNED, **of_queue: object) -> Buying:
     queue = replace(Queue(name=DEFAULT_QUEUE), **of_queue)  # type: ignore[arg-type]
     tree = QueueTree(queues=(queue,))
-    held = QuotaHolding(queue=DEFAULT_QUEUE, user=ANN, amounts=ResourceAmounts(1.0, 0.0, 0.0))
+    held = QuotaHolding(
+        queue=DEFAULT_QUEUE, user=ANN, amounts=ResourceAmounts(1.0, 0.0, 0.0)
+    )
     standing = Standing(tree, capacity=ResourceAmounts(4.0, 0.0, 0.0), holding=[held])
     return Buying(standing, PriorityKeys(tree, learned), NOW)
 
@@ -90,13 +99,15 @@ def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
     ],
 )
 def test_it_may_not_take_from(victim: dict[str, object]) -> None:
-    """Of another priority (that is another right) or queue, within the guard, without a save, new,
-    dear to restart, of a user who has had less, or an elder in its turn."""
+    """Of another priority (that is another right) or queue, within the guard, without a
+    save, new, dear to restart, of a user who has had less, or an elder in its turn."""
     assert not buying().may_take(waits(), runs(**victim))
 
 
 def test_the_queue_says_whether_and_from_whom() -> None:
-    assert buying(preempt=Preempt.ANY).may_take(waits(), runs(can_save=False, lost_gpu_seconds=1.0))
+    assert buying(preempt=Preempt.ANY).may_take(
+        waits(), runs(can_save=False, lost_gpu_seconds=1.0)
+    )
     assert not buying(preempt=Preempt.NEVER).may_buy(waits())
     assert not buying(policy=Policy.FIFO).may_buy(waits())
     assert not buying(policy=Policy.SJF).may_buy(waits())
@@ -121,14 +132,18 @@ def test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus() -> None:
     assert here.has_paid(waits(), shape, two)
     assert not here.has_paid(waits(since=NOW - HOUR + 1), shape, two)
     assert here.has_paid(waits(since=NOW - HOUR / 2), replace(shape, nodes=2), two)
-    lost = price_of([runs(can_save=False, restart_seconds=0.0, lost_gpu_seconds=HOUR + 1)])
+    lost = price_of(
+        [runs(can_save=False, restart_seconds=0.0, lost_gpu_seconds=HOUR + 1)]
+    )
     assert not here.has_paid(waits(), shape, lost), "what it would lose is paid as well"
 
 
 # -- in a queue that goes on -----------------------------------------------------------------------
 
 NODES = [node("n1", 4), node("n2", 4)]
-TREE = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=30.0)
+TREE = QueueTree(
+    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=30.0
+)
 
 
 @st.composite
@@ -158,7 +173,9 @@ def comings(draw: st.DrawFn) -> list[Coming]:
             ),
             seconds,
         )
-        for number, (at, gpus, seconds, user) in enumerate(sorted(rows, key=lambda row: row[0]))
+        for number, (at, gpus, seconds, user) in enumerate(
+            sorted(rows, key=lambda row: row[0])
+        )
     ]
 
 
@@ -223,7 +240,12 @@ def test_a_long_job_gives_way_to_short_ones_and_all_are_done() -> None:
 
 
 def each_refused() -> None:
-    for victim in ({"guard_over": False}, {"priority": -100}, {"user": BOB}, {"can_save": False}):
+    for victim in (
+        {"guard_over": False},
+        {"priority": -100},
+        {"user": BOB},
+        {"can_save": False},
+    ):
         test_it_may_not_take_from(dict[str, object](victim))
 
 
@@ -380,7 +402,11 @@ MUTANTS = [
     ),
     (
         Mutant(
-            "all of the cluster is lent to age", "schedule.order.aging:lent_to", "MOST", "1.0", ""
+            "all of the cluster is lent to age",
+            "schedule.order.aging:lent_to",
+            "MOST",
+            "1.0",
+            "",
         ),
         lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half,
     ),
@@ -407,7 +433,9 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS]
+)
 def test_a_rule_taken_out_is_missed(
     mutant: Mutant, missed_by: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,9 @@ LEARNED = Learned(
 def tree(policy: Policy = Policy.SERVICE, *, own: int = 2) -> QueueTree:
     """Three queues below one, with so many GPUs each, and one beside it."""
     gpus = ((ANY_TYPE, own * 1000),)
-    top = Queue(name=QueueName("all"), nominal=((ANY_TYPE, 3 * own * 1000),), policy=policy)
+    top = Queue(
+        name=QueueName("all"), nominal=((ANY_TYPE, 3 * own * 1000),), policy=policy
+    )
     below = [Queue(name=name, parent=top.name, nominal=gpus) for name in (A, B, C)]
     return whole_tree([top, *below, Queue(name=OTHER)])
 
@@ -85,10 +87,14 @@ def decided(
     """What one pass decides on a node that those who run fill."""
     there = node("n1", gpus=len(running))
     room = NodeRoom(there)
-    standing = Standing(below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing)
+    standing = Standing(
+        below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing
+    )
     for one in running:
         room.take(one.seats[0], kin="", apart_from=())
-        standing.take(QuotaHolding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),)))
+        standing.take(
+            QuotaHolding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),))
+        )
     return decide(
         [room],
         Groups(waiting),
@@ -114,7 +120,10 @@ def test_what_is_borrowed_is_sold_to_another_queue_and_what_is_its_own_is_not() 
     assert victim[0] in ("j0", "j1", "j2", "j3")
     assert victim[1] == PreemptWhy.SERVICE
     all_own = full(A, A, B, B, C, C)
-    assert {name for name, _ in stopped(decided(tree(), all_own, waits("j9", A)))} <= {"j0", "j1"}
+    assert {name for name, _ in stopped(decided(tree(), all_own, waits("j9", A)))} <= {
+        "j0",
+        "j1",
+    }
     young = [replace(one, serves_since=NOW) for one in all_own[:2]]
     assert not stopped(decided(tree(), [*young, *all_own[2:]], waits("j9", A)))
 
@@ -172,11 +181,15 @@ def order(
     *waiting: Waiting,
     owing: Set[QueueName] = frozenset(),
 ) -> list[str]:
-    standing = Standing(below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing)
+    standing = Standing(
+        below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing
+    )
     for queue, gpus in held.items():
         amounts = ResourceAmounts(gpus=float(gpus))
         some = ((ANY_TYPE, gpus * 1000),)
-        standing.take(QuotaHolding(queue=queue, user=ANN, gpu_millis=some, amounts=amounts))
+        standing.take(
+            QuotaHolding(queue=queue, user=ANN, gpu_millis=some, amounts=amounts)
+        )
     line = QueueLine(Groups(waiting), standing, PriorityKeys(below, LEARNED))
     found = []
     while (gang := line.next()) is not None:
@@ -188,9 +201,15 @@ def test_ones_own_goes_first_then_service_over_all_queues_and_users() -> None:
     long = {"served_seconds": 2 * HOUR}
     three = (waits("j1", A, **long), waits("j2", B, **long), waits("j3", C, user=ANN))
     assert order(tree(), {}, *three) == ["j3", "j1", "j2"]
-    assert order(tree(), {A: 3, B: 2, C: 4}, *three) == ["j3", "j1", "j2"], "use counts no more"
-    assert order(tree(), {A: 2, C: 4}, *three) == ["j2", "j3", "j1"], "b has some of its own left"
-    assert order(tree(), {A: 2, C: 4}, *three, owing={B}) == ["j3", "j1", "j2"], "b owes"
+    assert order(tree(), {A: 3, B: 2, C: 4}, *three) == ["j3", "j1", "j2"], (
+        "use counts no more"
+    )
+    assert order(tree(), {A: 2, C: 4}, *three) == ["j2", "j3", "j1"], (
+        "b has some of its own left"
+    )
+    assert order(tree(), {A: 2, C: 4}, *three, owing={B}) == ["j3", "j1", "j2"], (
+        "b owes"
+    )
     assert order(tree(Policy.DEFAULT), {A: 3, B: 2, C: 4}, *three) == ["j2", "j1", "j3"]
 
 
@@ -225,7 +244,10 @@ def comings(draw: st.DrawFn) -> list[Coming]:
 @given(coming=comings())
 def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) -> None:
     """On one GPU a job, a job that its queue owns a GPU for starts within a guard."""
-    ones = [one._replace(gang=replace(one.gang, shapes=waits("j0", A).shapes)) for one in coming]
+    ones = [
+        one._replace(gang=replace(one.gang, shapes=waits("j0", A).shapes))
+        for one in coming
+    ]
     below, told = tree(own=1), list[Happened]()
     Play(
         Present(now=0.0, nodes=[node("n1", gpus=3)], tree=below),
@@ -251,8 +273,8 @@ def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) ->
 
 
 def longest_without(moves: list[tuple[float, int, int]]) -> float:
-    """The longest time in which some of a queue waited and none ran. Of each move: when, and how
-    many more wait and run from then on."""
+    """The longest time in which some of a queue waited and none ran. Of each move:
+    when, and how many more wait and run from then on."""
     longest, waiting, running, since = 0.0, 0, 0, None
     for at in sorted({at for at, *_ in moves}):
         waiting += sum(more for when, more, _ in moves if when == at)
@@ -356,7 +378,9 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS]
+)
 def test_a_rule_taken_out_is_missed(
     mutant: Mutant, missed_by: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,10 @@ def test_compiled_and_plain_decide_the_same() -> None:
     words = "from tests.schedule.test_compiled import IS_COMPILED, decisions\n"
     told = "assert not IS_COMPILED; print(decisions(7))"
     plain = subprocess.run(
-        [sys.executable, "-c", without + words + told], capture_output=True, text=True, check=True
+        [sys.executable, "-c", without + words + told],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert IS_COMPILED
     assert plain.stdout.strip() == str(decisions(7))
@@ -88,7 +91,9 @@ def test_a_change_in_a_room_within_a_room_is_compiled_anew(tmp_path: Path) -> No
     told = f"{use}from outside.outer import asked; print(must_compile(asked), asked(1))"
 
     def answered(adding: int) -> list[str]:
-        inner.write_text(f"{use}@compiled\ndef answer(by: int) -> int:\n    return by + {adding}\n")
+        inner.write_text(
+            f"{use}@compiled\ndef answer(by: int) -> int:\n    return by + {adding}\n"
+        )
         found = subprocess.run(
             [sys.executable, "-B", "-c", told],
             capture_output=True, text=True, check=True, cwd=tmp_path,
@@ -101,13 +106,16 @@ def test_a_change_in_a_room_within_a_room_is_compiled_anew(tmp_path: Path) -> No
     assert answered(21) == ["True", "22"]
 
 
-def test_what_is_kept_of_a_class_that_has_moved_is_compiled_anew(tmp_path: Path) -> None:
+def test_what_is_kept_of_a_class_that_has_moved_is_compiled_anew(
+    tmp_path: Path,
+) -> None:
     room = tmp_path / "outside"
     room.mkdir()
     (room / "__init__.py").touch()
     use = "from corral.schedule.arrays.compiled import compiled, must_compile\n"
     told = (
-        f"{use}from outside.outer import Two, asked; print(must_compile(asked), asked(Two(1, 2)))"
+        f"{use}from outside.outer import Two, asked; print(must_compile(asked), "
+        "asked(Two(1, 2)))"
     )
 
     def answered(holder: str) -> list[str]:

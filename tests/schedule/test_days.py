@@ -1,4 +1,5 @@
-"""Over many passes: everybody begins within a bound, and more GPUs never make a day much longer."""
+"""Over many passes: everybody begins within a bound, and more GPUs never make a day
+much longer."""
 
 from dataclasses import replace
 
@@ -35,8 +36,13 @@ def wide_ones(draw: st.DrawFn, sizes: list[int]) -> list[Come]:
     for at in range(draw(st.integers(1, 4))):
         gpus = draw(st.integers(1, max(sizes)))
         nodes = draw(st.integers(1, sum(size >= gpus for size in sizes)))
-        began, seconds = draw(st.integers(0, 200)), draw(st.integers(1, int(LONGEST_SECONDS)))
-        found.append(come(f"wide{at}", began + at / 100, seconds, nodes=nodes, gpus=gpus))
+        began, seconds = (
+            draw(st.integers(0, 200)),
+            draw(st.integers(1, int(LONGEST_SECONDS))),
+        )
+        found.append(
+            come(f"wide{at}", began + at / 100, seconds, nodes=nodes, gpus=gpus)
+        )
     return found
 
 
@@ -45,16 +51,20 @@ def wide_ones(draw: st.DrawFn, sizes: list[int]) -> list[Come]:
 def test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming(
     data: st.DataObject,
 ) -> None:
-    """In a line that goes by age. A gang that is first and has waited for PATIENCE_SECONDS keeps
-    the nodes that are nearest to free. As long as it does, nobody else comes onto them, so with
-    each end there one more of their GPUs is free for good, unless others are kept instead, on
-    which more is free, or as much and of lower ids. So it begins, after those before it, within
-    the longest run for each of its GPUs on each node that it might be moved to.
+    """In a line that goes by age. A gang that is first and has waited for
+    PATIENCE_SECONDS keeps the nodes that are nearest to free. As long as it does,
+    nobody else comes onto them, so with each end there one more of their GPUs is free
+    for good, unless others are kept instead, on which more is free, or as much and of
+    lower ids. So it begins, after those before it, within the longest run for each of
+    its GPUs on each node that it might be moved to.
     """
     gpus_of = data.draw(sizes())
     nodes = [node(f"n{at}", gpus) for at, gpus in enumerate(gpus_of)]
     wide = sorted(data.draw(wide_ones(gpus_of)), key=lambda one: one.at)
-    bounds = [PATIENCE_SECONDS + LONGEST_SECONDS * _moves(one.gang, len(nodes)) for one in wide]
+    bounds = [
+        PATIENCE_SECONDS + LONGEST_SECONDS * _moves(one.gang, len(nodes))
+        for one in wide
+    ]
     lengths = data.draw(st.lists(st.integers(1, 15), min_size=1, max_size=8))
     small = [
         come(f"s{at}", at * EACH_SECONDS, EACH_SECONDS * lengths[at % len(lengths)])
@@ -90,7 +100,10 @@ def ready(draw: st.DrawFn, *, widest: int, longest_seconds: int) -> list[Come]:
 
 
 def makespan_seconds(comes: list[Come], nodes: int) -> float:
-    ordered = [replace(one, gang=replace(one.gang, order=(at, 0))) for at, one in enumerate(comes)]
+    ordered = [
+        replace(one, gang=replace(one.gang, order=(at, 0)))
+        for at, one in enumerate(comes)
+    ]
     day = Day([node(f"n{at}", 1) for at in range(nodes)], ordered)
     day.live()
     return day.makespan_seconds
@@ -110,9 +123,10 @@ def test_with_more_gpus_a_day_of_single_gpus_is_at_most_as_much_longer_as_graham
 def test_gangs_that_find_room_before_patience_ends_take_at_most_twice_the_least(
     comes: list[Come], few: int, more: int
 ) -> None:
-    """Garey and Graham 1975, Bounds for multiprocessor scheduling with resource constraints, for
-    one resource: twice what any order takes, so also twice what fewer nodes took. Then the
-    longest job or the mean work of a node bounds from below what any order takes."""
+    """Garey and Graham 1975, Bounds for multiprocessor scheduling with resource
+    constraints, for one resource: twice what any order takes, so also twice what fewer
+    nodes took. Then the longest job or the mean work of a node bounds from below what
+    any order takes."""
     assert sum(one.runs_seconds for one in comes) <= PATIENCE_SECONDS
     work = sum(one.runs_seconds * one.gang.shapes[0].nodes for one in comes)
     least = max(work / (few + more), *(one.runs_seconds for one in comes))

@@ -1,4 +1,5 @@
-"""What queues that share one line by service owe: held against due, as the half-life weighs."""
+"""What queues that share one line by service owe: held against due, as the half-life
+weighs."""
 
 from collections.abc import Callable
 from math import inf
@@ -42,11 +43,18 @@ def standing(
     stripped: frozenset[QueueName] = frozenset(),
 ) -> Standing:  # fmt: skip
     found = Standing(
-        below or tree(), capacity=ResourceAmounts(8.0), kinds=["h100"], stripped=stripped
+        below or tree(),
+        capacity=ResourceAmounts(8.0),
+        kinds=["h100"],
+        stripped=stripped,
     )
     for queue, gpus in held.items():
         some = (("h100", gpus * 1000),)
-        found.take(QuotaHolding(queue=queue, user=ANN, gpu_millis=some, preemptible=preemptible))
+        found.take(
+            QuotaHolding(
+                queue=queue, user=ANN, gpu_millis=some, preemptible=preemptible
+            )
+        )
     return found
 
 
@@ -71,7 +79,9 @@ def rates(
     held: dict[QueueName, int], asked: dict[QueueName, int], owed: float = 0.0
 ) -> dict[QueueName, float]:
     """Where each queue has owed so much until now."""
-    before = {queue: Debt(queue=queue, at=NOW, gpus=owed, rate=9.0) for queue in (A, B, INNER)}
+    before = {
+        queue: Debt(queue=queue, at=NOW, gpus=owed, rate=9.0) for queue in (A, B, INNER)
+    }
     found = count(before, standing(held), waiting(asked))
     assert all(debt.gpus == pytest.approx(owed) for debt in found)
     return {debt.queue: debt.rate for debt in found}
@@ -108,11 +118,21 @@ def test_who_has_nothing_of_its_own_owes_nothing_more() -> None:
     assert after[0].gpus == pytest.approx(3.0)
 
 
-def test_a_debt_halves_in_a_half_life_and_grows_towards_what_is_held_beyond_the_due() -> None:
-    assert gpus_of(Debt(queue=A, at=0.0, gpus=4.0), HALF_LIFE, HALF_LIFE) == pytest.approx(2.0)
-    assert gpus_of(Debt(queue=A, at=0.0, rate=4.0), HALF_LIFE, HALF_LIFE) == pytest.approx(2.0)
-    assert gpus_of(Debt(queue=A, at=0.0, rate=4.0), 1e9, HALF_LIFE) == pytest.approx(4.0)
-    assert gpus_of(Debt(queue=A, at=5.0, gpus=4.0), 0.0, HALF_LIFE) == 4.0, "clocks step back"
+def test_a_debt_halves_in_a_half_life_and_grows_towards_what_is_held_beyond_the_due() -> (
+    None
+):
+    assert gpus_of(
+        Debt(queue=A, at=0.0, gpus=4.0), HALF_LIFE, HALF_LIFE
+    ) == pytest.approx(2.0)
+    assert gpus_of(
+        Debt(queue=A, at=0.0, rate=4.0), HALF_LIFE, HALF_LIFE
+    ) == pytest.approx(2.0)
+    assert gpus_of(Debt(queue=A, at=0.0, rate=4.0), 1e9, HALF_LIFE) == pytest.approx(
+        4.0
+    )
+    assert gpus_of(Debt(queue=A, at=5.0, gpus=4.0), 0.0, HALF_LIFE) == 4.0, (
+        "clocks step back"
+    )
 
 
 def test_what_goes_on_as_it_did_is_not_written_again() -> None:
@@ -123,7 +143,9 @@ def test_what_goes_on_as_it_did_is_not_written_again() -> None:
 
 
 def test_what_is_granted_is_held_and_asked_for_no_more() -> None:
-    assert Claim(4000, held=1000, asked=3000).granted(2000) == Claim(4000, held=3000, asked=1000)
+    assert Claim(4000, held=1000, asked=3000).granted(2000) == Claim(
+        4000, held=3000, asked=1000
+    )
 
 
 def test_only_queues_below_one_that_goes_by_service_owe() -> None:
@@ -132,7 +154,9 @@ def test_only_queues_below_one_that_goes_by_service_owe() -> None:
     plain = tree(Policy.DEFAULT)
     assert not owing(owes, plain, NOW)
     [cleared] = count(owes, standing({A: 8}, plain), Groups())
-    assert (cleared.gpus, cleared.rate) == (0.0, 0.0), "no old debt comes back with the policy"
+    assert (cleared.gpus, cleared.rate) == (0.0, 0.0), (
+        "no old debt comes back with the policy"
+    )
     assert not count({A: cleared}, standing({A: 8}, plain), Groups(), NOW + 1.0)
 
 
@@ -178,7 +202,9 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS]
+)
 def test_a_rule_taken_out_is_missed(
     mutant: Mutant, missed_by: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
-"""One pass of the scheduler: nothing overbooked, nobody forgotten, nobody held in vain."""
+"""One pass of the scheduler: nothing overbooked, nobody forgotten, nobody held in
+vain."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -57,7 +58,11 @@ def test_nothing_overbooked_nobody_forgotten_or_held_in_vain(
     used: dict[tuple[NodeId, int], int] = defaultdict(int)
     rooms = {one.id: NodeRoom(one) for one in nodes}
     for placed in decision.placed:
-        assert len({seat.node for seat in placed.seats}) == placed.shape.nodes == len(placed.seats)
+        assert (
+            len({seat.node for seat in placed.seats})
+            == placed.shape.nodes
+            == len(placed.seats)
+        )
         for seat in placed.seats:
             rooms[seat.node].take(seat)
             assert len(seat.gpus) == placed.shape.resources.gpus
@@ -95,12 +100,21 @@ def test_the_fullest_node_that_fits_is_taken() -> None:
 
 def test_a_gang_prefers_nodes_of_one_type() -> None:
     nodes = [node("n1", 2, "a100"), node("n2", 2, "h100"), node("n3", 2, "h100")]
-    assert where(run(nodes, [waiting("j", nodes=2, millis=2000)])) == {"j": ["n2", "n3"]}
+    assert where(run(nodes, [waiting("j", nodes=2, millis=2000)])) == {
+        "j": ["n2", "n3"]
+    }
 
 
 def test_what_can_never_fit_is_told_from_what_must_wait() -> None:
-    gangs = [waiting("now", 0, millis=2000), waiting("later", 1), waiting("never", 2, millis=3000)]
-    assert why(run([node("n1", 2)], gangs)) == {"later": "Resources", "never": "NeverFits"}
+    gangs = [
+        waiting("now", 0, millis=2000),
+        waiting("later", 1),
+        waiting("never", 2, millis=3000),
+    ]
+    assert why(run([node("n1", 2)], gangs)) == {
+        "later": "Resources",
+        "never": "NeverFits",
+    }
 
 
 def test_a_big_gang_that_waited_long_is_not_starved_by_small_ones() -> None:
@@ -128,7 +142,11 @@ def test_an_array_keeps_its_limit() -> None:
 def test_a_share_needs_a_node_that_offers_shares_and_packs_on_one_gpu() -> None:
     plain = node("n1", 2)
     sharing = replace(plain, inventory=replace(plain.inventory, gpu_shares=True))
-    halves = [waiting("a", 0, millis=500), waiting("b", 1, millis=500), waiting("c", 2, millis=500)]
+    halves = [
+        waiting("a", 0, millis=500),
+        waiting("b", 1, millis=500),
+        waiting("c", 2, millis=500),
+    ]
     assert set(why(run([plain], halves)).values()) == {"NeverFits"}
     seats = [one.seats[0].gpus for one in run([sharing], halves).placed]
     assert seats == [(0,), (0,), (1,)]
@@ -136,7 +154,9 @@ def test_a_share_needs_a_node_that_offers_shares_and_packs_on_one_gpu() -> None:
 
 def test_a_gang_is_placed_only_where_its_path_has_one_mark() -> None:
     apart = node("n3", 2)
-    other = replace(apart, inventory=replace(apart.inventory, shared=(("/shared", "mark-2"),)))
+    other = replace(
+        apart, inventory=replace(apart.inventory, shared=(("/shared", "mark-2"),))
+    )
     gang = waiting("j", nodes=2, millis=2000, shared_path="/shared/ckpt")
     assert where(run([node("n1"), other], [gang])) == {}
     assert where(run([other, node("n1"), node("n2")], [gang])) == {"j": ["n1", "n2"]}
@@ -152,7 +172,8 @@ def test_the_second_shape_is_taken_when_the_first_has_no_room() -> None:
 def forms(*asked: tuple[int, int]) -> tuple[Shape, ...]:
     """(nodes, GPUs of each)"""
     return tuple(
-        Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000)) for nodes, gpus in asked
+        Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
+        for nodes, gpus in asked
     )
 
 
@@ -166,7 +187,8 @@ def forms(*asked: tuple[int, int]) -> tuple[Shape, ...]:
 def test_it_is_told_of_the_shape_that_decides_among_all_its_forms(
     asked: tuple[tuple[int, int], ...], said: str
 ) -> None:
-    """Of an elastic gang that is the smallest, and never one that no node could hold."""
+    """Of an elastic gang that is the smallest, and never one that no node could
+    hold."""
     gangs = [waiting("a", nodes=3, millis=2000), waiting("b", 2, shapes=forms(*asked))]
     decision = run([node(name) for name in ("n1", "n2", "n3")], gangs)
     reason = decision.reasons()[gangs[1].job]
@@ -183,7 +205,9 @@ def test_a_gang_of_which_no_form_could_ever_be_is_told_of_the_least() -> None:
     assert "3 nodes with 2 GPUs; only 2 nodes could ever" in reason.sentence
 
 
-def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes() -> None:
+def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes() -> (
+    None
+):
     """On two nodes it never has nine, and smaller gangs would pass it for ever."""
     most_to_least = forms(*((nodes, 2) for nodes in range(9, 1, -1)))
     big = waiting("big", shapes=most_to_least, since=-PATIENCE_SECONDS)

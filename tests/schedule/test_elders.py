@@ -17,7 +17,9 @@ from corral.schedule.waiting import Waiting
 from tests.worlds import node
 
 NODES = [node("n1", 4), node("n2", 4)]
-TREE = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=60.0)
+TREE = QueueTree(
+    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=60.0
+)
 SHORT_SECONDS = 3600.0
 RESTART_SECONDS = 60.0
 DAYS = 8
@@ -33,7 +35,8 @@ def coming(number: int, at: float, nodes: int, seconds: float) -> Coming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """More short ones than the two nodes can hold, for days, and some that need a day each."""
+    """More short ones than the two nodes can hold, for days, and some that need a day
+    each."""
 
     long: list[Coming]
     short: list[Coming]
@@ -42,7 +45,12 @@ class Crowd:
     def of(cls, seed: int) -> "Crowd":
         chance, each = Random(seed), 0.48 * SHORT_SECONDS
         long = [
-            coming(number, chance.uniform(SHORT_SECONDS, 7200.0), chance.choice((1, 2)), 86_400.0)
+            coming(
+                number,
+                chance.uniform(SHORT_SECONDS, 7200.0),
+                chance.choice((1, 2)),
+                86_400.0,
+            )
             for number in range(3)
         ]
         short = [
@@ -65,7 +73,8 @@ class Crowd:
 def test_each_starts_within_a_day_and_the_turns_of_those_before_it(seed: int) -> None:
     crowd = Crowd.of(seed)
     ends = {one.job: one.at for one in crowd.play() if one.kind == JobClass.ENDED}
-    # Until a node of each is free, others end; then the turn is longer than what the job needs.
+    # Until a node of each is free, others end; then the turn is longer than what the
+    # job needs.
     a_turn = 86_400.0 + 2 * (SHORT_SECONDS + RESTART_SECONDS)
     latest = 7200.0 + ELDER_SECONDS + len(crowd.long) * a_turn
     assert max(ends[one.gang.job] for one in crowd.long) <= latest < DAYS * 86_400.0
@@ -73,7 +82,8 @@ def test_each_starts_within_a_day_and_the_turns_of_those_before_it(seed: int) ->
 
 
 def test_of_a_crowd_that_is_old_no_two_are_in_their_turn_at_once() -> None:
-    """All wait for more than a day here, and few for so long that more is lent to age."""
+    """All wait for more than a day here, and few for so long that more is lent to
+    age."""
     present = Present(now=0.0, nodes=NODES, tree=TREE)
     rows = [coming(number, 0.0, 1, 5 * 86_400.0) for number in range(8)]
     play = Play(present, {}, rows, terms=Terms(restart_seconds=RESTART_SECONDS))
@@ -82,7 +92,9 @@ def test_of_a_crowd_that_is_old_no_two_are_in_their_turn_at_once() -> None:
         at += 3600.0
         play.run(until=at)
         holders = play.present().holders
-        until = [one.protected_until for one in holders if one.protected_until is not None]
+        until = [
+            one.protected_until for one in holders if one.protected_until is not None
+        ]
         assert sum(at < moment for moment in until) <= 1
         turns += bool(until)
     assert turns, "somebody has had one"

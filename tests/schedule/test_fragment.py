@@ -31,7 +31,12 @@ def wasted(demand: Demand, millis: int) -> float:
 
 def test_before_anybody_has_come_a_part_is_wasted_whole_and_a_free_gpu_is_not() -> None:
     demand = new_demand()
-    assert [wasted(demand, millis) for millis in (0, 250, 990, 1000)] == [0, 0.25, 0.99, 0]
+    assert [wasted(demand, millis) for millis in (0, 250, 990, 1000)] == [
+        0,
+        0.25,
+        0.99,
+        0,
+    ]
 
 
 def test_a_part_wastes_what_the_shares_that_come_leave_of_it() -> None:
@@ -43,16 +48,23 @@ def test_a_part_wastes_what_the_shares_that_come_leave_of_it() -> None:
     assert wasted(mixed, 500) > wasted(mixed, 400) + 0.09
 
 
-def test_where_only_every_other_gpu_finds_its_match_the_large_share_carries_the_waste() -> None:
-    """Of 0.7 and 0.3, twice as many are large: the 0.3 left beside a large one is worth little."""
+def test_where_only_every_other_gpu_finds_its_match_the_large_share_carries_the_waste() -> (
+    None
+):
+    """Of 0.7 and 0.3, twice as many are large: the 0.3 left beside a large one is worth
+    little."""
     demand = after(700, 700, 300)
     assert wasted(demand, 300) > 0.25
     assert wasted(demand, 700) < 0.05
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(1, 99).map(lambda level: level * 10), min_size=1, max_size=30))
-def test_no_set_of_shares_that_fits_on_one_gpu_is_priced_above_it(shares: list[int]) -> None:
+@given(
+    st.lists(st.integers(1, 99).map(lambda level: level * 10), min_size=1, max_size=30)
+)
+def test_no_set_of_shares_that_fits_on_one_gpu_is_priced_above_it(
+    shares: list[int],
+) -> None:
     demand = after(*shares, each=2)
     prices = {share: float(demand.price[share // LEVEL]) for share in shares}
     for many in (1, 2, 3):
@@ -61,7 +73,9 @@ def test_no_set_of_shares_that_fits_on_one_gpu_is_priced_above_it(shares: list[i
     assert all(demand.part_waste[level] <= level / LEVELS for level in range(LEVELS))
 
 
-def test_gpus_are_stranded_beyond_what_cpu_or_memory_carries_at_the_usual_ratio() -> None:
+def test_gpus_are_stranded_beyond_what_cpu_or_memory_carries_at_the_usual_ratio() -> (
+    None
+):
     demand = new_demand()
     assert stranded(demand, 8000, 0, 0) == 0
     arrive(demand, 1, 0, 10_000, 50_000, 3)

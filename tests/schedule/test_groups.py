@@ -32,7 +32,9 @@ def parts(groups: Groups) -> set[tuple[Waiting, ...]]:
 
 
 @given(steps=st.lists(gangs() | st.integers(0, 9), max_size=30), shunned=st.booleans())
-def test_what_is_kept_is_as_if_made_anew(steps: list[Waiting | int], shunned: bool) -> None:
+def test_what_is_kept_is_as_if_made_anew(
+    steps: list[Waiting | int], shunned: bool
+) -> None:
     groups, there = Groups(), dict[JobId, Waiting]()
     for step in steps:
         if isinstance(step, int):
@@ -53,7 +55,9 @@ def test_what_is_kept_is_as_if_made_anew(steps: list[Waiting | int], shunned: bo
 
 
 def test_a_group_is_of_one_size_user_priority_and_goes_by_age() -> None:
-    def gang(name: str, number: int, shapes: tuple[Shape, ...] = ONE, **more: object) -> Waiting:
+    def gang(
+        name: str, number: int, shapes: tuple[Shape, ...] = ONE, **more: object
+    ) -> Waiting:
         return Waiting(
             job=JobId(name),
             shapes=shapes,
@@ -75,6 +79,9 @@ def test_whoever_others_shun_is_a_group_of_its_own() -> None:
         for name in ("web", "db", "ci")
     )
     groups.tell_apart({"web"})
-    assert {tuple(one.job for one in gangs) for gangs in groups} == {("web",), ("db", "ci")}
+    assert {tuple(one.job for one in gangs) for gangs in groups} == {
+        ("web",),
+        ("db", "ci"),
+    }
     groups.tell_apart(set())
     assert len(parts(groups)) == 1

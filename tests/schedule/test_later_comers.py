@@ -1,4 +1,5 @@
-"""A day with and without those who come later: what was promised before is not later for them."""
+"""A day with and without those who come later: what was promised before is not later
+for them."""
 
 from dataclasses import replace
 from math import inf
@@ -35,12 +36,16 @@ def in_line(some: list[Come], *, first: int, at: float | None = None) -> list[Co
             come.gang, job=JobId(f"j{first + place}"), kin=f"j{first + place}",
             order=(first + place, 0), queue=EASY, priority=0, user=one("x").user,
         )  # fmt: skip
-        found.append(replace(come, gang=gang, at=come.at if at is None else max(at, come.at)))
+        found.append(
+            replace(come, gang=gang, at=come.at if at is None else max(at, come.at))
+        )
     return found
 
 
 def two_days(policy: Policy, some: list[Come], others: list[Come]) -> Two:
-    early = in_line([replace(come, at=min(come.at, LATER_AT - 1)) for come in some], first=0)
+    early = in_line(
+        [replace(come, at=min(come.at, LATER_AT - 1)) for come in some], first=0
+    )
     later = in_line(others, first=len(early), at=LATER_AT)
     alone = Day(NODES, early, tree_of(policy))
     joined = Day(NODES, [*early, *later], tree_of(policy))
@@ -58,8 +63,8 @@ def two_days(policy: Policy, some: list[Come], others: list[Come]) -> Two:
 def test_what_was_promised_before_is_not_later_for_those_who_come_later(
     policy: Policy, some: list[Come], others: list[Come]
 ) -> None:
-    """Of EASY it is one promise. As they come, just the same is told as if they had not; later on
-    nobody begins after the start that was told."""
+    """Of EASY it is one promise. As they come, just the same is told as if they had
+    not; later on nobody begins after the start that was told."""
     alone, joined, told = two_days(policy, some, others)
     early = {come.gang.job for come in alone.comes}
     joined.step()

@@ -1,4 +1,5 @@
-"""A live head learns from ended jobs what the columns of the traces learn from the same."""
+"""A live head learns from ended jobs what the columns of the traces learn from the
+same."""
 
 from types import FunctionType
 
@@ -9,13 +10,20 @@ from hypothesis import strategies as st
 from corral.domain.ids import QueueName, UserName
 from corral.schedule.arrays import hazard
 from corral.schedule.arrays.hazard import LEVELS, edges
-from corral.schedule.columns.prediction import enter_kin, kin_of, learn_seconds, predicted_seconds
+from corral.schedule.columns.prediction import (
+    enter_kin,
+    kin_of,
+    learn_seconds,
+    predicted_seconds,
+)
 from corral.schedule.columns.runtime_model import history_of, learn_end, relearn
 from corral.schedule.prediction import similar_jobs
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned, level_of
 
 ANN, BOB = UserName("ann"), UserName("bob")
-CLASSES = [Class(QueueName(name), millis) for name in ("a", "b") for millis in (1000, 8000)]
+CLASSES = [
+    Class(QueueName(name), millis) for name in ("a", "b") for millis in (1000, 8000)
+]
 seconds = st.floats(0.0, 1e7)
 ends = st.builds(
     Ended,
@@ -27,7 +35,9 @@ ends = st.builds(
 lives = st.tuples(st.sampled_from(CLASSES), seconds)
 
 
-def end(took: float, *, user: UserName = ANN, stem: str = "train", row: int = 0) -> Ended:
+def end(
+    took: float, *, user: UserName = ANN, stem: str = "train", row: int = 0
+) -> Ended:
     return Ended(job_class=CLASSES[row], user=user, stem=stem, seconds=took)
 
 
@@ -53,7 +63,9 @@ def test_ranks_are_those_of_the_columns(
     for row, job_class in enumerate(CLASSES):
         for level, attained in enumerate(list(edges())[:LEVELS]):
             expected = float(history.rank[row * LEVELS + level])
-            assert learned.rank_seconds(job_class, attained) == pytest.approx(expected, rel=1e-9)
+            assert learned.rank_seconds(job_class, attained) == pytest.approx(
+                expected, rel=1e-9
+            )
 
 
 @given(st.lists(ends, max_size=30), ends)
@@ -63,7 +75,9 @@ def test_kin_tell_what_they_tell_the_columns(ended: list[Ended], asks: Ended) ->
     def groups(one: Ended) -> list[int]:
         size = one.job_class.gpu_millis
         keys = ((one.user, one.stem, size), (one.user, size), one.job_class, "all")
-        return [rows.setdefault((place, key), len(rows)) for place, key in enumerate(keys)]
+        return [
+            rows.setdefault((place, key), len(rows)) for place, key in enumerate(keys)
+        ]
 
     table = [groups(one) for one in (*ended, asks)]
     columns = kin_of(len(table), len(rows))

@@ -31,7 +31,11 @@ def trees(draw: st.DrawFn) -> QueueTree:
             parent=QueueName(PARENTS[name]) if name in PARENTS else None,
             nominal=((ANY_TYPE, own * 1000),) if own else (),
             weight=draw(st.sampled_from([1.0, 2.0])),
-            policy=draw(st.sampled_from([Policy.DEFAULT, Policy.SERVICE, Policy.FIFO, Policy.SJF])),
+            policy=draw(
+                st.sampled_from(
+                    [Policy.DEFAULT, Policy.SERVICE, Policy.FIFO, Policy.SJF]
+                )
+            ),
         )
 
     return QueueTree(queues=tuple(queue(name) for name in NAMES))
@@ -55,17 +59,21 @@ def gangs(draw: st.DrawFn) -> list[Waiting]:
 
 
 def learned() -> Learned:
-    """Of ann's jobs train is long and eval is short; who has run for two hours runs for days."""
+    """Of ann's jobs train is long and eval is short; who has run for two hours runs for
+    days."""
 
     def end(user: str, stem: str, seconds: float) -> Ended:
         one = Class(QueueName("a"), 1000)
         return Ended(job_class=one, user=UserName(user), stem=stem, seconds=seconds)
 
-    return Learned([end("ann", "train", 3e5), end("ann", "eval", 9.0), *[end("bob", "", 99.0)] * 9])
+    return Learned(
+        [end("ann", "train", 3e5), end("ann", "eval", 9.0), *[end("bob", "", 99.0)] * 9]
+    )
 
 
 def line_of(gang: Waiting, tree: QueueTree) -> object:
-    """Gangs of one user in a queue wait in one line, or all of a queue with one for all."""
+    """Gangs of one user in a queue wait in one line, or all of a queue with one for
+    all."""
     ways = (queue for queue in tree.path(gang.queue) if queue.policy != Policy.DEFAULT)
     first = next(ways, None)
     by_user = first is None or first.policy == Policy.SERVICE
@@ -73,9 +81,9 @@ def line_of(gang: Waiting, tree: QueueTree) -> object:
 
 
 def first_of(waiting: list[Waiting], standing: Standing, keys: PriorityKeys) -> Waiting:
-    """The definition: the first of each line by its policy, and of these the one with the least
-    key from the top of the tree down, compared at once. Below a queue that goes by service the
-    gang's own key stands in the place of shares."""
+    """The definition: the first of each line by its policy, and of these the one with
+    the least key from the top of the tree down, compared at once. Below a queue that
+    goes by service the gang's own key stands in the place of shares."""
     lines: dict[object, list[Waiting]] = {}
     for gang in waiting:
         lines.setdefault(line_of(gang, standing.tree), []).append(gang)
@@ -96,7 +104,10 @@ def first_of(waiting: list[Waiting], standing: Standing, keys: PriorityKeys) -> 
         else:
             leaf = (gang.queue, gang.user)
             shares.append(own if by_service else standing.user_share(leaf))
-        flat = (*beyond, *[False] * (5 - len(beyond))), (*shares, *[0.0] * (5 - len(shares)))
+        flat = (
+            (*beyond, *[False] * (5 - len(beyond))),
+            (*shares, *[0.0] * (5 - len(shares))),
+        )
         return flat[0], -gang.priority, flat[1], gang.order
 
     return min(firsts, key=key)
@@ -167,11 +178,17 @@ def in_order(policy: Policy, came: list[Waiting]) -> list[str]:
     return [gang.job for gang in iter(line.next, None)]
 
 
-def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age() -> None:
+def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age() -> (
+    None
+):
     def one(job: str, order: int, **more: object) -> Waiting:
         shapes = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)
         plain = Waiting(
-            job=JobId(job), shapes=shapes, priority=0, order=(order, 0), user=UserName("ann")
+            job=JobId(job),
+            shapes=shapes,
+            priority=0,
+            order=(order, 0),
+            user=UserName("ann"),
         )
         return replace(plain, **more)  # type: ignore[arg-type]
 
@@ -183,8 +200,20 @@ def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then
         one("newer", 4, stem="eval"),
         one("urgent", 5, priority=100, stem="train"),
     ]
-    assert in_order(Policy.DEFAULT, came) == ["urgent", "new", "newer", "large", "ran-long"]
-    assert in_order(Policy.FIFO, came) == ["urgent", "ran-long", "large", "new", "newer"]
+    assert in_order(Policy.DEFAULT, came) == [
+        "urgent",
+        "new",
+        "newer",
+        "large",
+        "ran-long",
+    ]
+    assert in_order(Policy.FIFO, came) == [
+        "urgent",
+        "ran-long",
+        "large",
+        "new",
+        "newer",
+    ]
     assert in_order(Policy.SJF, came) == ["urgent", "ran-long", "newer", "large", "new"]
 
 
@@ -200,11 +229,15 @@ def old(job: str, number: int, gpus: int, since_days: float, **more: object) -> 
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def by_age(came: list[Waiting], day: float, *, lent: float = 0.0, gpus: float = 0.0) -> list[str]:
+def by_age(
+    came: list[Waiting], day: float, *, lent: float = 0.0, gpus: float = 0.0
+) -> list[str]:
     """The order on the day; the elders of it are put in brackets."""
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
     standing = Standing(tree, capacity=ResourceAmounts(gpus, 0.0, 0.0))
-    line = QueueLine(Groups(came), standing, PriorityKeys(tree, learned()), day * DAY, lambda: lent)
+    line = QueueLine(
+        Groups(came), standing, PriorityKeys(tree, learned()), day * DAY, lambda: lent
+    )
     names = [gang.job for gang in iter(line.next, None)]
     return [f"[{name}]" if name in line.elders else name for name in names]
 
@@ -229,7 +262,9 @@ def test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half() -> N
     came = [old("large", 0, 8, 0.0), old("new", 1, 1, 0.0)]
     assert by_age(came, 10.0, lent=0.0, gpus=512.0) == ["[large]", "new"]
     assert by_age(came, 10.0, lent=51.0, gpus=512.0) == ["[large]", "new"]
-    assert by_age(came, 10.0, lent=52.0, gpus=512.0) == ["new", "large"], "(10 / 31.6)**2 * 512"
+    assert by_age(came, 10.0, lent=52.0, gpus=512.0) == ["new", "large"], (
+        "(10 / 31.6)**2 * 512"
+    )
     assert by_age(came, 100.0, lent=256.0, gpus=512.0) == ["[large]", "new"]
     assert by_age(came, 100.0, lent=257.0, gpus=512.0) == ["new", "large"]
 
@@ -243,7 +278,9 @@ def test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent() -> No
     assert by_age([ann, bob, new], 5.1, gpus=512.0) == ["[first]", "[second]", "new"]
     huge = (Shape(nodes=64, resources=Resources(gpu_millis=8000)),)
     stuck = replace(ann, shapes=huge)
-    assert "[second]" in by_age([stuck, bob, new], 40.0, gpus=512.0), "nobody is stuck behind it"
+    assert "[second]" in by_age([stuck, bob, new], 40.0, gpus=512.0), (
+        "nobody is stuck behind it"
+    )
 
 
 def test_nobody_asks_what_is_lent_before_somebody_is_old() -> None:

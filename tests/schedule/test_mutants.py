@@ -340,7 +340,9 @@ RARE = {"who comes later goes first", "what is promised of a quota is free"}
 @pytest.mark.parametrize(
     ("mutant", "missed_by"),
     [
-        pytest.param(*one, id=one[0].name, marks=pytest.mark.soak if one[0].name in RARE else ())
+        pytest.param(
+            *one, id=one[0].name, marks=pytest.mark.soak if one[0].name in RARE else ()
+        )
         for one in MUTANTS
     ],
 )
@@ -349,6 +351,8 @@ def test_a_rule_taken_out_is_missed(
 ) -> None:
     breed(mutant, monkeypatch)
     rule, *worlds = missed_by
-    search = settings(max_examples=MOST_WORLDS, phases=[Phase.generate], report_multiple_bugs=False)
+    search = settings(
+        max_examples=MOST_WORLDS, phases=[Phase.generate], report_multiple_bugs=False
+    )
     with pytest.raises(AssertionError):
         search(given(*worlds)(rule.hypothesis.inner_test))()

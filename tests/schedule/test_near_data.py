@@ -25,11 +25,16 @@ def gang(gpus: int = 1, nodes: int = 1, **more: object) -> Waiting:
 
 def on_sockets(id: str, *numa: int) -> Node:
     one = node(id, len(numa))
-    gpus = (replace(gpu, numa=socket) for gpu, socket in zip(one.inventory.gpus, numa, strict=True))
+    gpus = (
+        replace(gpu, numa=socket)
+        for gpu, socket in zip(one.inventory.gpus, numa, strict=True)
+    )
     return replace(one, inventory=replace(one.inventory, gpus=tuple(gpus)))
 
 
-def seats(nodes: list[Node], one: Waiting, taken: int = 0) -> dict[str, tuple[int, ...]]:
+def seats(
+    nodes: list[Node], one: Waiting, taken: int = 0
+) -> dict[str, tuple[int, ...]]:
     rooms = [NodeRoom(node) for node in nodes]
     for room in rooms[:taken]:
         seat = room.seat(Resources(gpu_millis=1000))
@@ -55,7 +60,9 @@ def test_a_gang_takes_the_nodes_it_likes_within_the_nearest_that_hold_it() -> No
     racks = {"n0": "a", "n1": "a", "n2": "a", "n3": "b"}
     plain = [node(name) for name in racks]
     nodes = [
-        replace(one, inventory=replace(one.inventory, labels=(("rack", racks[one.id]),)))
+        replace(
+            one, inventory=replace(one.inventory, labels=(("rack", racks[one.id]),))
+        )
         for one in plain
     ]
     wish = PlaceRule(topology=Topology(mode=Mode.PREFER))
@@ -71,7 +78,8 @@ def test_a_gang_takes_the_nodes_it_likes_within_the_nearest_that_hold_it() -> No
         (2, (0, 1, 2), (4, 5)),  # one is left on the first socket: too few
         (1, (0, 1, 2), (3,)),  # that one is just enough
         (4, (0,), (4, 5, 6, 7)),
-        (6, (0,), (1, 2, 4, 5, 6, 7)),  # all of the emptier socket, the rest of the other
+        # all of the emptier socket, the rest of the other
+        (6, (0,), (1, 2, 4, 5, 6, 7)),
     ],
 )
 def test_gpus_of_one_socket_go_together(
@@ -97,9 +105,13 @@ def test_the_same_gpus_are_near_as_over_the_columns(
     free = [index for index in range(len(numa)) if index not in taken]
     if wanted > len(free):
         return
-    row = NodeColumns(gpus=len(numa), cpu_millis=1, memory_mib=1, gpu_groups=tuple(numa))
+    row = NodeColumns(
+        gpus=len(numa), cpu_millis=1, memory_mib=1, gpu_groups=tuple(numa)
+    )
     cluster = cluster_of([row])
     for index in taken & set(range(len(numa))):
         take(cluster, 0, 1 << index, 1000, 0, 0, False)
     mask = mask_of(cluster, new_demand(), ColumnRequest(gpus=wanted), 0)
-    assert near(free, numa, wanted) == [index for index in range(8) if mask >> index & 1]
+    assert near(free, numa, wanted) == [
+        index for index in range(8) if mask >> index & 1
+    ]

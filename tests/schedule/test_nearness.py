@@ -1,4 +1,5 @@
-"""A gang waits for a rack, and then for a pod, as long as an operator says: the columns' rule."""
+"""A gang waits for a rack, and then for a pod, as long as an operator says: the
+columns' rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +36,12 @@ def gang(nodes: int, *, mode: Mode = Mode.PREFER, name: str = "j1") -> Waiting:
     shape = Shape(nodes=nodes, resources=Resources(gpu_millis=2000))
     rule = PlaceRule(topology=Topology(mode=mode))
     return Waiting(
-        job=JobId(name), shapes=(shape,), priority=0, order=(1, 0), since=SINCE, place=rule
+        job=JobId(name),
+        shapes=(shape,),
+        priority=0,
+        order=(1, 0),
+        since=SINCE,
+        place=rule,
     )
 
 
@@ -55,7 +61,9 @@ def decided(
         rooms[place].take(seat)
     fleet = NodeTypes(nodes)
     tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=pod)
-    standing = Standing(tree, capacity=fleet.capacity, others={one.queue for one in gangs})
+    standing = Standing(
+        tree, capacity=fleet.capacity, others={one.queue for one in gangs}
+    )
     return decide(rooms, gangs, fleet=fleet, now=SINCE + waited, standing=standing)
 
 
@@ -80,12 +88,20 @@ def test_a_rack_is_waited_for_then_a_pod_then_anything_is_taken() -> None:
     assert where(decided(two, waited=59.0)) == ["n4", "n5"], "there is one"
 
 
-def test_who_wants_no_nearness_or_is_of_one_node_or_of_no_patient_cluster_starts_at_once() -> None:
+def test_who_wants_no_nearness_or_is_of_one_node_or_of_no_patient_cluster_starts_at_once() -> (
+    None
+):
     taken = (0, 2, 4)
-    assert len(where(decided([gang(2, mode=Mode.SPREAD)], waited=0.0, taken=taken))) == 2
+    assert (
+        len(where(decided([gang(2, mode=Mode.SPREAD)], waited=0.0, taken=taken))) == 2
+    )
     assert len(where(decided([gang(1)], waited=0.0, taken=taken))) == 1
-    assert len(where(decided([gang(2)], waited=0.0, rack=0.0, pod=0.0, taken=taken))) == 2
-    assert len(where(decided([gang(6)], waited=0.0, taken=()))) == 6, "none could ever hold it"
+    assert (
+        len(where(decided([gang(2)], waited=0.0, rack=0.0, pod=0.0, taken=taken))) == 2
+    )
+    assert len(where(decided([gang(6)], waited=0.0, taken=()))) == 6, (
+        "none could ever hold it"
+    )
 
 
 def test_others_pass_one_that_waits_for_a_rack() -> None:
@@ -98,11 +114,15 @@ seconds = st.floats(0, 1000)
 
 
 @given(st.sampled_from([2, 3, 6]), seconds, seconds, seconds)
-def test_it_is_the_rule_of_the_columns(nodes: int, waited: float, rack: float, more: float) -> None:
+def test_it_is_the_rule_of_the_columns(
+    nodes: int, waited: float, rack: float, more: float
+) -> None:
     nearest = {2: RACK, 3: POD, 6: ANYWHERE}[nodes]
     level = level_for(nearest, waited, LocalityDelay(rack, rack + more))
     tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=rack + more)
     rooms = [NodeRoom(one) for one in lain()]
     one = replace(gang(nodes), since=0.0)
     known = Nearness(rooms, NodeTypes(lain()), tree, waited).levels(one, one.shapes)
-    assert (known or (None,)) == ({RACK: Level.RACK, POD: Level.POD, ANYWHERE: None}[level],)
+    assert (known or (None,)) == (
+        {RACK: Level.RACK, POD: Level.POD, ANYWHERE: None}[level],
+    )

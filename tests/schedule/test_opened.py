@@ -11,14 +11,17 @@ from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.pass_view import PassView
 from tests.worlds import node
 
-TAKEN = st.lists(st.sampled_from([0, 1, 2]), max_size=4)  # GPUs, also one that is held already
+# GPUs, also one that is held already
+TAKEN = st.lists(st.sampled_from([0, 1, 2]), max_size=4)
 
 
 @given(st.lists(st.tuples(TAKEN, st.integers(0, 2)), max_size=8), st.integers(0, 4))
 def test_without_those_that_have_too_little_free_all_that_have_room_are_left_in_order(
     each: list[tuple[list[int], int]], gpus: int
 ) -> None:
-    rooms = [NodeRoom(node(f"n{n}", gpus=3), suspicion=at) for n, (_, at) in enumerate(each)]
+    rooms = [
+        NodeRoom(node(f"n{n}", gpus=3), suspicion=at) for n, (_, at) in enumerate(each)
+    ]
     for room, (taken, _) in zip(rooms, each, strict=True):
         for gpu in taken:
             room.take(Seat(node=NodeId(room.id), gpus=(gpu,), gpu_millis=1000))

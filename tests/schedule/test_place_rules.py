@@ -1,4 +1,5 @@
-"""What a gang may ask of its nodes: labels, nobody else, distance, and nodes that failed last."""
+"""What a gang may ask of its nodes: labels, nobody else, distance, and nodes that
+failed last."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,11 +38,18 @@ def labelled(id: str, gpus: int = 2, **labels: str) -> Node:
     return replace(one, inventory=replace(one.inventory, labels=tuple(labels.items())))
 
 
-def gang(id: str, *, nodes: int = 1, gpus: int = 1, order: int = 0, **rule: object) -> Waiting:
+def gang(
+    id: str, *, nodes: int = 1, gpus: int = 1, order: int = 0, **rule: object
+) -> Waiting:
     shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
     place = PlaceRule(**rule)  # type: ignore[arg-type]
     return Waiting(
-        job=JobId(id), shapes=(shape,), priority=0, order=(order, 0), place=place, kin=id
+        job=JobId(id),
+        shapes=(shape,),
+        priority=0,
+        order=(order, 0),
+        place=place,
+        kin=id,
     )
 
 
@@ -78,7 +86,9 @@ def test_a_constraint_leaves_only_nodes_with_such_a_label(
 
 
 def test_nodes_that_refuse_the_owner_are_passed_over_and_the_reason_is_told() -> None:
-    refused = off_refusing_nodes([NodeId("n1")], "alice", "node n1: it has no account alice")
+    refused = off_refusing_nodes(
+        [NodeId("n1")], "alice", "node n1: it has no account alice"
+    )
     nodes = [labelled("n1"), labelled("n2")]
     assert where(run(nodes, gang("j", constraints=(refused,)))) == {"j": {"n2"}}
     decision = run(nodes, gang("j", nodes=2, constraints=(refused,)))
@@ -96,7 +106,9 @@ def test_nodes_that_refuse_the_owner_are_passed_over_and_the_reason_is_told() ->
         == "no node that could hold it has an account for alice that jobs may run as"
     )
     zone = Constraint(label="zone", values=("a",))
-    assert why(run(nodes, gang("j", constraints=(zone, refused)))) == {"j": "BadConstraints"}
+    assert why(run(nodes, gang("j", constraints=(zone, refused)))) == {
+        "j": "BadConstraints"
+    }
 
 
 def test_an_exclusive_job_has_its_nodes_to_itself() -> None:
@@ -161,9 +173,13 @@ def test_who_keeps_a_job_apart_is_named_and_nobody_who_is_not_there(
     assert seat is not None
     room.take(seat, kin="apv", apart_from=shuns)
     [reason] = (
-        decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy])).reasons().values()
+        decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy]))
+        .reasons()
+        .values()
     )
-    assert reason.sentence.endswith(f"of the 1 node with room for its part 0 are free of {told}")
+    assert reason.sentence.endswith(
+        f"of the 1 node with room for its part 0 are free of {told}"
+    )
     assert reason.suggestions == (help,)
     room.give(seat, kin="apv", apart_from=shuns)
     assert where(decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy])))
@@ -186,8 +202,8 @@ def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, nested: bool = False) -> list[Node]:
-    """Nodes that say where they are, or leave a part of it out; `nested`: then the smaller ones as
-    well, as the columns do."""
+    """Nodes that say where they are, or leave a part of it out; `nested`: then the
+    smaller ones as well, as the columns do."""
     made = []
     for at in range(draw(st.integers(1, 6))):
         labels: dict[str, str] = {}
@@ -201,14 +217,20 @@ def clusters(draw: st.DrawFn, *, nested: bool = False) -> list[Node]:
 
 
 def level_of(nodes: Sequence[Node]) -> int:
-    """The smallest level of which one domain holds them all; their number: none does."""
+    """The smallest level of which one domain holds them all; their number: none
+    does."""
     for at, level in enumerate(LEVELS):
         if len({domain_of(one.id, one.labels, level) for one in nodes}) == 1:
             return at
     return len(LEVELS)
 
 
-@given(clusters(), st.integers(2, 4), st.sampled_from(list(Mode)), st.sampled_from(list(Level)))
+@given(
+    clusters(),
+    st.integers(2, 4),
+    st.sampled_from(list(Mode)),
+    st.sampled_from(list(Level)),
+)
 def test_a_gang_gets_the_smallest_domain_that_holds_it(
     nodes: list[Node], wanted: int, mode: Mode, within: Level
 ) -> None:
@@ -240,7 +262,8 @@ def test_a_gang_gets_the_smallest_domain_that_holds_it(
 def test_the_choice_of_domains_is_that_of_the_columns(
     nodes: list[Node], wanted: int, mode: Mode, within: Level
 ) -> None:
-    """The same level, for the same rows; a node without a label is in a domain of its own."""
+    """The same level, for the same rows; a node without a label is in a domain of its
+    own."""
     topology = Topology(mode=mode, within=within)
     decision = run(nodes, gang("j", nodes=wanted, gpus=2, topology=topology))
     number: dict[tuple[str, ...], int] = {}
@@ -262,7 +285,10 @@ def test_the_choice_of_domains_is_that_of_the_columns(
     ]
     cluster = cluster_of(rows)
     ask = ColumnRequest(
-        nodes=wanted, gpus=2, topology=list(Mode).index(mode), level=LEVELS.index(within)
+        nodes=wanted,
+        gpus=2,
+        topology=list(Mode).index(mode),
+        level=LEVELS.index(within),
     )
     found = place(cluster, new_demand(), ask)
     assert bool(found) == bool(decision.placed)
@@ -270,7 +296,8 @@ def test_the_choice_of_domains_is_that_of_the_columns(
         mine = [one for one in nodes if one.id in where(decision)["j"]]
         columns = [nodes[int(cluster.out_node[seat])] for seat in range(found)]
         assert level_of(mine) == level_of(columns)
-        # who spreads does so over racks: which of a rack's NVLink domains come is nobody's rule
+        # who spreads does so over racks: which of a rack's NVLink domains come is
+        # nobody's rule
         for level in [Level.RACK] if mode == Mode.SPREAD else Level:
             assert len({domain(one, level) for one in mine}) == len(
                 {domain(one, level) for one in columns}
@@ -283,7 +310,9 @@ def test_nodes_that_a_job_failed_on_come_last_and_suspected_ones_too() -> None:
     assert where(run(nodes, failed, n2=1)) == {"j": {"n3"}}
     both = replace(gang("j", gpus=2, nodes=2), avoid=(NodeId("n1"),))
     assert where(run(nodes, both)) == {"j": {"n2", "n3"}}
-    assert where(run(nodes[:1], failed)) == {"j": {"n1"}}, "where it must be, it is taken"
+    assert where(run(nodes[:1], failed)) == {"j": {"n1"}}, (
+        "where it must be, it is taken"
+    )
 
 
 def test_where_every_node_had_faults_a_job_goes_where_it_failed_longest_ago() -> None:
@@ -310,7 +339,9 @@ def test_require_is_explained_by_the_level_and_what_is_free_in_it() -> None:
         "Topology",
         "it asks for 2 nodes in one rack; 2 have room now, and at most 1 of them lie in one rack",
     )
-    assert why(run(nodes, gang("far", nodes=3, topology=wish))) == {"far": "BadTopology"}
+    assert why(run(nodes, gang("far", nodes=3, topology=wish))) == {
+        "far": "BadTopology"
+    }
 
 
 def cut(id: str, gpus: int = 1, slices: int = 7) -> Node:
@@ -364,15 +395,19 @@ def test_a_node_is_exclusive_until_the_last_exclusive_seat_on_it_is_let_go() -> 
     assert room.seat(Resources(), exclusive=True) is not None
 
 
-def test_who_asks_for_a_label_or_a_rack_that_no_node_has_is_told_how_to_give_it() -> None:
+def test_who_asks_for_a_label_or_a_rack_that_no_node_has_is_told_how_to_give_it() -> (
+    None
+):
     nodes = [labelled("n1", zone="a"), labelled("n2", zone="b")]
     tier = Constraint(label="tier", values=("gold",))
     near = Topology(mode=Mode.REQUIRE, within=Level.RACK)
     waiting = (gang("tier", constraints=(tier,)), gang("near", nodes=2, topology=near))
     reasons = run(nodes, *waiting).reasons()
     assert (
-        "to give it one: corral node label NODE tier=gold" in reasons[JobId("tier")].suggestions[0]
+        "to give it one: corral node label NODE tier=gold"
+        in reasons[JobId("tier")].suggestions[0]
     )
     assert (
-        "or label the nodes: corral node label NODE rack=a" in reasons[JobId("near")].suggestions[0]
+        "or label the nodes: corral node label NODE rack=a"
+        in reasons[JobId("near")].suggestions[0]
     )

@@ -63,7 +63,8 @@ def comes(draw: st.DrawFn) -> list[Come]:
         seconds = draw(st.integers(1, LONGEST_SECONDS))
         more = draw(st.sampled_from([0, 0, 50, LONGEST_SECONDS]))
         resources = Resources(
-            gpu_millis=1000 * draw(st.integers(1, 4)), cpu_millis=draw(st.sampled_from([0, 4000]))
+            gpu_millis=1000 * draw(st.integers(1, 4)),
+            cpu_millis=draw(st.sampled_from([0, 4000])),
         )
         most = 4 if resources.gpus == 1 else 3 if resources.gpus == 2 else 2
         gang = one(
@@ -75,17 +76,24 @@ def comes(draw: st.DrawFn) -> list[Come]:
             user=UserName(draw(st.sampled_from(["ann", "bob"]))),
             shapes=(Shape(nodes=draw(st.integers(1, most)), resources=resources),),
         )
-        if gang.shapes[0].nodes == 1 and resources.gpus < 3 and not draw(st.integers(0, 4)):
+        if (
+            gang.shapes[0].nodes == 1
+            and resources.gpus < 3
+            and not draw(st.integers(0, 4))
+        ):
             rule = PlaceRule(constraints=(on,), exclusive=draw(st.booleans()))
             gang = replace(gang, place=rule)
-        found.append(Come(gang=gang, at=float(draw(st.integers(0, 600))), runs_seconds=seconds))
+        found.append(
+            Come(gang=gang, at=float(draw(st.integers(0, 600))), runs_seconds=seconds)
+        )
     return found
 
 
 @settings(max_examples=300)
 @given(trees(), comes())
 def test_no_promise_is_ever_broken(tree: QueueTree, some: list[Come]) -> None:
-    """As long as nobody outlasts its limit, as the day itself asserts after each pass."""
+    """As long as nobody outlasts its limit, as the day itself asserts after each
+    pass."""
     day = Day(NODES, some, tree)
     day.live()
     assert all(day.began[job] <= start for job, start in day.first.items())
@@ -96,7 +104,13 @@ def test_an_end_a_second_after_a_promised_start_is_another_moment() -> None:
     cpus = Resources(gpu_millis=2000, cpu_millis=4000)
     asked = [
         (0.0, one("three", 0, nodes=3, gpus=2, limit=6.0, queue=ALL), 6.0),
-        (1.0, one("two", 1, limit=4.0, queue=ALL, shapes=(Shape(nodes=2, resources=cpus),)), 4.0),
+        (
+            1.0,
+            one(
+                "two", 1, limit=4.0, queue=ALL, shapes=(Shape(nodes=2, resources=cpus),)
+            ),
+            4.0,
+        ),
         (1.0, one("endless", 2, nodes=2, gpus=1, queue=ALL), 1.0),
         (4.0, one("whole", 3, gpus=4, queue=ALL), 1.0),
     ]
@@ -135,13 +149,17 @@ def test_who_has_gone_before_every_promised_start_is_never_held_by_one(
 # -- by name ---------------------------------------------------------------------------------------
 
 TREE = whole_tree(
-    [Queue(name=EASY, policy=Policy.BACKFILL), Queue(name=ALL, policy=Policy.CONSERVATIVE)]
+    [
+        Queue(name=EASY, policy=Policy.BACKFILL),
+        Queue(name=ALL, policy=Policy.CONSERVATIVE),
+    ]
 )
 PAIR = [node("a", 2), node("b", 2)]
 
 
 def busy(*more: Come) -> Day:
-    """Node a is held for at most 100 s, by one that knows its limit; the rest is free."""
+    """Node a is held for at most 100 s, by one that knows its limit; the rest is
+    free."""
     first = Come(gang=one("first", 0, gpus=2, limit=100.0), at=0.0, runs_seconds=90.0)
     return Day(PAIR, [first, *more], TREE)
 
@@ -159,7 +177,13 @@ def test_who_ends_before_a_promised_start_goes_before_it_and_nobody_else_does() 
     day.live()
     assert day.first[JobId("wide")] == 100.0
     began = {str(job): at for job, at in day.began.items()}
-    assert began == {"first": 0.0, "short": 2.0, "wide": 100.0, "long": 150.0, "endless": 150.0}
+    assert began == {
+        "first": 0.0,
+        "short": 2.0,
+        "wide": 100.0,
+        "long": 150.0,
+        "endless": 150.0,
+    }
 
 
 def test_a_promised_gang_is_told_when_it_starts_and_after_whose_end() -> None:
@@ -176,7 +200,9 @@ def test_a_promised_gang_is_told_when_it_starts_and_after_whose_end() -> None:
 def test_conservative_promises_a_start_to_each_and_easy_to_the_first() -> None:
     for queue, told in ((EASY, {"w1"}), (ALL, {"w1", "w2", "w3"})):
         wide = [
-            comes_at(1.0, one(f"w{at}", at, nodes=2, gpus=2, limit=50.0, queue=queue), 50.0)
+            comes_at(
+                1.0, one(f"w{at}", at, nodes=2, gpus=2, limit=50.0, queue=queue), 50.0
+            )
             for at in (1, 2, 3)
         ]
         day = busy(*wide)
@@ -198,8 +224,12 @@ def test_without_limits_nothing_is_promised_and_the_nearest_nodes_are_kept() -> 
     assert day.began[JobId("late")] == 501.0
 
 
-def test_one_that_has_waited_by_default_lets_those_go_before_it_who_end_before_it_starts() -> None:
-    first = comes_at(0.0, one("first", 0, gpus=2, limit=200.0, queue=DEFAULT_QUEUE), 200.0)
+def test_one_that_has_waited_by_default_lets_those_go_before_it_who_end_before_it_starts() -> (
+    None
+):
+    first = comes_at(
+        0.0, one("first", 0, gpus=2, limit=200.0, queue=DEFAULT_QUEUE), 200.0
+    )
     wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, queue=DEFAULT_QUEUE), 10.0)
     late = PATIENCE_SECONDS + 10.0
     short = comes_at(late, one("short", 2, limit=100.0, queue=DEFAULT_QUEUE), 100.0)
@@ -223,9 +253,13 @@ def test_a_promise_is_brought_forward_when_others_end_early() -> None:
 
 
 def test_of_a_queues_own_gpus_as_many_are_promised_as_it_will_have() -> None:
-    """Beside a promise its queue may not be filled up to its limit by one that stays."""
+    """Beside a promise its queue may not be filled up to its limit by one that
+    stays."""
     limited = Queue(
-        name=EASY, policy=Policy.BACKFILL, nominal=((ANY_TYPE, 2000),), borrow_limit_millis=0
+        name=EASY,
+        policy=Policy.BACKFILL,
+        nominal=((ANY_TYPE, 2000),),
+        borrow_limit_millis=0,
     )
     first = comes_at(0.0, one("first", 0, limit=100.0), 100.0)
     pair = comes_at(1.0, one("pair", 1, gpus=2, limit=10.0), 10.0)
@@ -238,10 +272,16 @@ def test_of_a_queues_own_gpus_as_many_are_promised_as_it_will_have() -> None:
     assert day.began[JobId("stays")] == 110.0
 
 
-def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_anothers() -> None:
-    """Who gives way on node a leaves it to its taker, and its queue what it held of it."""
+def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_anothers() -> (
+    None
+):
+    """Who gives way on node a leaves it to its taker, and its queue what it held of
+    it."""
     limited = whole_tree(
-        [Queue(name=ALL, policy=Policy.CONSERVATIVE, borrow_limit_millis=2000), Queue(name=EASY)]
+        [
+            Queue(name=ALL, policy=Policy.CONSERVATIVE, borrow_limit_millis=2000),
+            Queue(name=EASY),
+        ]
     )
     first = comes_at(0.0, one("first", 0, gpus=2, limit=100.0, queue=ALL), 90.0)
     waits = one("waits", 2, gpus=2, limit=50.0, queue=ALL)
@@ -250,19 +290,31 @@ def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_a
     seats, taker = day.running[JobId("first")][1], one("taker", 1, gpus=2, limit=10.0)
     holding = holding_of(ALL, UserName(""), seats, (fleet := NodeTypes(PAIR)).types)
     kept = Reserved(
-        job=taker.job, shape=taker.shapes[0], seats=seats, victims=(first.gang.job,), pending=True
+        job=taker.job,
+        shape=taker.shapes[0],
+        seats=seats,
+        victims=(first.gang.job,),
+        pending=True,
     )
     decision = decide(
         day.rooms(),
         [taker, waits],
         fleet=fleet,
         now=1.0,
-        standing=Standing(limited, capacity=fleet.capacity, others={ALL}, holding=[holding]),
+        standing=Standing(
+            limited, capacity=fleet.capacity, others={ALL}, holding=[holding]
+        ),
         reserved=[kept],
-        ends=lambda: [SeatEnd(job=first.gang.job, seats=seats, until=100.0, holding=holding)],
+        ends=lambda: [
+            SeatEnd(job=first.gang.job, seats=seats, until=100.0, holding=holding)
+        ],
     )
     [promise] = decision.promised
-    assert (promise.job, promise.start, promise.after) == (waits.job, 100.0, (first.gang.job,))
+    assert (promise.job, promise.start, promise.after) == (
+        waits.job,
+        100.0,
+        (first.gang.job,),
+    )
     assert [seat.node for seat in promise.seats] == ["b"]
 
 
@@ -270,18 +322,26 @@ DELAYS = st.integers(2, 48)  # late could go before it, if it were any more
 
 
 @given(DELAYS)
-def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(seconds: int) -> None:
-    """Its promise is put off by just that, and whoever was told later is by as much as it must."""
+def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(
+    seconds: int,
+) -> None:
+    """Its promise is put off by just that, and whoever was told later is by as much as
+    it must."""
     wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0, queue=ALL), 50.0)
     late = comes_at(2.0, one("late", 2, gpus=2, limit=99.0, queue=ALL), 99.0)
     day = busy(wide, late)
     for _ in range(3):
         day.step()
         day.forward()
-    assert {job: it.start for job, it in day.promised.items()} == {"wide": 100.0, "late": 150.0}
+    assert {job: it.start for job, it in day.promised.items()} == {
+        "wide": 100.0,
+        "late": 150.0,
+    }
     seats = day.running[JobId("first")][1]
     holding = QuotaHolding(queue=ALL, user=UserName(""))
-    end = SeatEnd(job=JobId("first"), seats=seats, until=100.0 + seconds, holding=holding)
+    end = SeatEnd(
+        job=JobId("first"), seats=seats, until=100.0 + seconds, holding=holding
+    )
     fleet = NodeTypes(PAIR)
     decision = decide(
         day.rooms(),
@@ -301,7 +361,9 @@ def test_room_that_its_queue_may_not_hold_beside_one_who_is_promised_a_start_is_
 ):
     easy = Queue(name=EASY, policy=Policy.BACKFILL, borrow_limit_millis=3000)
     tree = whole_tree([easy, Queue(name=ALL, policy=Policy.CONSERVATIVE)])
-    first = comes_at(0.0, one("first", 0, nodes=2, gpus=2, limit=100.0, queue=ALL), 90.0)
+    first = comes_at(
+        0.0, one("first", 0, nodes=2, gpus=2, limit=100.0, queue=ALL), 90.0
+    )
     told = comes_at(1.0, one("told", 1, gpus=2, limit=100.0), 100.0)
     high = comes_at(2.0, one("high", 2, gpus=2, limit=20.0, priority=100), 20.0)
     day = Day(PAIR, [first, told, high], tree)
@@ -322,7 +384,9 @@ def test_what_is_idle_now_is_promised_last_so_that_one_who_stays_may_have_it() -
     assert (day.began[JobId("stays")], day.began[JobId("wide")]) == (3.0, 100.0)
 
 
-def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until_when() -> None:
+def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until_when() -> (
+    None
+):
     wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0), 50.0)
     long = comes_at(2.0, one("long", 2, gpus=1, limit=99.0), 99.0)
     endless = comes_at(2.0, one("endless", 3, gpus=1), 1.0)
@@ -331,7 +395,9 @@ def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until
         day.step()
         day.forward()
     told = {str(job): reason for job, reason in day.last.reasons().items()}
-    kept = "idle GPUs are kept: 2 GPUs for wide, which starts by 1970-01-01 00:01:40 UTC"
+    kept = (
+        "idle GPUs are kept: 2 GPUs for wide, which starts by 1970-01-01 00:01:40 UTC"
+    )
     assert kept in told["long"].sentence
     assert "this one might not be gone by then" in told["long"].sentence
     assert kept in told["endless"].sentence
@@ -342,8 +408,8 @@ def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until
 
 
 def told_two(*, early_runs: float) -> tuple[Day, JobId, JobId]:
-    """Two ask for the same: the first is promised node a at 100 s, the second node b at 200 s,
-    though who is there may end early."""
+    """Two ask for the same: the first is promised node a at 100 s, the second node b at
+    200 s, though who is there may end early."""
     long = comes_at(0.0, one("long", 0, gpus=2, limit=100.0, queue=ALL), 90.0)
     early = comes_at(0.0, one("early", 1, gpus=2, limit=200.0, queue=ALL), early_runs)
     some = [one(f"w{at}", at, gpus=2, limit=500.0, queue=ALL) for at in (2, 3)]
@@ -355,7 +421,9 @@ def told_two(*, early_runs: float) -> tuple[Day, JobId, JobId]:
     return day, some[0].job, some[1].job
 
 
-def test_room_that_is_kept_for_the_second_is_taken_by_the_first_who_asks_for_the_same() -> None:
+def test_room_that_is_kept_for_the_second_is_taken_by_the_first_who_asks_for_the_same() -> (
+    None
+):
     day, first, second = told_two(early_runs=10.0)
     day.step()
     assert (day.now, day.began.get(first), second in day.began) == (10.0, 10.0, False)
@@ -364,13 +432,20 @@ def test_room_that_is_kept_for_the_second_is_taken_by_the_first_who_asks_for_the
     assert day.last.reasons()[second].code == "Promised"
 
 
-def test_a_sooner_start_of_the_second_is_the_firsts_and_the_second_has_what_that_one_had() -> None:
+def test_a_sooner_start_of_the_second_is_the_firsts_and_the_second_has_what_that_one_had() -> (
+    None
+):
     day, first, second = told_two(early_runs=150.0)
     ends = [
         SeatEnd(
-            job=job, seats=seats, until=until, holding=QuotaHolding(queue=ALL, user=UserName(""))
+            job=job,
+            seats=seats,
+            until=until,
+            holding=QuotaHolding(queue=ALL, user=UserName("")),
         )
-        for (job, (_, seats)), until in zip(day.running.items(), (100.0, 80.0), strict=True)
+        for (job, (_, seats)), until in zip(
+            day.running.items(), (100.0, 80.0), strict=True
+        )
     ]
     fleet = NodeTypes(PAIR)
     decision = decide(
@@ -403,13 +478,17 @@ def likes(draw: st.DrawFn) -> list[Come]:
             priority=draw(st.sampled_from([0, 0, 0, 100])),
         )
         seconds = draw(st.integers(1, int(limit)))
-        found.append(Come(gang=gang, at=float(draw(st.integers(0, 100))), runs_seconds=seconds))
+        found.append(
+            Come(gang=gang, at=float(draw(st.integers(0, 100))), runs_seconds=seconds)
+        )
     return found
 
 
 @settings(max_examples=300)
 @given(likes())
-def test_of_two_who_ask_for_the_same_who_was_told_first_starts_first(some: list[Come]) -> None:
+def test_of_two_who_ask_for_the_same_who_was_told_first_starts_first(
+    some: list[Come],
+) -> None:
     day = Day(NODES[:2] + PAIR, some, TREE)
     while len(day.ended) < len(some):
         told = dict(day.promised)

@@ -1,5 +1,5 @@
-"""Queues in a pass: nobody holds more than it may, nothing stays idle that somebody may borrow, and
-neither names nor the order of equals matter."""
+"""Queues in a pass: nobody holds more than it may, nothing stays idle that somebody may
+borrow, and neither names nor the order of equals matter."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ def gpus(count: int | None) -> int | None:
 
 @st.composite
 def trees(draw: st.DrawFn) -> QueueTree:
-    """Up to five queues, each below one of those before it, with whatever limits fit together."""
+    """Up to five queues, each below one of those before it, with whatever limits fit
+    together."""
     queues: list[Queue] = []
     for name in NAMES:
         above = draw(st.sampled_from([None, *[one.name for one in queues]]))
@@ -98,7 +99,9 @@ def run(
     rooms = [NodeRoom(one) for one in NODES]
     others = {one.queue for one in waiting}
     fleet = NodeTypes(NODES)
-    standing = Standing(tree, capacity=fleet.capacity, kinds=["a100", "h100"], others=others)
+    standing = Standing(
+        tree, capacity=fleet.capacity, kinds=["a100", "h100"], others=others
+    )
     decision = decide(rooms, waiting, fleet=fleet, standing=standing, reserved=reserved)
     return decision, standing, rooms
 
@@ -168,11 +171,17 @@ def test_neither_the_order_of_equals_nor_names_matter(
     assert [one.job for one in again.placed] == [one.job for one in decision.placed]
     renamed = [replace(one, job=JobId(f"x{one.order[0]}")) for one in waiting]
     other, _, _ = run(tree, renamed)
-    assert [one.job[1:] for one in other.placed] == [one.job[1:] for one in decision.placed]
+    assert [one.job[1:] for one in other.placed] == [
+        one.job[1:] for one in decision.placed
+    ]
 
 
-@given(trees(), st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 5)), max_size=12))
-def test_what_is_given_back_was_never_there(tree: QueueTree, taken: list[tuple[str, int]]) -> None:
+@given(
+    trees(), st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 5)), max_size=12)
+)
+def test_what_is_given_back_was_never_there(
+    tree: QueueTree, taken: list[tuple[str, int]]
+) -> None:
     columns, rows = columns_of(
         tree, kinds=["h100"], capacity_millis=8000, others=map(QueueName, NAMES)
     )
@@ -186,17 +195,23 @@ def test_what_is_given_back_was_never_there(tree: QueueTree, taken: list[tuple[s
 
 
 def test_what_a_queue_never_lends_is_there_for_it() -> None:
-    own = Queue(name=QueueName("own"), nominal=((ANY_TYPE, 4000),), lend_limit_millis=1000)
+    own = Queue(
+        name=QueueName("own"), nominal=((ANY_TYPE, 4000),), lend_limit_millis=1000
+    )
     columns, rows = columns_of(whole_tree([own]), kinds=["h100"], capacity_millis=8000)
     default, mine = rows.row_of[QueueName("default")], rows.row_of[own.name]
     assert refused_by(columns, default, [5000]) == -1
     assert refused_by(columns, default, [6000]) == 0
     change(columns, default, [5000], 1)
     assert refused_by(columns, mine, [3000]) == -1
-    assert refused_by(columns, mine, [4000]) == -1, "its own is never denied, borrowed or not"
+    assert refused_by(columns, mine, [4000]) == -1, (
+        "its own is never denied, borrowed or not"
+    )
 
 
-def test_a_queue_with_gpus_of_its_own_left_goes_before_a_higher_priority_that_borrows() -> None:
+def test_a_queue_with_gpus_of_its_own_left_goes_before_a_higher_priority_that_borrows() -> (
+    None
+):
     team = Queue(name=QueueName("a"), nominal=((ANY_TYPE, 2000),))
     waiting = [gang("j1", "default", 4, priority=100), gang("j2", "a", 2, order=1)]
     decision, _, _ = run(whole_tree([team]), waiting)
@@ -204,7 +219,9 @@ def test_a_queue_with_gpus_of_its_own_left_goes_before_a_higher_priority_that_bo
     assert [one.borrowed_millis for one in decision.placed] == [0, 4000]
 
 
-def test_what_is_kept_for_a_gang_is_not_refused_to_it_since_its_like_was_refused_it() -> None:
+def test_what_is_kept_for_a_gang_is_not_refused_to_it_since_its_like_was_refused_it() -> (
+    None
+):
     team = Queue(name=QueueName("a"), borrow_limit_millis=4000)
     older, younger = gang("j1", "a", 4), gang("j2", "a", 4, order=1)
     seat = Seat(node=NodeId("n1"), gpus=(0, 1, 2, 3), gpu_millis=4000)
@@ -223,7 +240,9 @@ def test_equal_queues_take_turns_though_one_was_there_first() -> None:
 
 
 def test_a_queue_of_three_times_the_weight_gets_three_times_as_much() -> None:
-    tree = whole_tree([Queue(name=QueueName("a"), weight=3.0), Queue(name=QueueName("b"))])
+    tree = whole_tree(
+        [Queue(name=QueueName("a"), weight=3.0), Queue(name=QueueName("b"))]
+    )
     waiting = [gang(f"{q}{n}", q, 1, order=n) for q in "ba" for n in range(10)]
     decision, _, _ = run(tree, waiting)
     assert Counter(one.job[0] for one in decision.placed)["a"] in (7, 8)
@@ -231,12 +250,17 @@ def test_a_queue_of_three_times_the_weight_gets_three_times_as_much() -> None:
 
 def test_in_a_fifo_queue_the_oldest_is_first_whoever_has_used_most() -> None:
     tree = whole_tree([Queue(name=QueueName("default"), policy=Policy.FIFO)])
-    waiting = [gang(f"j{n}", "default", 2, user=ANN if n < 6 else BOB, order=n) for n in range(9)]
+    waiting = [
+        gang(f"j{n}", "default", 2, user=ANN if n < 6 else BOB, order=n)
+        for n in range(9)
+    ]
     decision, _, _ = run(tree, waiting)
     assert [one.job for one in decision.placed] == ["j0", "j1", "j2", "j3", "j4"]
 
 
-@pytest.mark.parametrize(("policy", "passes"), [(Policy.FIFO, []), (Policy.FIFO_SKIP, ["small"])])
+@pytest.mark.parametrize(
+    ("policy", "passes"), [(Policy.FIFO, []), (Policy.FIFO_SKIP, ["small"])]
+)
 def test_nobody_passes_one_without_room_in_a_strict_queue(
     policy: Policy, passes: list[str]
 ) -> None:
@@ -249,10 +273,15 @@ def test_nobody_passes_one_without_room_in_a_strict_queue(
         assert "j2 before it" in decision.reasons()[JobId("small")].sentence
 
 
-def test_who_waits_behind_a_strict_queue_is_only_of_it_and_not_behind_who_may_not() -> None:
+def test_who_waits_behind_a_strict_queue_is_only_of_it_and_not_behind_who_may_not() -> (
+    None
+):
     strict = Queue(name=QueueName("a"), policy=Policy.FIFO, most_per_user_millis=4000)
     waiting = [gang("j0", "a", 4), gang("j1", "a", 4, order=1)]
-    waiting += [gang("j2", "a", 4, user=BOB, order=2), gang("j3", "default", 2, order=3)]
+    waiting += [
+        gang("j2", "a", 4, user=BOB, order=2),
+        gang("j3", "default", 2, order=3),
+    ]
     decision, _, _ = run(whole_tree([strict]), waiting)
     assert {one.job for one in decision.placed} == {"j0", "j2", "j3"}
 
@@ -273,7 +302,10 @@ def test_past_use_puts_a_user_behind_one_who_has_used_nothing() -> None:
     waiting = [gang("j1", "default", 4), gang("j2", "default", 4, user=BOB, order=1)]
     waiting += [gang("j3", "default", 4, user=BOB, order=2)]
     decision = decide(
-        [NodeRoom(one) for one in NODES[:1]], waiting, fleet=NodeTypes(NODES), standing=standing
+        [NodeRoom(one) for one in NODES[:1]],
+        waiting,
+        fleet=NodeTypes(NODES),
+        standing=standing,
     )
     assert [one.job for one in decision.placed] == ["j2"]
 
@@ -291,10 +323,14 @@ def test_a_job_that_its_queue_holds_back_is_told_with_numbers(
 ) -> None:
     tree = whole_tree(
         [
-            Queue(name=QueueName("a"), nominal=(("h100", 2000),), borrow_limit_millis=0),
+            Queue(
+                name=QueueName("a"), nominal=(("h100", 2000),), borrow_limit_millis=0
+            ),
             Queue(name=QueueName("b"), most_per_user_millis=1000),
             Queue(name=QueueName("c")),
-            Queue(name=QueueName("d"), nominal=((ANY_TYPE, 7000),), lend_limit_millis=0),
+            Queue(
+                name=QueueName("d"), nominal=((ANY_TYPE, 7000),), lend_limit_millis=0
+            ),
         ]
     )
     waiting = [gang("j1", "a", 2, kind="h100"), gang("j2", "b", 1, order=1)]
@@ -306,7 +342,10 @@ def test_a_job_that_its_queue_holds_back_is_told_with_numbers(
     assert held[JobId("j3")].code == code
     assert sentence in held[JobId("j3")].sentence
     [suggestion] = held[JobId("j3")].suggestions
-    assert f"corral queue {'set c --gpus N' if queue == 'c' else f'show {queue}'}" in suggestion
+    assert (
+        f"corral queue {'set c --gpus N' if queue == 'c' else f'show {queue}'}"
+        in suggestion
+    )
 
 
 def test_a_gang_of_any_type_takes_the_type_that_its_queue_may_have() -> None:
@@ -319,12 +358,15 @@ def test_a_gang_of_any_type_takes_the_type_that_its_queue_may_have() -> None:
 
 
 @given(st.floats(0, 1e7), st.floats(0, 1e7), st.floats(60, 1e7))
-def test_use_decays_the_same_in_one_piece_and_in_two(a: float, b: float, half: float) -> None:
+def test_use_decays_the_same_in_one_piece_and_in_two(
+    a: float, b: float, half: float
+) -> None:
     once = accrued_seconds(a + b, half)
     twice = decayed(accrued_seconds(a, half), b, half) + accrued_seconds(b, half)
     assert twice == pytest.approx(once, rel=1e-9, abs=1e-6)
     assert 0 <= once <= constant_seconds(half) * (1 + 1e-12)
-    assert once <= (a + b) * (1 + 1e-9) + 1e-300  # denormal numbers round by more than a part
+    # denormal numbers round by more than a part
+    assert once <= (a + b) * (1 + 1e-9) + 1e-300
     assert decayed(8.0, half, half) == pytest.approx(4.0)
 
 
@@ -342,13 +384,20 @@ def test_the_dominant_resource_is_the_one_of_which_most_is_used() -> None:
     capacity = ResourceAmounts(10.0, 100.0, 1000.0)
     assert dominant(ResourceAmounts(1.0, 50.0, 10.0), capacity, 1.0) == 0.5
     assert dominant(ResourceAmounts(1.0, 50.0, 10.0), capacity, 2.0) == 0.25
-    assert dominant(ResourceAmounts(1.0, 50.0, 10.0), ResourceAmounts(10.0, 0.0, 0.0), 1.0) == 0.1
+    assert (
+        dominant(ResourceAmounts(1.0, 50.0, 10.0), ResourceAmounts(10.0, 0.0, 0.0), 1.0)
+        == 0.1
+    )
 
 
 def test_a_holding_of_no_gpu_is_never_refused_and_counts_by_its_cores() -> None:
-    standing = Standing(QueueTree(), capacity=ResourceAmounts(8.0, 16.0, 64.0), kinds=["h100"])
+    standing = Standing(
+        QueueTree(), capacity=ResourceAmounts(8.0, 16.0, 64.0), kinds=["h100"]
+    )
     assert standing.refusal(QueueName("default"), ANN, ()) is None
     standing.take(
-        QuotaHolding(queue=QueueName("default"), user=ANN, amounts=ResourceAmounts(0.0, 4.0, 1.0))
+        QuotaHolding(
+            queue=QueueName("default"), user=ANN, amounts=ResourceAmounts(0.0, 4.0, 1.0)
+        )
     )
     assert standing.share(QueueName("default")) == 0.25

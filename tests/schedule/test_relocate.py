@@ -1,4 +1,5 @@
-"""Who is moved to make room: all of it fits, the cheapest goes, and the budget holds for good."""
+"""Who is moved to make room: all of it fits, the cheapest goes, and the budget holds
+for good."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,12 +26,15 @@ KIND = {one.id: ["h100"] * len(one.inventory.gpus) for one in NODES}
 def gang(name: str, gpus: int, *, nodes: int = 1, since: float = 0.0) -> Waiting:
     shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
     order = (int(name[1:]), 0)
-    return Waiting(job=JobId(name), shapes=(shape,), priority=0, order=order, since=since)
+    return Waiting(
+        job=JobId(name), shapes=(shape,), priority=0, order=order, since=since
+    )
 
 
 @dataclass
 class House:
-    """Gangs that never end: a pass, and then those who were told start where they are moved."""
+    """Gangs that never end: a pass, and then those who were told start where they are
+    moved."""
 
     budget: float = 1e9
     now: float = 1000.0
@@ -40,11 +44,15 @@ class House:
     spent: float = 0.0
     least: float = 0.0  # of each cost, what is left right after a save
 
-    def put(self, name: str, *seats: tuple[str, tuple[int, ...]], cost: float = 1.0) -> None:
+    def put(
+        self, name: str, *seats: tuple[str, tuple[int, ...]], cost: float = 1.0
+    ) -> None:
         """A gang that runs on these nodes and GPUs."""
         held = tuple(
             Seat(
-                node=next(n.id for n in NODES if n.id == id), gpus=gpus, gpu_millis=1000 * len(gpus)
+                node=next(n.id for n in NODES if n.id == id),
+                gpus=gpus,
+                gpu_millis=1000 * len(gpus),
             )
             for id, gpus in seats
         )
@@ -73,7 +81,9 @@ class House:
             for one, seats in self.running.values()
         ]
         left = self.budget - self.spent
-        return Movables(gangs=gangs, budget_gpu_seconds=self.budget, left_gpu_seconds=left)
+        return Movables(
+            gangs=gangs, budget_gpu_seconds=self.budget, left_gpu_seconds=left
+        )
 
     def rooms(self) -> list[NodeRoom]:
         rooms = {one.id: NodeRoom(one) for one in NODES}
@@ -84,12 +94,17 @@ class House:
 
     def decide(self) -> Decision:
         holding = [
-            holding_of(one.queue, one.user, seats, KIND) for one, seats in self.running.values()
+            holding_of(one.queue, one.user, seats, KIND)
+            for one, seats in self.running.values()
         ]
         fleet = NodeTypes(NODES)
         queues = {one.queue for one in self.waiting}
         standing = Standing(
-            QueueTree(), capacity=fleet.capacity, kinds=["h100"], holding=holding, others=queues
+            QueueTree(),
+            capacity=fleet.capacity,
+            kinds=["h100"],
+            holding=holding,
+            others=queues,
         )
         return decide(
             self.rooms(),
@@ -150,7 +165,9 @@ def test_two_are_moved_for_a_gang_of_two_nodes() -> None:
     assert {seat.node for one in moved(decision) for seat in one.to} == {"n0", "n3"}
 
 
-def test_nobody_is_moved_beyond_the_budget_or_before_the_gang_has_waited_for_it() -> None:
+def test_nobody_is_moved_beyond_the_budget_or_before_the_gang_has_waited_for_it() -> (
+    None
+):
     for more, said in (
         ({"budget": 2.0}, "costs more than is left of what relocations may cost"),
         ({"now": 0.5}, "as long as that costs, now 0.8 s: after the next save of it"),
@@ -175,10 +192,14 @@ def test_nobody_is_moved_who_would_have_no_place() -> None:
     for place in range(4):
         house.put(f"j{place}", (f"n{place}", (0, 1, 2)))
     house.waiting = [gang("j9", 4)]
-    assert not house.decide().preempted, "four GPUs are free, and three nowhere together"
+    assert not house.decide().preempted, (
+        "four GPUs are free, and three nowhere together"
+    )
 
 
-asks = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4), st.floats(0, 50)), max_size=24)
+asks = st.lists(
+    st.tuples(st.integers(1, 2), st.integers(1, 4), st.floats(0, 50)), max_size=24
+)
 
 
 def overbooked(house: House) -> list[tuple[str, int]]:

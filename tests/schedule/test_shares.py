@@ -18,7 +18,9 @@ def sharing(id: str, gpus: int = 2) -> Node:
 
 
 def part(id: str, millis: int, cpu_millis: int = 0) -> Waiting:
-    shape = Shape(nodes=1, resources=Resources(gpu_millis=millis, cpu_millis=cpu_millis))
+    shape = Shape(
+        nodes=1, resources=Resources(gpu_millis=millis, cpu_millis=cpu_millis)
+    )
     return Waiting(job=JobId(id), shapes=(shape,), priority=0, order=(0, 0))
 
 
@@ -35,7 +37,9 @@ def taken(room: NodeRoom, index: int, millis: int) -> None:
     room.take(replace(seat, gpus=(index,)))
 
 
-def place(rooms: list[NodeRoom], gang: Waiting, shares: Shares) -> tuple[str, tuple[int, ...]]:
+def place(
+    rooms: list[NodeRoom], gang: Waiting, shares: Shares
+) -> tuple[str, tuple[int, ...]]:
     fleet = NodeTypes(room.node for room in rooms)
     [placed] = decide(rooms, [gang], fleet=fleet, shares=shares).placed
     [seat] = placed.seats
@@ -43,7 +47,8 @@ def place(rooms: list[NodeRoom], gang: Waiting, shares: Shares) -> tuple[str, tu
 
 
 def test_it_leaves_a_part_that_the_usual_ones_fit() -> None:
-    """0.3 of the fuller GPU would leave 0.2, which is of no use; of the other a half is left."""
+    """0.3 of the fuller GPU would leave 0.2, which is of no use; of the other a half is
+    left."""
     room = NodeRoom(sharing("n1"))
     taken(room, 0, 200)
     taken(room, 1, 500)
@@ -61,14 +66,20 @@ def test_it_keeps_the_cpus_that_free_gpus_need() -> None:
     few, many = sharing("n1"), sharing("n2")
     many = replace(many, inventory=replace(many.inventory, cpu_millis=64 * CPU))
     rooms = [NodeRoom(few), NodeRoom(many)]
-    assert place(rooms, part("j1", 500, 8 * CPU), usual(500, 500, cpu_millis=4 * CPU))[0] == "n2"
+    assert (
+        place(rooms, part("j1", 500, 8 * CPU), usual(500, 500, cpu_millis=4 * CPU))[0]
+        == "n2"
+    )
 
 
 def test_more_parts_fit_than_with_best_fit_alone() -> None:
     """Thirds, halves and fifths in a random order, until one finds no place."""
 
     def filled(shares: Shares, seed: int) -> int:
-        chance, rooms = Random(seed), [NodeRoom(sharing(f"n{at}", 4)) for at in range(4)]
+        chance, rooms = (
+            Random(seed),
+            [NodeRoom(sharing(f"n{at}", 4)) for at in range(4)],
+        )
         while True:
             gang = part("j", chance.choice([330, 500, 500, 200]))
             shares.arrive(gang.shapes[0])

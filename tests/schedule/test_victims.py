@@ -1,4 +1,5 @@
-"""Who gives way: only where there is a right, only when it helps, and never again and again."""
+"""Who gives way: only where there is a right, only when it helps, and never again and
+again."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,15 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, faults, whole_tree
 from corral.domain.usage import PreemptWhy
-from corral.schedule import Decision, NodeRoom, NodeTypes, Reserved, RunningGang, Waiting, decide
+from corral.schedule import (
+    Decision,
+    NodeRoom,
+    NodeTypes,
+    Reserved,
+    RunningGang,
+    Waiting,
+    decide,
+)
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.limits import holding_of
 from tests.schedule.test_queues import ANN, gang
@@ -52,7 +61,9 @@ class House:
     saving: frozenset[JobId] = frozenset()
     now: float = 0.0
     waiting: list[Waiting] = field(default_factory=list)
-    running: dict[JobId, tuple[Waiting, tuple[Seat, ...], float]] = field(default_factory=dict)
+    running: dict[JobId, tuple[Waiting, tuple[Seat, ...], float]] = field(
+        default_factory=dict
+    )
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
     preempted: Counter[JobId] = field(default_factory=Counter)
     ran: list[float] = field(default_factory=list)  # of each victim, when it was told
@@ -146,7 +157,9 @@ def houses(draw: st.DrawFn) -> House:
         )
     )  # fmt: skip
     gangs = [
-        replace(gang(f"j{n}", queue, count, priority=priority, order=n), preemptible=spot)
+        replace(
+            gang(f"j{n}", queue, count, priority=priority, order=n), preemptible=spot
+        )
         for n, (queue, count, priority, _, spot) in enumerate(asked)
     ]
     saving = frozenset(JobId(f"j{n}") for n, one in enumerate(asked) if one[3])
@@ -161,9 +174,11 @@ def houses(draw: st.DrawFn) -> House:
 
 @settings(max_examples=150)
 @given(houses())
-def test_without_new_gangs_it_comes_to_rest_and_the_work_lost_is_bounded(house: House) -> None:
-    """Nobody is stopped twice for the same gangs in turn: a victim has no right against whoever
-    took its place, and each has run for its guard."""
+def test_without_new_gangs_it_comes_to_rest_and_the_work_lost_is_bounded(
+    house: House,
+) -> None:
+    """Nobody is stopped twice for the same gangs in turn: a victim has no right against
+    whoever took its place, and each has run for its guard."""
     for _ in range(PASSES):
         house.step()
     told = house.preempted.total()
@@ -187,12 +202,18 @@ def test_victims_are_enough_are_all_needed_and_free_what_is_kept(house: House) -
     assert len(victims) == len(decision.preempted), "nobody gives way twice"
     rooms = {one.id: NodeRoom(one) for one in NODES}
     stay = [seats for job, (_, seats, _) in before.items() if job not in victims]
-    old = [one.seats for one in house.reserved.values() if one.job not in decision.dropped]
+    old = [
+        one.seats for one in house.reserved.values() if one.job not in decision.dropped
+    ]
     for seats in (*stay, *(one.seats for one in decision.placed)):
         for seat in seats:
             rooms[seat.node].take(seat)
     placed = {one.job for one in decision.placed}
-    kept = [one for one in house.reserved.values() if one.job in by_job and one.job not in placed]
+    kept = [
+        one
+        for one in house.reserved.values()
+        if one.job in by_job and one.job not in placed
+    ]
     if not old or len(kept) == len(old):
         for one in decision.reserved:
             for seat in one.seats:
@@ -214,11 +235,14 @@ def test_victims_are_enough_are_all_needed_and_free_what_is_kept(house: House) -
 def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
     data: st.DataObject,
 ) -> None:
-    """Then all of it runs, though others fill the cluster: as soon as the last victim has run for
-    its guard, and the pass after that has seen it gone. MOST_A_PASS are let in by one pass."""
+    """Then all of it runs, though others fill the cluster: as soon as the last victim
+    has run for its guard, and the pass after that has seen it gone. MOST_A_PASS are let
+    in by one pass."""
     own = {name: data.draw(st.integers(0, 3)) for name in ("a", "b", "c")}
     house = House(shares(**own))
-    others = data.draw(st.lists(st.sampled_from(["default", "b", "c"]), min_size=10, max_size=14))
+    others = data.draw(
+        st.lists(st.sampled_from(["default", "b", "c"]), min_size=10, max_size=14)
+    )
     house.waiting = [gang(f"o{n}", name, order=n) for n, name in enumerate(others)]
     for _ in range(data.draw(st.integers(1, 6))):
         house.step()
@@ -230,8 +254,12 @@ def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
         house.step()
 
 
-def one_gang(job: str, queue: str, gpus: int, on: str, first: int, **more: object) -> RunningGang:
-    seat = Seat(node=NodeId(on), gpus=tuple(range(first, first + gpus)), gpu_millis=gpus * 1000)
+def one_gang(
+    job: str, queue: str, gpus: int, on: str, first: int, **more: object
+) -> RunningGang:
+    seat = Seat(
+        node=NodeId(on), gpus=tuple(range(first, first + gpus)), gpu_millis=gpus * 1000
+    )
     plain = RunningGang(
         job=JobId(job),
         queue=QueueName(queue),
@@ -268,7 +296,10 @@ def chosen(
 
 def shares(**own: int) -> QueueTree:
     return whole_tree(
-        [Queue(name=QueueName(n), nominal=((ANY_TYPE, c * 1000),)) for n, c in own.items()]
+        [
+            Queue(name=QueueName(n), nominal=((ANY_TYPE, c * 1000),))
+            for n, c in own.items()
+        ]
     )
 
 
@@ -283,8 +314,13 @@ def test_the_least_work_goes_then_the_lowest_priority_then_the_youngest() -> Non
     ):
         some = [replace(one, **more) for one, more in zip(quad, change, strict=True)]  # type: ignore[arg-type]
         assert chosen(some, waits, tree) == {who}
-    spot = [replace(one, preemptible=n == 3, lost_gpu_seconds=n) for n, one in enumerate(quad)]
-    assert chosen(spot, waits, tree) == {"j3"}, "a preemptible one goes before all others"
+    spot = [
+        replace(one, preemptible=n == 3, lost_gpu_seconds=n)
+        for n, one in enumerate(quad)
+    ]
+    assert chosen(spot, waits, tree) == {"j3"}, (
+        "a preemptible one goes before all others"
+    )
 
 
 def test_one_dear_gang_goes_when_many_cheap_ones_would_lose_more() -> None:
@@ -303,9 +339,13 @@ def test_who_is_past_its_guard_goes_before_one_that_is_not() -> None:
     assert chosen([old, young], waits, tree) == {"old"}
 
 
-def test_who_leaves_a_node_that_takes_no_work_gives_back_all_that_it_was_charged() -> None:
+def test_who_leaves_a_node_that_takes_no_work_gives_back_all_that_it_was_charged() -> (
+    None
+):
     seat = Seat(node=NodeId("n2"), gpus=(), gpu_millis=0, exclusive=True)
-    leaving = replace(one_gang("leaving", "b", 1, "n2", 0), seats=(seat,), stopping=True)
+    leaving = replace(
+        one_gang("leaving", "b", 1, "n2", 0), seats=(seat,), stopping=True
+    )
     stays, waits = one_gang("stays", "b", 4, "n1", 0), gang("waits", "a", 4)
     assert chosen([leaving, stays], waits, shares(a=4, b=4), working=1) == set()
 

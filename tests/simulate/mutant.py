@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`where` is module:function or module:Class.method below corral; `old` stands there once.
+    """`where` is module:function or module:Class.method below corral; `old` stands
+    there once.
 
-    `rules` are the invariants that guard what was taken out: one of them must be broken. `seed` is
-    a world in which one is; the search begins there.
+    `rules` are the invariants that guard what was taken out: one of them must be
+    broken. `seed` is a world in which one is; the search begins there.
     """
 
     name: str

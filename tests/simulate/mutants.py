@@ -1,4 +1,5 @@
-"""Rules taken out of the code, one at a time, as data: what is changed, and what must be missed."""
+"""Rules taken out of the code, one at a time, as data: what is changed, and what must
+be missed."""
 
 import importlib
 import inspect
@@ -110,9 +111,9 @@ CONTROL = [
     Mutant(
         "a proof of death outlives the death",
         "control.control:Control._observe",
-        "take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())",
-        "take_engine(self.facts, self.world, {**self.facts.proofs, **self.engine.observe()}, "
-        "self.engine.gone())",
+        "self.facts, self.world, self.engine.observe(), self.engine.gone()",
+        "self.facts, self.world, {**self.facts.proofs, **self.engine.observe()}, "
+        "self.engine.gone()",
         "I10",
         seed=3,
     ),
@@ -524,13 +525,16 @@ def breed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     scope: dict[str, object] = {}
     exec(text.replace(mutant.old, mutant.new), vars(module), scope)
     monkeypatch.setattr(owner, name, scope[name])
-    for other in [one for known, one in sys.modules.items() if known.startswith("corral.")]:
+    for other in [
+        one for known, one in sys.modules.items() if known.startswith("corral.")
+    ]:
         if getattr(other, name, None) is real:
             monkeypatch.setattr(other, name, scope[name])
 
 
 def first_missed(mutant: Mutant, seed: int) -> WorldOutcome | None:
-    """The first world from `seed` on, of MOST_WORLDS, that breaks one of the mutant's rules."""
+    """The first world from `seed` on, of MOST_WORLDS, that breaks one of the mutant's
+    rules."""
     rules = mutant.rules.split()
     worlds = (simulate(number) for number in range(seed, seed + MOST_WORLDS))
     return next((outcome for outcome in worlds if outcome.rule in rules), None)

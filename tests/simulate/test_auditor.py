@@ -1,4 +1,5 @@
-"""What the auditor allows, and no more: by what truly happened, and the rules as they are told."""
+"""What the auditor allows, and no more: by what truly happened, and the rules as they
+are told."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +37,12 @@ def scene() -> Iterator[Scene]:
     """One job runs for 20 s at most, on the only GPU of the only node."""
     scene = Scene(0, verbose=False)
     attempt = Attempt(
-        job=LONG, number=FIRST, seats=(SEAT,), master_port=1, placed_at=0.0, running_at=18.0
+        job=LONG,
+        number=FIRST,
+        seats=(SEAT,),
+        master_port=1,
+        placed_at=0.0,
+        running_at=18.0,
     )
     scene.books.nodes[NodeId("n1")] = node("n1", 1)
     scene.books.take_job(job(LONG, JobState.RUNNING, 20.0, attempt=FIRST))
@@ -52,27 +58,38 @@ def scene() -> Iterator[Scene]:
 def promise(latest_start: float) -> Changes:
     shape = Shape(nodes=1, resources=gang().resources)
     row = Reservation(
-        job=SHORT, shape=shape, seats=(SEAT,), victims=(), since=18.0, latest_start=latest_start
+        job=SHORT,
+        shape=shape,
+        seats=(SEAT,),
+        victims=(),
+        since=18.0,
+        latest_start=latest_start,
     )
     return Changes(reservations=(row,))
 
 
-@pytest.mark.parametrize(("heard_late", "latest"), [(False, 35.0), (True, 35.0), (True, 23.0)])
+@pytest.mark.parametrize(
+    ("heard_late", "latest"), [(False, 35.0), (True, 35.0), (True, 23.0)]
+)
 def test_a_start_is_promised_no_sooner_than_limits_end_as_they_truly_count(
     scene: Scene, heard_late: bool, latest: float
 ) -> None:
-    """One that was up at 3 s is over by 25 s, though no head has heard of it before 18 s."""
+    """One that was up at 3 s is over by 25 s, though no head has heard of it before 18
+    s."""
     if heard_late:
         scene.stage.evidence.up_since[LONG, FIRST] = 3.0
     scene.auditor.promised.check(promise(latest), 18.0, 18.0)
     assert (scene.stage.broken is None) == (heard_late and latest > 25.0)
 
 
-@pytest.mark.parametrize(("is_heard", "latest"), [(True, -960.0), (True, -980.0), (False, -980.0)])
+@pytest.mark.parametrize(
+    ("is_heard", "latest"), [(True, -960.0), (True, -980.0), (False, -980.0)]
+)
 def test_after_a_clock_was_set_a_start_is_judged_by_those_who_were_heard_since(
     scene: Scene, is_heard: bool, latest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A head cannot know what the rows of another clock mean before it has heard the nodes."""
+    """A head cannot know what the rows of another clock mean before it has heard the
+    nodes."""
     scene.stage.evidence.up_since[LONG, FIRST] = 3.0
     monkeypatch.setattr(scene.books, "all_heard", lambda nodes: is_heard)
     scene.auditor.promised.check(Changes(), 17.0, 17.0)
@@ -90,7 +107,11 @@ def test_after_a_clock_was_set_a_start_is_judged_by_those_who_were_heard_since(
     ],
 )
 def test_only_the_elder_goes_before_one_that_is_alike_and_older(
-    scene: Scene, waited: float, other_waited: float, by_age: bool, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    waited: float,
+    other_waited: float,
+    by_age: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     elder = JobId("j3")
     placed = replace(SEAT, gpus=(1,))
@@ -111,8 +132,8 @@ def test_only_the_elder_goes_before_one_that_is_alike_and_older(
 def test_nobody_begins_before_its_like_that_was_told_first(
     scene: Scene, told_at: float, in_order: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room comes up elsewhere, and the second of two takes it; it is its own if it was told first
-    (0050)."""
+    """Room comes up elsewhere, and the second of two takes it; it is its own if it was
+    told first (0050)."""
     second, elsewhere = JobId("j3"), NodeId("n2")
     monkeypatch.setattr(scene.books, "all_heard", lambda nodes: True)
     scene.books.nodes[elsewhere] = node("n2", 1)

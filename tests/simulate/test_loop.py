@@ -55,7 +55,9 @@ def test_a_killed_process_runs_no_further_instruction(world: World) -> None:
     world.loop.close()
 
 
-def test_a_stopped_process_takes_in_what_came_when_it_goes_on_in_order(world: World) -> None:
+def test_a_stopped_process_takes_in_what_came_when_it_goes_on_in_order(
+    world: World,
+) -> None:
     process = SimulatedProcess(world.loop, "one")
     process.after(2.0, world.say, "timer")
     world.loop.later(1.0, process.pause)

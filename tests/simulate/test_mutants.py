@@ -1,4 +1,5 @@
-"""The simulation can fail: rules taken out of the code, one at a time, are missed at once."""
+"""The simulation can fail: rules taken out of the code, one at a time, are missed at
+once."""
 
 import pytest
 
@@ -7,7 +8,9 @@ from tests.simulate.mutants import MUTANTS, breed, first_missed
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name.replace(" ", "-"))
-def test_a_rule_taken_out_is_missed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_taken_out_is_missed(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By one of the invariants that guard it, and not by whatever breaks next."""
     breed(mutant, monkeypatch)
     caught = first_missed(mutant, mutant.seed)

@@ -1,4 +1,5 @@
-"""The simulated network, nodes and agents keep the rules that the real ones must keep."""
+"""The simulated network, nodes and agents keep the rules that the real ones must
+keep."""
 
 from dataclasses import replace
 from random import Random
@@ -39,7 +40,8 @@ LIFE = RankBehaviour(
 
 
 def alone(life: RankBehaviour = LIFE) -> tuple[Stage, SimulatedNode]:
-    """A node without any head, and without an auditor: every start is taken as it comes."""
+    """A node without any head, and without an auditor: every start is taken as it
+    comes."""
     stage = Stage(0, verbose=False)
     stage.lives["train"] = life
     stage.network.join(N1)
@@ -127,7 +129,9 @@ def test_what_was_said_to_another_boot_is_left() -> None:
     stage, node = running()
     node.power_off(0.1)
     node.power_on()
-    agent_of(node).wanted(replace(word(2), run=(launch((JobId("j2"), AttemptNumber(1))),)))
+    agent_of(node).wanted(
+        replace(word(2), run=(launch((JobId("j2"), AttemptNumber(1))),))
+    )
     run(stage, 2.0)
     assert phases(node) == {KEY: Phase.ENDED}
     [seen] = agent_of(node).seen()
@@ -135,7 +139,9 @@ def test_what_was_said_to_another_boot_is_left() -> None:
     stage.loop.close()
 
 
-def test_an_end_is_told_until_it_is_settled_and_a_living_attempt_is_never_settled() -> None:
+def test_an_end_is_told_until_it_is_settled_and_a_living_attempt_is_never_settled() -> (
+    None
+):
     stage, node = running()
     agent_of(node).wanted(replace(word(2), settled=(KEY,)))
     assert phases(node) == {KEY: Phase.UP}
@@ -151,7 +157,9 @@ def test_an_end_is_told_until_it_is_settled_and_a_living_attempt_is_never_settle
     stage.loop.close()
 
 
-def test_an_attempt_that_ignores_term_is_killed_after_its_grace_also_without_an_agent() -> None:
+def test_an_attempt_that_ignores_term_is_killed_after_its_grace_also_without_an_agent() -> (
+    None
+):
     stage, node = alone(replace(LIFE, ignores_term=True))
     agent_of(node).wanted(replace(word(1), run=(launch(),)))
     run(stage, 1.0)

@@ -54,7 +54,9 @@ def test_a_breach_is_told_with_its_last_events_and_the_way_to_replay_it(
 ) -> None:
     from corral.simulate.auditor import Auditor
 
-    monkeypatch.setattr(Auditor, "still_there", lambda self: self.books.breach("I1", "made up"))
+    monkeypatch.setattr(
+        Auditor, "still_there", lambda self: self.books.breach("I1", "made up")
+    )
     monkeypatch.setattr(sys, "argv", ["simulate", "--seeds", "3", "--first", "5"])
     assert command.main() == 1
     said = capsys.readouterr().out

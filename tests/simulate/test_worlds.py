@@ -1,4 +1,5 @@
-"""Two hundred worlds of faults: every invariant, at every commit and every start of a rank.
+"""Two hundred worlds of faults: every invariant, at every commit and every start of a
+rank.
 
 `make soak` goes on from there with ten thousand more.
 """

@@ -1,8 +1,10 @@
-"""A history on a server of PostgreSQL: heads that take each other's place and place jobs, people
-who submit, and faults that a seed draws. What each was told is kept, and held against the store.
+"""A history on a server of PostgreSQL: heads that take each other's place and place
+jobs, people who submit, and faults that a seed draws. What each was told is kept, and
+held against the store.
 
-A head here does what control does with the store: it leads, commits what it decides from the world
-it has in memory, and leads anew when it does not know what became of a commit.
+A head here does what control does with the store: it leads, commits what it decides
+from the world it has in memory, and leads anew when it does not know what became of a
+commit.
 """
 
 import asyncio
@@ -33,12 +35,16 @@ Quietly = contextlib.suppress(StoreTrouble)
 
 @dataclass(slots=True)
 class Told:
-    """What heads and people were told. A commit is known by its mark, the text of an event."""
+    """What heads and people were told. A commit is known by its mark, the text of an
+    event."""
 
-    commits: dict[str, int] = field(default_factory=dict)  # done: mark -> number of its event
+    # done: mark -> number of its event
+    commits: dict[str, int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)  # the term was lost: nothing may be written
-    wishes: dict[str, int] = field(default_factory=dict)  # acknowledged: key -> sequence
+    # the term was lost: nothing may be written
+    refused: set[str] = field(default_factory=set)
+    # acknowledged: key -> sequence
+    wishes: dict[str, int] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     terms: int = 0
 
@@ -48,14 +54,16 @@ def _opened(url: str) -> PostgresStore:
 
 
 async def again(ask: Callable[[], Awaitable[T]]) -> T:
-    """Its answer, as often as it takes: the server ends what a busy machine lets sleep, too."""
+    """Its answer, as often as it takes: the server ends what a busy machine lets sleep,
+    too."""
     while True:
         with Quietly:
             return await ask()
 
 
 def changes_of(world: World, wishes: list[Wish], mark: str) -> Changes:
-    """Jobs of the wishes are queued, two that are queued are placed, one that was placed ends."""
+    """Jobs of the wishes are queued, two that are queued are placed, one that was
+    placed ends."""
     made = [job(one.sequence) for one in wishes]
     queued = [one for one in world.jobs.values() if one.state == JobState.QUEUED][:2]
     placed = [
@@ -69,7 +77,10 @@ def changes_of(world: World, wishes: list[Wish], mark: str) -> Changes:
         attempts=tuple(attempt(one.id, one.attempt) for one in placed),
         allocations=(
             *(allocation(one.id, one.attempt) for one in placed),
-            *(allocation(one.id, one.attempt, state=SeatState.RELEASED) for one in over),
+            *(
+                allocation(one.id, one.attempt, state=SeatState.RELEASED)
+                for one in over
+            ),
         ),
         events=(
             event(mark),
@@ -96,7 +107,9 @@ class History:
         with lines(HEADS, self.server.place) as made:
             urls = [line.url(address) for line in made]
             store = await asyncio.to_thread(_opened, address)
-            work = [asyncio.create_task(self._head(n, url)) for n, url in enumerate(urls)]
+            work = [
+                asyncio.create_task(self._head(n, url)) for n, url in enumerate(urls)
+            ]
             work += [asyncio.create_task(self._person(n, urls)) for n in range(PEOPLE)]
             try:
                 await self._strike(made)
@@ -131,7 +144,9 @@ class History:
         self.told.terms += 1
         for number in range(rounds):
             mark = f"term {world.term} of {name}, commit {number}"
-            fresh = [one for one in await store.wishes(0) if one.sequence > world.granted]
+            fresh = [
+                one for one in await store.wishes(0) if one.sequence > world.granted
+            ]
             changes = changes_of(world, fresh, mark)
             try:
                 events = await store.commit(world.term, changes)
@@ -146,7 +161,10 @@ class History:
 
     async def _person(self, number: int, urls: list[str]) -> None:
         """Submits under one key until that is acknowledged, at this head or another."""
-        chance, stores = Random(f"{self.seed} person {number}"), dict[str, PostgresStore]()
+        chance, stores = (
+            Random(f"{self.seed} person {number}"),
+            dict[str, PostgresStore](),
+        )
         count = 0
         while not self.over.is_set():
             url = chance.choice(urls)
@@ -169,7 +187,11 @@ class History:
         end = clock() + self.seconds
         while clock() < end:
             await asyncio.sleep(chance.uniform(0.02, 0.2))
-            kinds: list[Callable[[Line, Random], None]] = [self._cut, self._lose, self._lose]
+            kinds: list[Callable[[Line, Random], None]] = [
+                self._cut,
+                self._lose,
+                self._lose,
+            ]
             draw = chance.random()
             if self.kills and draw < 0.2:
                 await self._restart()
@@ -213,7 +235,9 @@ class History:
 
     async def _check(self, store: PostgresStore) -> None:
         log = await again(lambda: store.events(after=0, job=None, limit=MOST))
-        assert [one.number for one in log] == list(range(1, len(log) + 1)), "a gap, or twice"
+        assert [one.number for one in log] == list(range(1, len(log) + 1)), (
+            "a gap, or twice"
+        )
         self._check_commits(log)
         placed = Counter(one.job for one in log if one.text == "placed")
         ended = Counter(one.job for one in log if one.text == "over")
@@ -222,7 +246,9 @@ class History:
             kept = await again(partial(store.wish_of, key, by=ANN))
             assert kept is not None, f"{key} was acknowledged and is lost"
             assert kept.sequence == sequence, f"{key} is there twice"
-        jobs = {one.id for one in await again(lambda: store.jobs(final=True, limit=MOST))}
+        jobs = {
+            one.id for one in await again(lambda: store.jobs(final=True, limit=MOST))
+        }
         assert {JobId(f"j{one}") for one in self.told.wishes.values()} <= jobs
         assert placed == ended == Counter(jobs), "what was submitted ran once"
 

@@ -1,5 +1,5 @@
-"""The line between a store and its server of PostgreSQL, which tests cut, freeze, or let lose the
-answer to a commit that the server has done."""
+"""The line between a store and its server of PostgreSQL, which tests cut, freeze, or
+let lose the answer to a commit that the server has done."""
 
 import contextlib
 import shutil
@@ -58,7 +58,8 @@ class Talk:
 
 
 class Line:
-    """Answers on a socket in `place` as the server does that answers on one in `there`."""
+    """Answers on a socket in `place` as the server does that answers on one in
+    `there`."""
 
     def __init__(self, place: Path, there: Path) -> None:
         self.place, self._there = place, there
@@ -83,7 +84,8 @@ class Line:
             talk.cut()
 
     def freeze(self) -> None:
-        """Nothing comes through, either way, until `thaw`: the server hears a head that sleeps."""
+        """Nothing comes through, either way, until `thaw`: the server hears a head that
+        sleeps."""
         self.open.clear()
 
     def thaw(self) -> None:

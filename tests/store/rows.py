@@ -2,8 +2,24 @@
 
 from typing import Any
 
-from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
-from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
+from corral.domain.attempt import (
+    Allocation,
+    Attempt,
+    Cause,
+    Receipt,
+    Save,
+    Seat,
+    SeatState,
+)
+from corral.domain.ids import (
+    AttemptNumber,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+    job_id,
+)
 from corral.domain.imported import Imported
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import JobState
@@ -65,7 +81,9 @@ def allocation(
     of: JobId, number: int = 1, node: str = "n1", state: SeatState = SeatState.HELD
 ) -> Allocation:
     seat = Seat(node=NodeId(node), gpus=(0,), gpu_millis=1000)
-    return Allocation(job=of, attempt=AttemptNumber(number), seat=seat, state=state, port=29500)
+    return Allocation(
+        job=of, attempt=AttemptNumber(number), seat=seat, state=state, port=29500
+    )
 
 
 def save(of: JobId, step: int, number: int = 1, *, quarantined: str = "") -> Save:
@@ -83,7 +101,9 @@ def save(of: JobId, step: int, number: int = 1, *, quarantined: str = "") -> Sav
     )
 
 
-def receipt(of: JobId, number: int = 1, *, kind: str = "failure", **changes: Any) -> Receipt:
+def receipt(
+    of: JobId, number: int = 1, *, kind: str = "failure", **changes: Any
+) -> Receipt:
     return Receipt(
         job=of,
         attempt=AttemptNumber(number),
@@ -105,7 +125,9 @@ def node(name: str = "n1", gpus: int = 8) -> Node:
     )
     ports = tuple(range(29500, 29516))
     inventory = Inventory(gpus=own, cpu_millis=64000, memory_bytes=10**12, ports=ports)
-    return Node(id=NodeId(name), inventory=inventory, liveness=Liveness.ALIVE, why="beats")
+    return Node(
+        id=NodeId(name), inventory=inventory, liveness=Liveness.ALIVE, why="beats"
+    )
 
 
 def event(text: str = "it happened", of: JobId | None = None) -> Event:
@@ -113,24 +135,36 @@ def event(text: str = "it happened", of: JobId | None = None) -> Event:
 
 
 def tree(gpus: int = 8) -> QueueTree:
-    budget = Budget(money=900.5, rates=(("any", 1.25), ("h100", 2.5)), period_seconds=86400.0)
-    team = Queue(name=QueueName("team"), nominal=(("h100", gpus * 1000),), budget=budget)
-    below = Queue(name=QueueName("below"), parent=team.name, weight=0.5, lend_limit_millis=0)
+    budget = Budget(
+        money=900.5, rates=(("any", 1.25), ("h100", 2.5)), period_seconds=86400.0
+    )
+    team = Queue(
+        name=QueueName("team"), nominal=(("h100", gpus * 1000),), budget=budget
+    )
+    below = Queue(
+        name=QueueName("below"), parent=team.name, weight=0.5, lend_limit_millis=0
+    )
     return whole_tree([team, below], guard_seconds=60.0)
 
 
 def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> QueueUsage:
-    return QueueUsage(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
+    return QueueUsage(
+        queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds
+    )
 
 
-def account(of: JobId | None, day: int = 3, number: int = 1, **amounts: float) -> UsageRecord:
+def account(
+    of: JobId | None, day: int = 3, number: int = 1, **amounts: float
+) -> UsageRecord:
     """40 GPU-seconds of Ann's in queue team, with what `amounts` says."""
     return UsageRecord(
         day=day,
         queue=QueueName("team"),
         user=ANN,
         gpu_type="h100",
-        amounts=UsageAmounts(**{"allocated_gpu_seconds": 40.0, "money": 0.1, **amounts}),
+        amounts=UsageAmounts(
+            **{"allocated_gpu_seconds": 40.0, "money": 0.1, **amounts}
+        ),
         job=of,
         attempt=AttemptNumber(number if of else 0),
         name="tiny-gpt" if of else "",
@@ -161,7 +195,9 @@ def reservation(of: JobId, *, ended: str = "") -> Reservation:
     )
 
 
-def told(of: JobId, at: float = 2.0, *, waited_seconds: float | None = None) -> StartForecastTold:
+def told(
+    of: JobId, at: float = 2.0, *, waited_seconds: float | None = None
+) -> StartForecastTold:
     return StartForecastTold(
         job=of,
         at=at,

@@ -1,4 +1,5 @@
-"""A store as lines and back: the same rows in any database, and far ahead of what ran since."""
+"""A store as lines and back: the same rows in any database, and far ahead of what ran
+since."""
 
 import asyncio
 from collections.abc import Callable
@@ -69,7 +70,9 @@ def test_all_rows_come_back_in_any_database(written: list[bytes], place: Place) 
     store = filled(place, written)
     asyncio.run(store.close())
     kept = [line for line in written if not line.startswith(b'["head"')]
-    assert [line for line in lines_of(place[0]) if not line.startswith(b'["head"')] == kept
+    assert [
+        line for line in lines_of(place[0]) if not line.startswith(b'["head"')
+    ] == kept
 
 
 def test_a_database_of_a_server_becomes_a_file_again(
@@ -93,14 +96,24 @@ def test_the_restored_store_is_far_ahead_and_goes_on_counting(
         assert world.cluster == ClusterId("c1")
         assert world.term > backup.TERMS
         assert list(world.jobs) == ["j1"]
-        assert (await store.wish(submit("first", key="first"), by=ANN, at=9.0)).sequence == 1
-        assert (await store.wish(submit("new"), by=ANN, at=9.0)).sequence > backup.WISHES
+        assert (
+            await store.wish(submit("first", key="first"), by=ANN, at=9.0)
+        ).sequence == 1
+        assert (
+            await store.wish(submit("new"), by=ANN, at=9.0)
+        ).sequence > backup.WISHES
         made = await store.commit(
             world.term,
-            Changes(events=(event("goes on"),), receipts=(receipt(job_id(1), kind="preemption"),)),
+            Changes(
+                events=(event("goes on"),),
+                receipts=(receipt(job_id(1), kind="preemption"),),
+            ),
         )
         assert made[0].number == 3
-        assert [one.kind for one in await store.receipts(job_id(1))] == ["failure", "preemption"]
+        assert [one.kind for one in await store.receipts(job_id(1))] == [
+            "failure",
+            "preemption",
+        ]
         numbers = [entry.number for entry in await store.audit(limit=99)]
         assert numbers == sorted(set(numbers), reverse=True)
         assert await store.secret("HF_TOKEN") == b"sealed"

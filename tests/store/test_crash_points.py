@@ -1,4 +1,5 @@
-"""Killed or failed at every write and sync, or cut from power: nothing acknowledged is lost."""
+"""Killed or failed at every write and sync, or cut from power: nothing acknowledged is
+lost."""
 
 import random
 import shutil
@@ -14,7 +15,9 @@ from tests.tools import NO_STRACE
 
 POINTS_MOST = 2_000
 MORE_THAN_IT_CAN = 1_000_000
-needs_strace = pytest.mark.skipif(bool(NO_STRACE), reason=NO_STRACE or "strace is there")
+needs_strace = pytest.mark.skipif(
+    bool(NO_STRACE), reason=NO_STRACE or "strace is there"
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +27,8 @@ def children() -> Iterator[Nursery]:
 
 
 def begin(children: Nursery, path: Path, how: str) -> int:
-    """Lay a store to be worked on: none, one that was closed, or one that was cut off. How many
-    rounds it has seen.
+    """Lay a store to be worked on: none, one that was closed, or one that was cut off.
+    How many rounds it has seen.
     """
     shutil.rmtree(path.parent, ignore_errors=True)
     path.parent.mkdir()
@@ -53,7 +56,9 @@ def test_a_kill_at_some_writes_and_syncs_loses_nothing_acknowledged(
     children: Nursery, tmp_path: Path, how: str
 ) -> None:
     calls = [*range(1, 12, 2), *range(14, 400, 31)]
-    finished = [kill_and_check(children, tmp_path / "s" / "corral.db", how, n) for n in calls]
+    finished = [
+        kill_and_check(children, tmp_path / "s" / "corral.db", how, n) for n in calls
+    ]
     assert not finished[0]
     assert finished.count(False) >= 8
 
@@ -72,13 +77,17 @@ def test_a_kill_at_every_write_and_sync_loses_nothing_acknowledged(
     pytest.fail("the child never got to its end")
 
 
-def test_a_kill_at_any_moment_loses_nothing_acknowledged(children: Nursery, tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_loses_nothing_acknowledged(
+    children: Nursery, tmp_path: Path
+) -> None:
     chance = random.Random(7)
     path = tmp_path / "s" / "corral.db"
     for _ in range(12):
         begin(children, path, "fresh")
         seconds = chance.uniform(0.0, 0.25)
-        ended = children.run(path, [], rounds=MORE_THAN_IT_CAN, kill_after_seconds=seconds)
+        ended = children.run(
+            path, [], rounds=MORE_THAN_IT_CAN, kill_after_seconds=seconds
+        )
         assert ended.code == -9
         assert losses(path, ended.acks) == []
 
@@ -102,7 +111,8 @@ def test_a_disk_that_fails_for_a_while_is_trouble_and_then_the_store_goes_on(
     ended = children.run(path, failed_at(calls, error, when), rounds=24, first=4)
     assert ended.finished
     kinds = [ack["ack"] for ack in ended.acks]
-    assert "trouble" in kinds or when == "40..52"  # a checkpoint's trouble is only logged
+    # a checkpoint's trouble is only logged
+    assert "trouble" in kinds or when == "40..52"
     assert kinds[-5:] == ["commit", "secret", "over", "forgotten", "end"]
     assert losses(path, ended.acks) == []
 
@@ -110,7 +120,9 @@ def test_a_disk_that_fails_for_a_while_is_trouble_and_then_the_store_goes_on(
 def record(children: Nursery, path: Path) -> list[Op]:
     begin(children, path, "fresh")
     log = path.with_name("log")
-    assert children.run(path, [*RECORDING, "-o", str(log)], rounds=6, close=False).finished
+    assert children.run(
+        path, [*RECORDING, "-o", str(log)], rounds=6, close=False
+    ).finished
     return read_log(log.read_text())
 
 
@@ -130,7 +142,9 @@ def cuts(ops: list[Op], scratch: Path, *, each: int, step: int) -> Iterator[list
 
 
 @needs_strace
-def test_a_power_cut_loses_nothing_acknowledged(children: Nursery, tmp_path: Path) -> None:
+def test_a_power_cut_loses_nothing_acknowledged(
+    children: Nursery, tmp_path: Path
+) -> None:
     ops = record(children, tmp_path / "s" / "corral.db")
     found = list(cuts(ops, tmp_path / "cut", each=2, step=17))
     assert len(found) > 60
@@ -144,7 +158,8 @@ def test_the_power_cut_would_show_a_store_that_does_not_sync(
     ops = record(children, tmp_path / "s" / "corral.db")
     unsynced = [op for op in ops if op.kind != "sync" or not op.path.endswith("-wal")]
     assert any(
-        any("lost" in one for one in lost) for lost in seen_until_refused(unsynced, tmp_path)
+        any("lost" in one for one in lost)
+        for lost in seen_until_refused(unsynced, tmp_path)
     )
 
 

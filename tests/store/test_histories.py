@@ -1,4 +1,5 @@
-"""Whatever breaks between heads and their server, what was acknowledged is there, once."""
+"""Whatever breaks between heads and their server, what was acknowledged is there,
+once."""
 
 import asyncio
 import time
@@ -13,7 +14,9 @@ from tests.postgres import Server, server
 from tests.store.history import History, Told
 
 SOAK = 200
-KEPT = Path(__file__).parents[2] / "benchmarks" / "results" / "postgres-histories-soak.md"
+KEPT = (
+    Path(__file__).parents[2] / "benchmarks" / "results" / "postgres-histories-soak.md"
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,8 @@ def own_server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server ends the session of a head that sleeps in a transaction after half a second."""
+    """The server ends the session of a head that sleeps in a transaction after half a
+    second."""
     monkeypatch.setattr(database, "IDLE_MILLISECONDS", 500)
 
 
@@ -45,19 +49,29 @@ def test_what_was_acknowledged_is_there_once(own_server: Server, seed: int) -> N
 
 @pytest.mark.soak
 @pytest.mark.timeout(5400)
-def test_what_was_acknowledged_is_there_once_in_many_histories(own_server: Server) -> None:
+def test_what_was_acknowledged_is_there_once_in_many_histories(
+    own_server: Server,
+) -> None:
     began, faults, count = time.monotonic(), Counter[str](), Counter[str]()
     for seed in range(100, 100 + SOAK):
         told = run(own_server, seed, 3.0)
         faults += told.faults
         count["terms"] += told.terms
         count["commits acknowledged"] += len(told.commits)
-        count["commits of which nobody was told what became of them"] += len(told.unknown)
+        count["commits of which nobody was told what became of them"] += len(
+            told.unknown
+        )
         count["commits of old leaders, refused"] += len(told.refused)
         count["submissions acknowledged"] += len(told.wishes)
-    rows = [f"| {what} | {number:,} |" for what, number in (*count.items(), *faults.items())]
-    head = f"# {SOAK} histories on PostgreSQL, {time.strftime('%Y-%m-%d', time.gmtime())}"
+    rows = [
+        f"| {what} | {number:,} |" for what, number in (*count.items(), *faults.items())
+    ]
+    head = (
+        f"# {SOAK} histories on PostgreSQL, {time.strftime('%Y-%m-%d', time.gmtime())}"
+    )
     said = f"{time.monotonic() - began:.0f} s; nothing lost, nothing doubled, no old leader wrote."
-    text = "\n".join([head, "", said, "", "| what | how many |", "| --- | --- |", *rows, ""])
+    text = "\n".join(
+        [head, "", said, "", "| what | how many |", "| --- | --- |", *rows, ""]
+    )
     KEPT.write_text(text)
     print(text)

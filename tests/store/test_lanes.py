@@ -1,4 +1,5 @@
-"""The writer's thread: what waits together is one transaction, and everybody gets an answer."""
+"""The writer's thread: what waits together is one transaction, and everybody gets an
+answer."""
 
 import asyncio
 import sqlite3
@@ -8,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble, Unrecordable
+from corral.domain.errors import (
+    InvariantBroken,
+    SpecInvalid,
+    StoreTrouble,
+    Unrecordable,
+)
 from corral.domain.ids import job_id
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore, database
@@ -25,7 +31,10 @@ def test_a_burst_of_500_submits_is_a_handful_of_transactions(path: Path) -> None
         store = SqliteStore(path)
         await store.lead()
         before = store.counts.transactions
-        asks = (store.wish(submit(f"job-{i}", key=f"k{i}"), by=ANN, at=1.0) for i in range(500))
+        asks = (
+            store.wish(submit(f"job-{i}", key=f"k{i}"), by=ANN, at=1.0)
+            for i in range(500)
+        )
         await asyncio.gather(*asks)
         assert store.counts.transactions - before <= 20
         assert store.counts.members == 501
@@ -39,22 +48,29 @@ def test_a_caller_that_went_away_takes_nobody_with_it(path: Path) -> None:
         store = SqliteStore(path)
         term = (await store.lead()).term
         tasks = [
-            asyncio.create_task(store.commit(term, Changes(jobs=(job(i),)))) for i in range(1, 30)
+            asyncio.create_task(store.commit(term, Changes(jobs=(job(i),))))
+            for i in range(1, 30)
         ]
         await asyncio.sleep(0)
         tasks[3].cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [i for i, one in enumerate(ended) if isinstance(one, BaseException)] == [3]
+        assert [i for i, one in enumerate(ended) if isinstance(one, BaseException)] == [
+            3
+        ]
         assert len((await store.lead()).jobs) == 29  # what was handed over is done
         await store.close()
 
     asyncio.run(scenario())
 
 
-def test_a_closed_store_answers_with_trouble_and_may_be_closed_again(path: Path) -> None:
+def test_a_closed_store_answers_with_trouble_and_may_be_closed_again(
+    path: Path,
+) -> None:
     async def scenario() -> None:
         store = SqliteStore(path)
-        waiting = asyncio.gather(*(store.wish(submit(), by=ANN, at=1.0) for _ in range(9)))
+        waiting = asyncio.gather(
+            *(store.wish(submit(), by=ANN, at=1.0) for _ in range(9))
+        )
         await asyncio.sleep(0)
         await store.close()
         assert len(await waiting) == 9  # what waited was finished first
@@ -78,7 +94,8 @@ def test_a_store_that_another_process_holds_is_trouble_that_passes(
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         ended = await asyncio.gather(
-            *(store.wish(submit(), by=ANN, at=1.0) for _ in range(50)), return_exceptions=True
+            *(store.wish(submit(), by=ANN, at=1.0) for _ in range(50)),
+            return_exceptions=True,
         )
         assert {type(one) for one in ended} == {StoreTrouble}
         assert "fuser" in ended[0].hint  # type: ignore[union-attr]
@@ -95,7 +112,9 @@ def test_a_commit_too_large_for_the_disk_fails_alone(path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(path)
         term = (await store.lead()).term
-        await store._writer.ask(lambda db: db.exec_driver_sql("PRAGMA max_page_count = 200").all())
+        await store._writer.ask(
+            lambda db: db.exec_driver_sql("PRAGMA max_page_count = 200").all()
+        )
         sizes = [1, 1, 2_000_000, 1, 1]
         asks = [
             store.commit(term, Changes(jobs=(job(number, reason="x" * size),)))
@@ -119,10 +138,14 @@ def test_what_would_not_read_back_is_never_written(path: Path) -> None:
                 await store.commit(term, Changes(jobs=(bad,), events=(event(),)))
         torn = Changes(jobs=(job(2),), attempts=(attempt(job_id(2), culprit="\ud800"),))
         whole = store.commit(term, Changes(events=(event("beside it"),)))
-        ended = await asyncio.gather(store.commit(term, torn), whole, return_exceptions=True)
+        ended = await asyncio.gather(
+            store.commit(term, torn), whole, return_exceptions=True
+        )
         assert [type(one) for one in ended] == [Unrecordable, list]
         asked = submit("x")
-        bad_wish = type(asked)(specs=(spec("x", max_duration_seconds=float("inf")),), key="k")
+        bad_wish = type(asked)(
+            specs=(spec("x", max_duration_seconds=float("inf")),), key="k"
+        )
         with pytest.raises(SpecInvalid):
             await store.wish(bad_wish, by=ANN, at=1.0)
         assert (await store.lead()).jobs == {}
@@ -165,4 +188,6 @@ sys.exit("corral.store.migrations" in sys.modules)
 """
     source = str(Path(__file__).parents[2] / "src")
     command = [sys.executable, "-W", "error", "-c", code, str(path)]
-    assert subprocess.run(command, env={"PYTHONPATH": source}, check=False).returncode == 0
+    assert (
+        subprocess.run(command, env={"PYTHONPATH": source}, check=False).returncode == 0
+    )

@@ -1,4 +1,5 @@
-"""Whatever is asked in whatever order, a store on tables answers as the model in memory does."""
+"""Whatever is asked in whatever order, a store on tables answers as the model in memory
+does."""
 
 import asyncio
 import shutil
@@ -67,22 +68,37 @@ ids = numbers.map(job_id)
 changes = st.builds(
     Changes,
     jobs=st.lists(job_rows, **few).map(tuple),  # type: ignore[arg-type]
-    attempts=st.lists(st.builds(attempt, ids, st.integers(1, 3)), max_size=2).map(tuple),
+    attempts=st.lists(st.builds(attempt, ids, st.integers(1, 3)), max_size=2).map(
+        tuple
+    ),
     allocations=st.lists(
-        st.builds(allocation, ids, st.integers(1, 2), st.just("n1"), st.sampled_from(SeatState)),
+        st.builds(
+            allocation,
+            ids,
+            st.integers(1, 2),
+            st.just("n1"),
+            st.sampled_from(SeatState),
+        ),
         max_size=2,
     ).map(tuple),
-    nodes=st.lists(st.builds(node, st.sampled_from(["n1", "n2"]), numbers), max_size=1).map(tuple),
+    nodes=st.lists(
+        st.builds(node, st.sampled_from(["n1", "n2"]), numbers), max_size=1
+    ).map(tuple),
     saves=st.lists(
-        st.builds(save, ids, numbers, quarantined=st.sampled_from(["", "torn"])), max_size=2
+        st.builds(save, ids, numbers, quarantined=st.sampled_from(["", "torn"])),
+        max_size=2,
     ).map(tuple),
     receipts=st.lists(
-        st.builds(receipt, ids, kind=st.sampled_from(["failure", "preemption"])), max_size=2
+        st.builds(receipt, ids, kind=st.sampled_from(["failure", "preemption"])),
+        max_size=2,
     ).map(tuple),
-    events=st.lists(st.builds(event, st.text(max_size=5), st.none() | ids), max_size=3).map(tuple),
+    events=st.lists(
+        st.builds(event, st.text(max_size=5), st.none() | ids), max_size=3
+    ).map(tuple),
     queues=st.none() | st.builds(tree, numbers),
     uses=st.lists(
-        st.builds(use, st.sampled_from(["team", "below"]), users, st.floats(0, 1e9)), max_size=2
+        st.builds(use, st.sampled_from(["team", "below"]), users, st.floats(0, 1e9)),
+        max_size=2,
     ).map(tuple),
     spent=st.lists(st.builds(spent, demoted=st.booleans()), max_size=1).map(tuple),
     debts=st.lists(st.builds(debt, rate=st.floats(-9.0, 9.0)), max_size=1).map(tuple),
@@ -103,7 +119,8 @@ async def saves_of(store: Store, id: JobId) -> Any:
 
 
 class Stores(RuleBasedStateMachine):
-    """Two heads on one SQLite file, or one database, and the same calls on the model."""
+    """Two heads on one SQLite file, or one database, and the same calls on the
+    model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +164,11 @@ class Stores(RuleBasedStateMachine):
         self.terms.append(found.term)
         self.world = found
 
-    @rule(user=users, key=st.sampled_from(["", "k1", "k2", "k3"]), name=st.sampled_from("ab"))
+    @rule(
+        user=users,
+        key=st.sampled_from(["", "k1", "k2", "k3"]),
+        name=st.sampled_from("ab"),
+    )
     def submit(self, user: UserName, key: str, name: str) -> None:
         self.both(lambda store: store.wish(submit(name, key), by=user, at=1.5))
 
@@ -157,7 +178,11 @@ class Stores(RuleBasedStateMachine):
 
     @rule(user=users)
     def drain(self, user: UserName) -> None:
-        self.both(lambda store: store.wish(SetNode(node=NodeId("n1"), to="drain"), by=user, at=3.0))
+        self.both(
+            lambda store: store.wish(
+                SetNode(node=NodeId("n1"), to="drain"), by=user, at=3.0
+            )
+        )
 
     @precondition(lambda self: self.world is not None)
     @rule(changes=changes)
@@ -184,7 +209,9 @@ class Stores(RuleBasedStateMachine):
 
         async def in_turn() -> list[Any]:
             asks = [self.model.commit(self.terms[-1], one) for one in seed]
-            return [(await asyncio.gather(ask, return_exceptions=True))[0] for ask in asks]
+            return [
+                (await asyncio.gather(ask, return_exceptions=True))[0] for ask in asks
+            ]
 
         real = self.loop.run_until_complete(together())
         expected = self.loop.run_until_complete(in_turn())
@@ -195,11 +222,14 @@ class Stores(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("AB"), value=st.binary(max_size=4))
     def put_secret(self, name: str, value: bytes) -> None:
-        self.both(lambda store: store.put_secret(name, value, by=UserName("ann"), at=1.0))
+        self.both(
+            lambda store: store.put_secret(name, value, by=UserName("ann"), at=1.0)
+        )
 
     @rule(
         rows=st.lists(
-            st.builds(told, ids, numbers, waited_seconds=st.none() | st.floats(0, 9)), max_size=3
+            st.builds(told, ids, numbers, waited_seconds=st.none() | st.floats(0, 9)),
+            max_size=3,
         ),
         void=st.lists(ids, max_size=2),
     )
@@ -220,20 +250,33 @@ class Stores(RuleBasedStateMachine):
         user = User(name=name, role=role, created_at=at)
         self.both(lambda store: store.add_user(user, entry=line("user.add", at)))
 
-    @rule(name=users, role=st.none() | roles, disabled=st.none() | st.booleans(), at=numbers)
+    @rule(
+        name=users,
+        role=st.none() | roles,
+        disabled=st.none() | st.booleans(),
+        at=numbers,
+    )
     def change_user(
         self, name: UserName, role: Role | None, disabled: bool | None, at: int
     ) -> None:
         entry = line("user.set", at)
-        self.both(lambda store: store.change_user(name, role=role, disabled=disabled, entry=entry))
+        self.both(
+            lambda store: store.change_user(
+                name, role=role, disabled=disabled, entry=entry
+            )
+        )
 
     @rule(name=users, at=numbers)
     def remove_user(self, name: UserName, at: int) -> None:
-        self.both(lambda store: store.remove_user(name, at=at, entry=line("user.remove", at)))
+        self.both(
+            lambda store: store.remove_user(name, at=at, entry=line("user.remove", at))
+        )
 
     @rule(name=users, sha256=digests, role=roles, at=numbers)
     def add_token(self, name: UserName, sha256: str, role: Role, at: int) -> None:
-        token = Token(id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=at)
+        token = Token(
+            id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=at
+        )
         self.both(lambda store: store.add_token(token, entry=line("token.create", at)))
 
     @rule(sha256=digests, at=numbers)
@@ -246,12 +289,21 @@ class Stores(RuleBasedStateMachine):
             forgotten = line("token.forget", at)
             self.both(lambda store: store.forget_token(id, entry=forgotten))
 
-    @rule(known=st.lists(digests, max_size=3), by=st.none() | users, limit=numbers, at=numbers)
-    def read_people(self, known: list[str], by: UserName | None, limit: int, at: int) -> None:
+    @rule(
+        known=st.lists(digests, max_size=3),
+        by=st.none() | users,
+        limit=numbers,
+        at=numbers,
+    )
+    def read_people(
+        self, known: list[str], by: UserName | None, limit: int, at: int
+    ) -> None:
         self.both(lambda store: store.users())
         self.both(lambda store: store.tokens())
         self.both(lambda store: store.identities(known))
-        self.both(lambda store: store.audit(by=by, since=at, before=9 * at, limit=limit))
+        self.both(
+            lambda store: store.audit(by=by, since=at, before=9 * at, limit=limit)
+        )
 
     @rule()
     def restart(self) -> None:
@@ -306,7 +358,9 @@ def test_postgresql_answers_as_the_model_does(postgres: Server) -> None:
             return postgres.database()
 
         def opened(self) -> TableStore:
-            return PostgresStore(self.place, fresh_id=lambda: "memory", keep_keys=KEEP_KEYS)
+            return PostgresStore(
+                self.place, fresh_id=lambda: "memory", keep_keys=KEEP_KEYS
+            )
 
         def leave_place(self) -> None:
             """It goes with the server."""

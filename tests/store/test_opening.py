@@ -1,4 +1,5 @@
-"""What is opened: a whole store of this version, and nothing else. A refusal touches nothing."""
+"""What is opened: a whole store of this version, and nothing else. A refusal touches
+nothing."""
 
 import asyncio
 import hashlib
@@ -50,7 +51,8 @@ async def fill(store: SqliteStore) -> None:
 
 
 def filled(path: Path, *, clean: bool) -> None:
-    """A store with something of every kind, closed, or cut off with its log still there."""
+    """A store with something of every kind, closed, or cut off with its log still
+    there."""
 
     async def scenario() -> None:
         store = SqliteStore(path.with_name("first.db"))
@@ -75,7 +77,11 @@ def content(path: Path) -> list[Any]:
             world = await store.lead()
             world.term = 0
             of_job = [
-                (await store.attempts(id), await store.saves(id), await store.receipts(id))
+                (
+                    await store.attempts(id),
+                    await store.saves(id),
+                    await store.receipts(id),
+                )
                 for id in JOBS
             ]
             listed = await store.jobs(final=True, limit=99)
@@ -100,8 +106,13 @@ def test_the_files_are_for_their_owner_alone(path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(path)
         await fill(store)
-        assert {file.name for file in path.parent.iterdir()} >= {"corral.db", "corral.db-wal"}
-        assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+        assert {file.name for file in path.parent.iterdir()} >= {
+            "corral.db",
+            "corral.db-wal",
+        }
+        assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+            0o600
+        }
         await store.close()
 
     asyncio.run(scenario())
@@ -113,8 +124,12 @@ def test_a_store_that_was_closed_is_one_file(path: Path) -> None:
     assert sorted(file.name for file in path.parent.glob("corral.db*")) == ["corral.db"]
 
 
-def test_the_cluster_has_the_same_id_for_ever_and_another_store_another(tmp_path: Path) -> None:
-    first, again, other = (content(tmp_path / name)[0].cluster for name in ("a", "a", "b"))
+def test_the_cluster_has_the_same_id_for_ever_and_another_store_another(
+    tmp_path: Path,
+) -> None:
+    first, again, other = (
+        content(tmp_path / name)[0].cluster for name in ("a", "a", "b")
+    )
     assert first == again != other
 
 
@@ -140,16 +155,28 @@ def log_alone(path: Path) -> None:
 
 
 REFUSED: list[tuple[str, Callable[[Path], Any], type[CorralError], str]] = [
-    ("newer", altered("UPDATE alembic_version SET version_num = '0999'"), Unsupported, "0999"),
+    (
+        "newer",
+        altered("UPDATE alembic_version SET version_num = '0999'"),
+        Unsupported,
+        "0999",
+    ),
     ("other program", other_program, Unsupported, "another program"),
-    ("no database", lambda path: path.write_text("hello " * 1000), StoreTrouble, "not a database"),
+    (
+        "no database",
+        lambda path: path.write_text("hello " * 1000),
+        StoreTrouble,
+        "not a database",
+    ),
     ("log alone", log_alone, StoreTrouble, "is gone"),
     ("directory", lambda path: path.mkdir(), StoreTrouble, "corral.db"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("make", "kind", "said"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+    ("make", "kind", "said"),
+    [row[1:] for row in REFUSED],
+    ids=[row[0] for row in REFUSED],
 )
 def test_what_is_no_store_of_this_version_is_refused_and_left_alone(
     path: Path, make: Callable[[Path], Any], kind: type[CorralError], said: str
@@ -163,7 +190,9 @@ def test_what_is_no_store_of_this_version_is_refused_and_left_alone(
     assert digests(path.parent) == before
 
 
-def test_a_newer_store_whose_log_was_left_is_refused_with_its_log_untouched(path: Path) -> None:
+def test_a_newer_store_whose_log_was_left_is_refused_with_its_log_untouched(
+    path: Path,
+) -> None:
     async def scenario() -> None:
         store = SqliteStore(path.with_name("first.db"))
         await fill(store)
@@ -189,11 +218,15 @@ def test_a_directory_that_is_not_there_is_trouble(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "cut off"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_flipped_byte_is_refused_or_changes_no_row(path: Path, clean: bool, seed: int) -> None:
-    """But for the last transaction of a log: there it looks like a write that was never synced."""
+def test_a_flipped_byte_is_refused_or_changes_no_row(
+    path: Path, clean: bool, seed: int
+) -> None:
+    """But for the last transaction of a log: there it looks like a write that was never
+    synced."""
     filled(path, clean=clean)
     whole = {
-        suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", *["-wal"] * (not clean))
+        suffix: Path(f"{path}{suffix}").read_bytes()
+        for suffix in ("", *["-wal"] * (not clean))
     }
     expected = content(path)
     chance = random.Random(seed)
@@ -218,7 +251,9 @@ def test_a_flipped_byte_is_refused_or_changes_no_row(path: Path, clean: bool, se
     assert refused > 2
 
 
-def test_a_table_whose_name_is_no_text_any_more_is_damage_and_told_as_such(path: Path) -> None:
+def test_a_table_whose_name_is_no_text_any_more_is_damage_and_told_as_such(
+    path: Path,
+) -> None:
     filled(path, clean=True)
     data = path.read_bytes()
     assert data.count(b"tablejobsjobs") == 1  # its kind and its names, in the schema

@@ -1,4 +1,5 @@
-"""What only a server can meet: heads that stop in the middle, restarts, others' tables."""
+"""What only a server can meet: heads that stop in the middle, restarts, others'
+tables."""
 
 import asyncio
 import os
@@ -12,7 +13,13 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
-from corral.domain.errors import CorralError, SpecInvalid, StoreTrouble, TermLost, Unsupported
+from corral.domain.errors import (
+    CorralError,
+    SpecInvalid,
+    StoreTrouble,
+    TermLost,
+    Unsupported,
+)
 from corral.domain.requests import Submit
 from corral.domain.world import Changes
 from corral.store.postgres import PostgresStore, database, opening
@@ -76,8 +83,11 @@ def test_who_is_paused_is_ended_before_those_who_wait_give_up() -> None:
     assert 0 < IDLE < LOCK
 
 
-def test_a_store_is_made_however_long_that_takes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than a head waits for a lock, or may be silent in a transaction, from then on."""
+def test_a_store_is_made_however_long_that_takes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than a head waits for a lock, or may be silent in a transaction, from then
+    on."""
     bring_up = opening._bring_up
 
     def late(*given: Any) -> None:
@@ -137,7 +147,8 @@ def test_a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
     trouble: list[str] = []
 
     async def one(store: PostgresStore, number: int, gone: asyncio.Event) -> None:
-        """Submit again and again under one key until it is acknowledged, as the client does."""
+        """Submit again and again under one key until it is acknowledged, as the client
+        does."""
         while True:
             try:
                 asked = Submit(specs=submit(f"a{number}").specs, key=f"k{number}")
@@ -155,7 +166,9 @@ def test_a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
         while not acknowledged:
             await asyncio.sleep(0.001)
         await asyncio.to_thread(own_server.kill)
-        late = [asyncio.create_task(one(store, 150 + number, gone)) for number in range(50)]
+        late = [
+            asyncio.create_task(one(store, 150 + number, gone)) for number in range(50)
+        ]
         await gone.wait()
         await asyncio.to_thread(own_server.start)
         await asyncio.gather(*load, *late)
@@ -170,7 +183,10 @@ def test_a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
 
 def test_heads_that_come_at_once_make_one_store(url: str) -> None:
     made: list[PostgresStore] = []
-    threads = [threading.Thread(target=lambda: made.append(PostgresStore(url))) for _ in range(6)]
+    threads = [
+        threading.Thread(target=lambda: made.append(PostgresStore(url)))
+        for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -194,7 +210,9 @@ def test_the_tables_of_another_program_are_left_alone(url: str) -> None:
     assert "invoices" in refused.message
     assert "createdb" in refused.hint
     with psycopg.connect(url) as other:
-        tables = other.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        tables = other.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        )
         assert tables.fetchall() == [("invoices",)]
 
 
@@ -231,7 +249,8 @@ def test_what_is_no_address_is_refused_without_telling_its_password() -> None:
     assert isinstance(refused, SpecInvalid)
     assert "hunter2" not in f"{refused.message}{refused.hint}"
     assert (
-        PostgresDatabase.at("postgresql://a:hunter2@h:77/corral").name == "postgresql://h:77/corral"
+        PostgresDatabase.at("postgresql://a:hunter2@h:77/corral").name
+        == "postgresql://h:77/corral"
     )
 
 
@@ -242,7 +261,10 @@ def test_what_is_no_address_is_refused_without_telling_its_password() -> None:
 def test_the_audit_log_cannot_be_rewritten(url: str, statement: str) -> None:
     async def scenario(store: PostgresStore) -> None:
         await store.wish(submit(), by=ANN, at=1.0)
-        with pytest.raises(psycopg.errors.RaiseException), psycopg.connect(url) as other:
+        with (
+            pytest.raises(psycopg.errors.RaiseException),
+            psycopg.connect(url) as other,
+        ):
             other.execute(statement)
         assert [one.by for one in await store.audit(limit=9)] == [ANN]
 
@@ -299,7 +321,9 @@ def test_a_commit_waits_for_as_many_answers_whatever_it_holds(
 def test_what_was_acknowledged_was_written_to_the_disk(url: str) -> None:
     """Whatever the server's own default is."""
     with psycopg.connect(url, autocommit=True) as other:
-        other.execute(f"ALTER DATABASE {other.info.dbname} SET synchronous_commit = off")
+        other.execute(
+            f"ALTER DATABASE {other.info.dbname} SET synchronous_commit = off"
+        )
     raw = PostgresDatabase.at(url).raw(write=True)
     assert raw.execute("SHOW synchronous_commit").fetchone() == ("on",)
     raw.close()

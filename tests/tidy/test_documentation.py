@@ -1,4 +1,5 @@
-"""Pages of the documentation link to what exists, can all be reached, and are narrow enough."""
+"""Pages of the documentation link to what exists, can all be reached, and are narrow
+enough."""
 
 import re
 from collections.abc import Iterator
@@ -64,7 +65,9 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         if page in seen or page.suffix != ".md" or not page.exists():
             continue
         seen.add(page)
-        left += [(page.parent / target).resolve() for target, _ in links(page) if target]
+        left += [
+            (page.parent / target).resolve() for target, _ in links(page) if target
+        ]
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
     parts = {page for page in pages if page.parent.name == "parts"}
     assert sorted(pages - parts - seen) == []

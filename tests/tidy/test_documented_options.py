@@ -21,19 +21,22 @@ OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 def reference() -> dict[str, str]:
-    """The section of each command in docs/reference/cli.md, which is generated, by the command's
-    words."""
+    """The section of each command in docs/reference/cli.md, which is generated, by the
+    command's words."""
     text = (ROOT / "docs/reference/cli.md").read_text()
     sections = re.split(r"^##+ corral ?", text, flags=re.MULTILINE)[1:]
     return {part.partition("\n")[0].strip(): part for part in sections}
 
 
 def commands(page: str) -> Iterator[str]:
-    """Each command in code, without its comment and without what a job runs (after --)."""
+    """Each command in code, without its comment and without what a job runs (after
+    --)."""
     for number, block in enumerate(page.split("```")):
         if number % 2:
             lines = block.replace("\\\n", " ").splitlines()
-            found = [line[line.index("corral ") :] for line in lines if "corral " in line]
+            found = [
+                line[line.index("corral ") :] for line in lines if "corral " in line
+            ]
         else:
             found = SPAN.findall(block)
         for line in found:
@@ -52,4 +55,6 @@ def test_an_option_in_the_documentation_exists(page: Path) -> None:
         if section is None:
             continue
         for option in set(OPTION.findall(command)) - {"--help"}:
-            assert re.search(rf"{option}\b(?!-)", section), f"{page}: {command}: no {option}"
+            assert re.search(rf"{option}\b(?!-)", section), (
+                f"{page}: {command}: no {option}"
+            )

@@ -1,5 +1,5 @@
-"""docs/reference/engines.md tells of every statement of the engines' contract, as a run has found
-it."""
+"""docs/reference/engines.md tells of every statement of the engines' contract, as a run
+has found it."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def engines() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("engines_page", ROOT / "docs" / "engines.py")
+    spec = importlib.util.spec_from_file_location(
+        "engines_page", ROOT / "docs" / "engines.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -20,10 +22,14 @@ def engines() -> ModuleType:
 def test_the_page_has_a_row_for_each_statement_and_no_other() -> None:
     made = engines()
     rows = [
-        line.split("|")[1].strip() for line in made.PAGE.read_text().splitlines() if "|" in line
+        line.split("|")[1].strip()
+        for line in made.PAGE.read_text().splitlines()
+        if "|" in line
     ]
     told = [row for row in rows if row and set(row) != {"-"}]
-    wanted = [made.sentence(name) for names in made.statements().values() for name in names]
+    wanted = [
+        made.sentence(name) for names in made.statements().values() for name in names
+    ]
     assert told == wanted, "run: make engines"
 
 
@@ -31,7 +37,10 @@ def test_what_the_page_tells_is_read_back() -> None:
     made = engines()
     groups = {"About.": ["test_a", "test_b"]}
     seen = [made.Outcome("test_a", "x", ""), made.Outcome("test_b", "x", "no root")]
-    seen += [made.Outcome("test_a", "y", "no root"), made.Outcome("test_b", "y", "no time")]
+    seen += [
+        made.Outcome("test_a", "y", "no root"),
+        made.Outcome("test_b", "y", "no time"),
+    ]
     text = made.page(groups, seen)
     assert sorted(map(str, made.told(text, groups))) == sorted(map(str, seen))
     assert made.page(groups, made.told(text, groups)) == text

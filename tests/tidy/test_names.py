@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "corral"
 ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
-# Calls of the API that pages show as `client.outputs(job)`, methods of ports, files of users.
+# Calls of the API that pages show as `client.outputs(job)`, methods of ports, files of
+# users.
 NO_MODULES = {
     "boot.log",
     "client.fetch",
@@ -31,7 +32,11 @@ def test_no_two_public_classes_have_one_name() -> None:
 
 
 def test_modules_that_texts_name_are_there() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md"), *SOURCE.rglob("*.py")]
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("**/*.md"),
+        *SOURCE.rglob("*.py"),
+    ]
     gone = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in pages
@@ -42,10 +47,13 @@ def test_modules_that_texts_name_are_there() -> None:
 
 
 def _named(text: str) -> Iterator[str]:
-    """Names such as reconcile.changeset in backticks, and paths such as wire/node.py."""
+    """Names such as reconcile.changeset in backticks, and paths such as
+    wire/node.py."""
     rooms = "|".join(ROOMS)
     yield from re.findall(rf"`((?:{rooms})\.[a-z_0-9]+)", text)
-    for path in re.findall(rf"(?<![\w/.-])(?:corral/)?((?:{rooms})/[a-z_0-9/]+)\.py", text):
+    for path in re.findall(
+        rf"(?<![\w/.-])(?:corral/)?((?:{rooms})/[a-z_0-9/]+)\.py", text
+    ):
         yield path.replace("/", ".")
 
 
@@ -54,13 +62,20 @@ def _is_there(name: str) -> bool:
     room = (place.parent / "__init__.py").read_text() if place.parent.is_dir() else ""
     attribute = re.search(rf"\b{place.name}\b", room) is not None
     test = ROOT.joinpath("tests", *name.split(".")).with_suffix(".py")
-    return place.is_dir() or place.with_suffix(".py").is_file() or attribute or test.is_file()
+    return (
+        place.is_dir()
+        or place.with_suffix(".py").is_file()
+        or attribute
+        or test.is_file()
+    )
 
 
 def test_docstrings_open_with_a_verb_or_a_noun_phrase() -> None:
-    """At most one in a hundred opens with a clause or a preposition (style: plain English)."""
+    """At most one in a hundred opens with a clause or a preposition (style: plain
+    English)."""
     clause = re.compile(
-        r"(what|of|how|where|who|those|by|as|from|when|which|why|whom|that|on|to|since)\b", re.I
+        r"(what|of|how|where|who|those|by|as|from|when|which|why|whom|that|on|to|since)\b",
+        re.I,
     )
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [

@@ -39,7 +39,8 @@ def test_nothing_is_left_for_later() -> None:
 
 
 def test_a_share_is_told_in_one_way() -> None:
-    """By `units.share_text`, and not by the formatting of strings, which writes 14% for 14 %."""
+    """By `units.share_text`, and not by the formatting of strings, which writes 14% for
+    14 %."""
     own = re.compile(r":[\d.,]*%\}")
     files = (ROOT / "src").rglob("*.py")
     assert [str(file) for file in files if own.search(file.read_text())] == []

@@ -1,4 +1,5 @@
-"""Plain English: words that puzzle readers, variables without a noun, subjects of commits."""
+"""Plain English: words that puzzle readers, variables without a noun, subjects of
+commits."""
 
 import ast
 import io
@@ -12,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "corral"
-RELEASED = SOURCE / "store" / "migrations" / "versions"  # released migrations never change
+# released migrations never change
+RELEASED = SOURCE / "store" / "migrations" / "versions"
 PUZZLING = re.compile(
     r"\b(told|tells|telling|whom|anew|nobody|somebody|heard|said|beside|thereof|in vain"
     r"|gives? way|is none|so many|so long|so often)\b"
@@ -36,7 +38,8 @@ NO_NOUNS = frozenset(
         "meant",
     ]
 )
-# Left: names of files and fields in stored rows, the account `nobody`, and fields of dataclasses.
+# Left: names of files and fields in stored rows, the account `nobody`, and fields of
+# dataclasses.
 MOST_PUZZLING = 40
 MOST_WITHOUT_NOUN = 90
 MOST_OF_A_SUBJECT = 72
@@ -62,7 +65,9 @@ def test_variables_are_nouns() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno} {node.id}"
         for path in sources()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NO_NOUNS
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node.id in NO_NOUNS
     ]
     assert len(places) <= MOST_WITHOUT_NOUN, "\n".join(places)
 
@@ -72,5 +77,9 @@ def test_subjects_of_commits_are_short() -> None:
     log = subprocess.run(git, capture_output=True, text=True, check=False)
     if log.returncode:
         pytest.skip("not a checkout of git")
-    long = [subject for subject in log.stdout.splitlines() if len(subject) > MOST_OF_A_SUBJECT]
+    long = [
+        subject
+        for subject in log.stdout.splitlines()
+        if len(subject) > MOST_OF_A_SUBJECT
+    ]
     assert not long, long

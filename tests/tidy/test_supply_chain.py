@@ -16,7 +16,9 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 LOCK = runpy.run_path(str(ROOT / "deploy" / "lock.py"))
 BASE, DEV = LOCK["BASE"].read_text(), LOCK["DEV"].read_text()
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())[
+    "project"
+]
 
 
 def normal(name: str) -> str:
@@ -25,7 +27,9 @@ def normal(name: str) -> str:
 
 @pytest.mark.parametrize("requirements", [BASE, DEV], ids=["base", "development"])
 def test_every_installed_file_is_one_of_the_lock_by_its_hash(requirements: str) -> None:
-    known = {(one["name"], one.get("version")): json.dumps(one) for one in LOCK["locked"]()}
+    known = {
+        (one["name"], one.get("version")): json.dumps(one) for one in LOCK["locked"]()
+    }
     blocks = re.split(r"\n(?=\S)", requirements.split("\n", 1)[1])
     assert len(blocks) > 30
     for block in blocks:
@@ -47,7 +51,9 @@ def test_the_bill_of_materials_is_made_from_the_locks() -> None:
     assert json.loads(LOCK["SBOM"].read_text()) == LOCK["bill"](BASE, npm_lock)
 
 
-def test_libraries_of_the_pages_that_the_lock_does_not_name_are_refused(tmp_path: Path) -> None:
+def test_libraries_of_the_pages_that_the_lock_does_not_name_are_refused(
+    tmp_path: Path,
+) -> None:
     build = runpy.run_path(str(ROOT / "ui" / "build.py"))
     lock, there = tmp_path / "package-lock.json", tmp_path / "installed.json"
 
@@ -72,16 +78,31 @@ def test_libraries_of_the_pages_that_the_lock_does_not_name_are_refused(tmp_path
         ("b", "1.0.0", "sha512-a"),
     ):
         with pytest.raises(build["NotLocked"]):
-            check({f"node_modules/{name}": {"version": version, "integrity": integrity}})
+            check(
+                {f"node_modules/{name}": {"version": version, "integrity": integrity}}
+            )
 
 
 def test_the_wheel_holds_the_source_and_nothing_else(tmp_path: Path) -> None:
-    words = ["-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    words = [
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+    ]
     subprocess.run([sys.executable, *words, str(ROOT)], check=True, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     source = ROOT / "src"
     with zipfile.ZipFile(wheel) as packed:
-        files = {name: packed.read(name) for name in packed.namelist() if ".dist-info/" not in name}
+        files = {
+            name: packed.read(name)
+            for name in packed.namelist()
+            if ".dist-info/" not in name
+        }
     expected = {
         str(path.relative_to(source)): path.read_bytes()
         for path in (source / "corral").rglob("*")

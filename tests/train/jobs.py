@@ -30,12 +30,18 @@ def digest(state: dict[str, Any]) -> str:
 def make_model(kind: str, rank: int) -> nn.Module:
     torch.manual_seed(1)
     model = nn.Sequential(
-        nn.Linear(16, 40), nn.BatchNorm1d(40), nn.GELU(), nn.Dropout(0.1), nn.Linear(40, 4)
+        nn.Linear(16, 40),
+        nn.BatchNorm1d(40),
+        nn.GELU(),
+        nn.Dropout(0.1),
+        nn.Linear(40, 4),
     )
-    torch.manual_seed(100 + rank)  # dropout differs by rank, so each rank's generator matters
+    # dropout differs by rank, so each rank's generator matters
+    torch.manual_seed(100 + rank)
     if kind == "ddp":
         ddp = DistributedDataParallel(model)
-        ddp(torch.randn(4, 16)).sum().backward()  # buckets are settled before anything is resumed
+        # buckets are settled before anything is resumed
+        ddp(torch.randn(4, 16)).sum().backward()
         ddp.zero_grad()
         return ddp
     if kind == "fsdp":
@@ -44,8 +50,8 @@ def make_model(kind: str, rank: int) -> nn.Module:
 
 
 def train_small() -> None:
-    """Settings in SMALL (JSON): out, steps, model, pause_seconds, batch_size, length, notes;
-    slow_rank, which pauses for slow_seconds more."""
+    """Settings in SMALL (JSON): out, steps, model, pause_seconds, batch_size, length,
+    notes; slow_rank, which pauses for slow_seconds more."""
     asked: dict[str, Any] = {
         "model": "ddp",
         "pause_seconds": 0.0,
@@ -65,7 +71,9 @@ def train_small() -> None:
     data = torch.randn(asked["length"], 16, generator=torch.Generator().manual_seed(3))
     sampler = train.Sampler(len(data), asked["batch_size"], seed=5)
     batches = run.data(sampler)
-    state = run.resume(model=model, optimizer=optimizer, scheduler=scheduler, data=sampler)
+    state = run.resume(
+        model=model, optimizer=optimizer, scheduler=scheduler, data=sampler
+    )
     if run.rank == 0:
         note(out / "resumed", state.step, os.environ.get("CORRAL_ATTEMPT"))
     for step in run.steps(until=asked["steps"]):
@@ -93,10 +101,13 @@ def note(path: Path, *words: Any) -> None:
 
 
 def save_once() -> None:
-    """SAVES, ATTEMPT, STEP: ready everything, stop until continued, save, let older ones go."""
+    """SAVES, ATTEMPT, STEP: ready everything, stop until continued, save, let older
+    ones go."""
     step = int(os.environ["STEP"])
     storage.FILE_BYTES = 400  # type: ignore[misc] # several data files in so small a save
-    shelf = Shelf(root=Path(os.environ["SAVES"]), job="j1", attempt=int(os.environ["ATTEMPT"]))
+    shelf = Shelf(
+        root=Path(os.environ["SAVES"]), job="j1", attempt=int(os.environ["ATTEMPT"])
+    )
     holder = holder_at(step)
     os.kill(os.getpid(), signal.SIGSTOP)
     shelf.open()

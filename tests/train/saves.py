@@ -22,7 +22,9 @@ def holder_at(step: int) -> StateHolder:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for parameter in model.parameters():
         nn.init.constant_(parameter, step)
-        optimizer.state[parameter]["momentum_buffer"] = torch.full_like(parameter, -step)
+        optimizer.state[parameter]["momentum_buffer"] = torch.full_like(
+            parameter, -step
+        )
     return StateHolder(model=model, optimizers=(optimizer,))
 
 
@@ -77,5 +79,7 @@ def step_loaded(found: RestoreCandidate) -> int:
     assert isinstance(step, int)
     for parameter in holder.model.parameters():
         assert bool((parameter == step).all())
-        assert bool((holder.optimizers[0].state[parameter]["momentum_buffer"] == -step).all())
+        assert bool(
+            (holder.optimizers[0].state[parameter]["momentum_buffer"] == -step).all()
+        )
     return step

@@ -22,7 +22,9 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent.parent
 
 
-def wait_for(what: Callable[[], Any], why: str, seconds: float = PATIENCE_SECONDS) -> Any:
+def wait_for(
+    what: Callable[[], Any], why: str, seconds: float = PATIENCE_SECONDS
+) -> Any:
     """Poll until it is true, and answer with it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -35,7 +37,8 @@ def wait_for(what: Callable[[], Any], why: str, seconds: float = PATIENCE_SECOND
 class Zygote:
     """Forks ranks (see zygote.py) and knows how each has ended.
 
-    `folder` is its own. The ports that gangs meet at belong to this process until it ends.
+    `folder` is its own. The ports that gangs meet at belong to this process until it
+    ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +67,9 @@ class Zygote:
         for line in self._process.stdout:
             message = json.loads(line)
             if "ended" in message:
-                self.ended[message["ended"]] = os.waitstatus_to_exitcode(message["status"])
+                self.ended[message["ended"]] = os.waitstatus_to_exitcode(
+                    message["status"]
+                )
             else:
                 self._started.append(message["started"])
 
@@ -111,7 +116,9 @@ class Gang:
 
     def wait(self) -> list[int]:
         """Exit codes by rank; minus the signal for one that was killed."""
-        wait_for(lambda: self.zygote.ended.keys() >= set(self.pids), f"the end: {self.log()}")
+        wait_for(
+            lambda: self.zygote.ended.keys() >= set(self.pids), f"the end: {self.log()}"
+        )
         return [self.zygote.ended[pid] for pid in self.pids]
 
     def log(self) -> str:
@@ -177,7 +184,9 @@ class World:
                         "manifest_sha256": sha256(path / "manifest.json"),
                     }
                 )
-        return sorted(found, key=lambda one: (one["attempt"], one["step"]), reverse=True)
+        return sorted(
+            found, key=lambda one: (one["attempt"], one["step"]), reverse=True
+        )
 
     def result(self) -> dict[str, Any]:
         found = json.loads((self.out / "result.json").read_text())
@@ -206,7 +215,8 @@ def sha256(path: Path) -> str:
 
 
 class FakeShim:
-    """The other end of CORRAL_SOCKET: keeps what ranks say, tells them what a test wants."""
+    """The other end of CORRAL_SOCKET: keeps what ranks say, tells them what a test
+    wants."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -19,7 +19,9 @@ def lines() -> Iterator[list[Channel]]:
         line.close(0.2)
 
 
-def dial(lines: list[Channel], path: Path, committed: list[int] | None = None) -> Channel:
+def dial(
+    lines: list[Channel], path: Path, committed: list[int] | None = None
+) -> Channel:
     line = Channel(str(path), 3, (committed if committed is not None else []).extend)
     lines.append(line)
     return line
@@ -29,7 +31,9 @@ def one_save(step: int) -> dict[str, Any]:
     return {"step": step, "path": f"/saves/{step}"}
 
 
-def test_it_says_hello_and_what_it_is_told_to(lines: list[Channel], tmp_path: Path) -> None:
+def test_it_says_hello_and_what_it_is_told_to(
+    lines: list[Channel], tmp_path: Path
+) -> None:
     with shim_at(tmp_path / "s") as shim:
         line = dial(lines, shim.path)
         line.progress({"step": 7})
@@ -67,7 +71,9 @@ def test_saves_wait_for_a_shim_that_is_away_and_only_the_newest_progress(
     assert [one["step"] for one in shim.of("progress")] == [4]
 
 
-def test_it_dials_again_when_the_shim_hangs_up(lines: list[Channel], tmp_path: Path) -> None:
+def test_it_dials_again_when_the_shim_hangs_up(
+    lines: list[Channel], tmp_path: Path
+) -> None:
     path = tmp_path / "s"
     line = dial(lines, path)
     with shim_at(path) as first:
@@ -93,10 +99,16 @@ def test_wishes_arrive_and_what_is_not_understood_is_passed_over(
         wait_for(lambda: line.stop, "the wish")
     assert committed == [10, 20]
     assert line.stop is not None
-    assert (line.stop.save, line.stop.grace_seconds, line.stop.why) == (True, 12.0, "suspend")
+    assert (line.stop.save, line.stop.grace_seconds, line.stop.why) == (
+        True,
+        12.0,
+        "suspend",
+    )
 
 
-def test_a_stream_of_no_message_is_cut_off(lines: list[Channel], tmp_path: Path) -> None:
+def test_a_stream_of_no_message_is_cut_off(
+    lines: list[Channel], tmp_path: Path
+) -> None:
     with shim_at(tmp_path / "s") as shim:
         dial(lines, shim.path)
         wait_for(lambda: shim.of("hello"), "hello")
@@ -112,7 +124,9 @@ def babble(shim: FakeShim) -> None:
             return
 
 
-def test_it_hears_that_a_save_is_asked_for(lines: list[Channel], tmp_path: Path) -> None:
+def test_it_hears_that_a_save_is_asked_for(
+    lines: list[Channel], tmp_path: Path
+) -> None:
     with shim_at(tmp_path / "s") as shim:
         line = dial(lines, shim.path)
         wait_for(lambda: shim.of("hello"), "hello")

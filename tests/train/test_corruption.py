@@ -1,4 +1,5 @@
-"""Whatever happens to the files of a save, it is seen before anything of it is loaded."""
+"""Whatever happens to the files of a save, it is seen before anything of it is
+loaded."""
 
 import random
 import shutil
@@ -48,7 +49,9 @@ def take_another_steps(chance: random.Random, path: Path, other: Path) -> bytes:
 
 
 def take_a_neighbour(chance: random.Random, path: Path, other: Path) -> bytes:
-    return chance.choice([one for one in path.parent.iterdir() if one != path]).read_bytes()
+    return chance.choice(
+        [one for one in path.parent.iterdir() if one != path]
+    ).read_bytes()
 
 
 def remove_it(chance: random.Random, path: Path, other: Path) -> None:
@@ -70,13 +73,15 @@ CASES: Final = [
     (change, target)
     for change in CHANGES
     for target in (MANIFEST, storage.INDEX, "rank-00000-001.bin")
-    if (change, target) != (take_another_steps, storage.INDEX)  # each step's index is the same
+    # each step's index is the same
+    if (change, target) != (take_another_steps, storage.INDEX)
 ]
 
 
 @pytest.fixture
 def two_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Saved]:
-    monkeypatch.setattr(storage, "FILE_BYTES", 400)  # several data files in so small a save
+    # several data files in so small a save
+    monkeypatch.setattr(storage, "FILE_BYTES", 400)
     saves = make_saves(tmp_path, [10, 20])
     assert len(list(saves[1].path.glob("rank-*.bin"))) > 2
     return saves
@@ -84,7 +89,8 @@ def two_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Saved]:
 
 @contextmanager
 def changed(path: Path, data: bytes | None) -> Iterator[bool]:
-    """The file with other contents, or without it for None; False when nothing differs."""
+    """The file with other contents, or without it for None; False when nothing
+    differs."""
     before = path.read_bytes()
     if data is None:
         path.unlink()
@@ -96,7 +102,9 @@ def changed(path: Path, data: bytes | None) -> Iterator[bool]:
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize("recorded", [True, False], ids=["with a head's record", "without"])
+@pytest.mark.parametrize(
+    "recorded", [True, False], ids=["with a head's record", "without"]
+)
 def test_every_corruption_is_seen(two_saves: list[Saved], recorded: bool) -> None:
     old, new = two_saves
     chance = random.Random(7)
@@ -118,7 +126,10 @@ def test_every_corruption_is_seen(two_saves: list[Saved], recorded: bool) -> Non
 
 @pytest.mark.parametrize(("change", "target"), CASES)
 def test_the_save_before_a_broken_one_is_loaded(
-    two_saves: list[Saved], change: Change, target: str, capsys: pytest.CaptureFixture[str]
+    two_saves: list[Saved],
+    change: Change,
+    target: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     old, new = two_saves
     data = change(random.Random(3), new.path / target, old.path / target)
@@ -127,7 +138,9 @@ def test_the_save_before_a_broken_one_is_loaded(
     else:
         (new.path / target).write_bytes(data)
     told: list[int] = []
-    found = choose([candidate(new), candidate(old)], ALONE, lambda one, why: told.append(one.step))
+    found = choose(
+        [candidate(new), candidate(old)], ALONE, lambda one, why: told.append(one.step)
+    )
     assert found is not None
     assert step_loaded(found) == 10
     assert told == [20]

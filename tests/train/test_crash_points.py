@@ -1,5 +1,5 @@
-"""A process that saves, killed at every system call that changes the disk: the newest complete
-save always loads, and what is left over never blocks the next."""
+"""A process that saves, killed at every system call that changes the disk: the newest
+complete save always loads, and what is left over never blocks the next."""
 
 import os
 import shutil
@@ -18,7 +18,9 @@ from tests.train.saves import make_saves, step_loaded
 from tests.train.support import Zygote, wait_for
 
 pytestmark = pytest.mark.train
-needs_strace = pytest.mark.skipif(bool(NO_STRACE), reason=NO_STRACE or "strace is there")
+needs_strace = pytest.mark.skipif(
+    bool(NO_STRACE), reason=NO_STRACE or "strace is there"
+)
 POINTS = ["mkdir", "openat", "write", "fsync", "rename", "unlinkat,unlink", "rmdir"]
 
 
@@ -122,6 +124,9 @@ def newest_step(root: Path) -> int:
     newest = slots[0]
     return step_loaded(
         RestoreCandidate(
-            attempt=newest.attempt, step=newest.step, path=newest.path, manifest_sha256=None
+            attempt=newest.attempt,
+            step=newest.step,
+            path=newest.path,
+            manifest_sha256=None,
         )
     )

@@ -19,7 +19,8 @@ spans = st.floats(1.0, 1e9)
 
 
 def lost_share(interval: float, cost: float, mtbf: float) -> float:
-    """Expected time per useful second, minus one, for failures at random (Daly 2006, eq. 20)."""
+    """Expected time per useful second, minus one, for failures at random (Daly 2006,
+    eq. 20)."""
     return mtbf / interval * math.expm1((interval + cost) / mtbf) - 1
 
 
@@ -33,7 +34,9 @@ def test_no_other_interval_loses_noticeably_less(cost: float, mtbf: float) -> No
 
 
 def test_a_known_case_gives_youngs_first_term() -> None:
-    assert young_daly_seconds(2.0, 10_000.0) == pytest.approx(math.sqrt(2 * 2 * 10_000), rel=0.02)
+    assert young_daly_seconds(2.0, 10_000.0) == pytest.approx(
+        math.sqrt(2 * 2 * 10_000), rel=0.02
+    )
 
 
 @given(costs, costs, spans)
@@ -64,7 +67,10 @@ def test_nonsense_is_refused(cost: float, mtbf: float) -> None:
 
 
 def pace(**changes: float | None) -> SaveSchedule:
-    settings: dict[str, float | None] = {"fixed_seconds": None, "node_mtbf_seconds": 1e5}
+    settings: dict[str, float | None] = {
+        "fixed_seconds": None,
+        "node_mtbf_seconds": 1e5,
+    }
     made = SaveSchedule(nodes=2, **(settings | changes))  # type: ignore[arg-type]
     made.begin(100.0)
     return made
@@ -92,7 +98,9 @@ def test_what_a_save_costs_is_its_stall_and_what_it_slowed_steps_by() -> None:
         one.save_ended(103.0, save_seconds=1.0)
     expected = gang_mtbf_seconds(1e5, 2, observed_seconds=3.0, failures=0)
     assert calm.interval == pytest.approx(young_daly_seconds(0.05, expected))
-    assert slowed.interval == pytest.approx(young_daly_seconds(0.05 + 5 * 0.2, expected))
+    assert slowed.interval == pytest.approx(
+        young_daly_seconds(0.05 + 5 * 0.2, expected)
+    )
 
 
 def test_each_save_chooses_the_next_interval_anew() -> None:

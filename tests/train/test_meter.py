@@ -11,7 +11,9 @@ from corral.train.step_timer import Meter
 pytestmark = pytest.mark.train
 
 
-def test_a_loss_that_is_not_a_number_is_reported_with_its_step_until_it_is_one_again() -> None:
+def test_a_loss_that_is_not_a_number_is_reported_with_its_step_until_it_is_one_again() -> (
+    None
+):
     meter = Meter(first_step=0, until=100, world_size=1)
     told = []
     for step, loss in enumerate((1.0, math.nan, math.inf, 2.0), start=1):

@@ -46,7 +46,9 @@ def test_a_job_loads_the_save_of_another(tmp_path: Path) -> None:
     chosen = choose(found, ALONE, lambda one, why: None)
     assert chosen is not None
     assert step_loaded(chosen) == 7
-    assert not any(settings.is_own(one) for one in settings.resume or ()), "it may be pruned"
+    assert not any(settings.is_own(one) for one in settings.resume or ()), (
+        "it may be pruned"
+    )
 
 
 def test_a_save_of_another_that_does_not_verify_ends_the_job_and_stays_where_it_is(
@@ -55,7 +57,9 @@ def test_a_save_of_another_that_does_not_verify_ends_the_job_and_stays_where_it_
     _, found, path = begun(tmp_path)
     victim = next(one for one in path.iterdir() if one.stat().st_size > 100)
     victim.write_bytes(victim.read_bytes()[:-1])
-    with pytest.raises(OriginBroken, match=r"step 7 of j1, which this job starts from.*@STEP"):
+    with pytest.raises(
+        OriginBroken, match=r"step 7 of j1, which this job starts from.*@STEP"
+    ):
         choose(found, ALONE, lambda one, why: None)
     assert path.is_dir()
     assert not list(path.parent.glob(f"*{QUARANTINED}*"))

@@ -47,7 +47,9 @@ def test_a_device_that_ends_in_an_error_is_told_and_the_others_go_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(device: torch.device) -> float:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore of it")
+        raise RuntimeError(
+            "CUDA error: an illegal memory access was encountered\nmore of it"
+        )
 
     monkeypatch.setattr(device_checks, "copies", fails)
     device_checks.products([CPU], 0.05, ["memory"])

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from corral.train.sampler import DataChanged, Sampler
 
-lives = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 9)), max_size=6)
+lives = st.lists(
+    st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 9)), max_size=6
+)
 
 
 @given(length=st.integers(1, 60), seed=st.integers(0, 99), lives=lives)
@@ -25,7 +27,12 @@ def test_each_sample_comes_once_an_epoch_across_restarts_and_world_sizes(
         for rank in ranks:
             rank.load_state_dict(state)
         streams = [list(islice(rank, steps)) for rank in ranks]
-        seen += [index for step in zip(*streams, strict=True) for part in step for index in part]
+        seen += [
+            index
+            for step in zip(*streams, strict=True)
+            for part in step
+            for index in part
+        ]
         if steps:
             assert len({rank.consumed for rank in ranks}) == 1
             state = ranks[-1].state_dict()
@@ -33,7 +40,9 @@ def test_each_sample_comes_once_an_epoch_across_restarts_and_world_sizes(
     whole = Sampler(length, 1, seed, rank=0, world_size=1)
     assert seen == [index for batch in islice(whole, len(seen)) for index in batch]
     for epoch in range(len(seen) // length):
-        assert sorted(seen[epoch * length : (epoch + 1) * length]) == list(range(length))
+        assert sorted(seen[epoch * length : (epoch + 1) * length]) == list(
+            range(length)
+        )
 
 
 def test_epochs_and_seeds_are_shuffled_differently() -> None:
@@ -44,8 +53,20 @@ def test_epochs_and_seeds_are_shuffled_differently() -> None:
 
 
 def test_the_order_never_changes_with_the_version_of_numpy() -> None:
-    """Named values: a change here would repeat and lose samples of every running job."""
-    assert next(iter(Sampler(10, 10, 3, rank=0, world_size=1))) == [1, 5, 9, 0, 4, 7, 2, 8, 3, 6]
+    """Named values: a change here would repeat and lose samples of every running
+    job."""
+    assert next(iter(Sampler(10, 10, 3, rank=0, world_size=1))) == [
+        1,
+        5,
+        9,
+        0,
+        4,
+        7,
+        2,
+        8,
+        3,
+        6,
+    ]
 
 
 def test_what_a_loader_fetched_ahead_is_not_consumed() -> None:

@@ -11,30 +11,50 @@ INSIDE = {"CORRAL_JOB_ID": "j1", "CORRAL_ATTEMPT": "2"}
 
 def test_outside_corral_it_is_one_rank_that_saves_nowhere() -> None:
     found = read_settings({})
-    assert (found.rank, found.world_size, found.socket, found.checkpoint_path) == (0, 1, None, None)
+    assert (found.rank, found.world_size, found.socket, found.checkpoint_path) == (
+        0,
+        1,
+        None,
+        None,
+    )
     assert (found.attempt, found.resume) == (None, None)
 
 
 def test_the_spec_rules_over_the_script() -> None:
     env = INSIDE | {"CORRAL_CHECKPOINT_PATH": "/a", "CORRAL_CHECKPOINT_INTERVAL": "5"}
     found = read_settings(env, checkpoint="/b", interval=9, keep=1)
-    assert (found.checkpoint_path, found.interval_seconds, found.keep) == (Path("/a"), 5.0, 1)
+    assert (found.checkpoint_path, found.interval_seconds, found.keep) == (
+        Path("/a"),
+        5.0,
+        1,
+    )
     outside = read_settings({}, checkpoint="/b", interval=9)
     assert (outside.checkpoint_path, outside.interval_seconds) == (Path("/b"), 9.0)
 
 
 def test_auto_is_no_fixed_interval() -> None:
-    assert read_settings({"CORRAL_CHECKPOINT_INTERVAL": "auto"}).interval_seconds is None
+    assert (
+        read_settings({"CORRAL_CHECKPOINT_INTERVAL": "auto"}).interval_seconds is None
+    )
 
 
 def test_inside_corral_only_recorded_saves_count() -> None:
     assert read_settings(INSIDE).resume == ()
-    text = '[{"attempt": 1, "step": 7, "path": "/x", "manifest_sha256": "ab", "later": 1}]'
+    text = (
+        '[{"attempt": 1, "step": 7, "path": "/x", "manifest_sha256": "ab", "later": 1}]'
+    )
     (one,) = read_settings(INSIDE | {"CORRAL_RESUME": text}).resume or ()
-    assert (one.attempt, one.step, one.path, one.manifest_sha256) == (1, 7, Path("/x"), "ab")
+    assert (one.attempt, one.step, one.path, one.manifest_sha256) == (
+        1,
+        7,
+        Path("/x"),
+        "ab",
+    )
 
 
-@pytest.mark.parametrize(("text", "nodes"), [("", 1), ("3", 3), ("a,b", 2), ("10.0.0.1 b c", 3)])
+@pytest.mark.parametrize(
+    ("text", "nodes"), [("", 1), ("3", 3), ("a,b", 2), ("10.0.0.1 b c", 3)]
+)
 def test_nodes_are_a_number_or_their_names(text: str, nodes: int) -> None:
     assert read_settings({"CORRAL_NODES": text}).nodes == nodes
 

@@ -62,7 +62,9 @@ def test_an_older_attempt_may_not_publish(tmp_path: Path) -> None:
     assert not old.target(10).exists()
 
 
-def test_an_older_attempt_may_not_even_begin_and_so_leaves_nothing(tmp_path: Path) -> None:
+def test_an_older_attempt_may_not_even_begin_and_so_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     old = shelf(tmp_path, 1)
     shelf(tmp_path, 2)
     with pytest.raises(Fenced):
@@ -83,11 +85,17 @@ def test_put_aside_never_overwrites_what_was_put_aside_before(tmp_path: Path) ->
     for _ in range(3):
         (tmp_path / "step-1").mkdir()
         names.append(put_aside(tmp_path / "step-1", "broken").name)
-    assert names == ["step-1.quarantined", "step-1.quarantined-2", "step-1.quarantined-3"]
+    assert names == [
+        "step-1.quarantined",
+        "step-1.quarantined-2",
+        "step-1.quarantined-3",
+    ]
     assert (tmp_path / names[2] / "why.txt").read_text() == "broken\n"
 
 
-def test_pruning_keeps_the_newest_recorded_and_all_that_is_younger(tmp_path: Path) -> None:
+def test_pruning_keeps_the_newest_recorded_and_all_that_is_younger(
+    tmp_path: Path,
+) -> None:
     shelf(tmp_path, 1, [10, 20, 30, 40])
     one = shelf(tmp_path, 2, [35, 45, 55])
     recorded = {(1, 10), (1, 30), (2, 35), (2, 45)}

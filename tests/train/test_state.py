@@ -26,7 +26,8 @@ pytestmark = pytest.mark.train
 
 
 class Tied(nn.Module):
-    """Every awkward thing at once: tied, half precision, frozen, unused, empty, extra state."""
+    """Every awkward thing at once: tied, half precision, frozen, unused, empty, extra
+    state."""
 
     count: torch.Tensor
 
@@ -88,7 +89,9 @@ def save(found: StateHolder, root: Path, step: int = 1) -> RestoreCandidate:
     saver, saved = saver_at(shelf)
     saver.save(step, lambda: found.capture(step=step, observed_seconds=12.0))
     saver.close()
-    return RestoreCandidate(attempt=1, step=step, path=saved[0].path, manifest_sha256=None)
+    return RestoreCandidate(
+        attempt=1, step=step, path=saved[0].path, manifest_sha256=None
+    )
 
 
 def same(a: Any, b: Any) -> bool:
@@ -106,7 +109,13 @@ def clone(one: Any) -> Any:
 
 
 def whole(found: StateHolder) -> list[Any]:
-    parts = [found.model, *found.optimizers, found.scheduler, found.data, *found.others.values()]
+    parts = [
+        found.model,
+        *found.optimizers,
+        found.scheduler,
+        found.data,
+        *found.others.values(),
+    ]
     return [part.state_dict() for part in parts if part is not None]
 
 
@@ -126,7 +135,9 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert same(whole(old), whole(new))
 
 
-def test_a_parameter_that_had_no_gradient_gets_no_optimizer_state(tmp_path: Path) -> None:
+def test_a_parameter_that_had_no_gradient_gets_no_optimizer_state(
+    tmp_path: Path,
+) -> None:
     old = holder()
     one_step(old)
     new = holder(seed=2)
@@ -192,14 +203,19 @@ def test_a_state_that_changes_shape_is_planned_anew(tmp_path: Path) -> None:
     shelf = Shelf(root=tmp_path, job="", attempt=1)
     shelf.open()
     saved: list[Any] = []
-    saver = Saver(shelf, keep=9, talk=ALONE, quiet=ALONE, done=saved.append, failed=fail)
+    saver = Saver(
+        shelf, keep=9, talk=ALONE, quiet=ALONE, done=saved.append, failed=fail
+    )
     found = holder()
     saver.prepare(found.capture(step=0, observed_seconds=0.0))
     one_step(found)  # now there is optimizer state
     saver.save(1, lambda: found.capture(step=1, observed_seconds=0.0))
     saver.close()
     new = holder(seed=2)
-    load(RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
+    load(
+        RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None),
+        new,
+    )
     assert same(whole(found), whole(new))
 
 
@@ -225,7 +241,9 @@ def test_an_optimizers_next_step_waits_until_its_state_is_copied(
 ) -> None:
     gate, at_the_gate = threading.Event(), threading.Event()
     copy = Later.copy
-    monkeypatch.setattr(Later, "copy", lambda one: gate.wait(PATIENCE_SECONDS) and copy(one))
+    monkeypatch.setattr(
+        Later, "copy", lambda one: gate.wait(PATIENCE_SECONDS) and copy(one)
+    )
     found = holder()
     one_step(found)
     before = tree_map(clone, whole(found))
@@ -244,7 +262,10 @@ def test_an_optimizers_next_step_waits_until_its_state_is_copied(
     saver.close()
     assert troubles == []
     new = holder(seed=2)
-    load(RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
+    load(
+        RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None),
+        new,
+    )
     assert same(whole(new), before)
     assert saved[0].stall_seconds > lost_by_saving
 

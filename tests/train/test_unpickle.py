@@ -59,7 +59,9 @@ def test_the_member_of_an_enum_loads_as_python_3_11_2_writes_it() -> None:
         (b"torch\nfloat32", b"__reduce__"),
     ],
 )
-def test_nothing_else_is_read_from_what_an_index_names(owner: bytes, name: bytes) -> None:
+def test_nothing_else_is_read_from_what_an_index_names(
+    owner: bytes, name: bytes
+) -> None:
     with pytest.raises(Untrusted, match="getattr"):
         index_of(BY_GETATTR % (owner, name))
 
@@ -72,7 +74,9 @@ def test_a_changed_index_runs_no_code(tmp_path: Path) -> None:
     assert not (tmp_path / "mark").exists()
 
 
-def test_a_save_that_others_can_change_is_loaded_as_plain_values(tmp_path: Path) -> None:
+def test_a_save_that_others_can_change_is_loaded_as_plain_values(
+    tmp_path: Path,
+) -> None:
     old, new = holder(), holder(seed=2)
     one_step(old)
     found = save(old, tmp_path)
@@ -83,7 +87,9 @@ def test_a_save_that_others_can_change_is_loaded_as_plain_values(tmp_path: Path)
     assert same(whole(new), whole(old))
 
 
-def test_changed_objects_run_no_code_where_others_can_change_a_save(tmp_path: Path) -> None:
+def test_changed_objects_run_no_code_where_others_can_change_a_save(
+    tmp_path: Path,
+) -> None:
     old = holder()
     assert isinstance(old.model, Tied)
     found = save(old, tmp_path / "saves")

@@ -1,7 +1,9 @@
-"""A process with torch already loaded that forks ranks: each costs milliseconds, not seconds.
+"""A process with torch already loaded that forks ranks: each costs milliseconds, not
+seconds.
 
-Reads one JSON object a line: {"env", "log", "job"}; answers {"started": pid}, and {"ended": pid,
-"status": wait status} when one has ended. It has no thread of its own, so forking it is safe.
+Reads one JSON object a line: {"env", "log", "job"}; answers {"started": pid}, and
+{"ended": pid, "status": wait status} when one has ended. It has no thread of its own,
+so forking it is safe.
 """
 
 import importlib

@@ -12,7 +12,8 @@ from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.house import House, house
 
 
-@pytest.fixture(scope="module")  # while it is open, nobody else can run a loop in this process
+# while it is open, nobody else can run a loop in this process
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     chromium.build_pages()
     with chromium.browser() as made:
@@ -54,7 +55,8 @@ class Visit:
         self.page.goto(f"{self.url}{path}")
 
     def log_in(self, link: str) -> None:
-        self.page.once("dialog", lambda asked: asked.accept())  # it asks who is to be logged in
+        # it asks who is to be logged in
+        self.page.once("dialog", lambda asked: asked.accept())
         self.page.goto(link)
         self.page.get_by_role("heading", name="Overview").wait_for()
 

@@ -26,17 +26,28 @@ def browser(folder: Path) -> TestClient:
     return TestClient(Pages(PlainTextResponse("the API"), folder))
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/j1", "/nodes/gpu-7.rack2", "/plan/train"])
-def test_each_address_of_a_page_answers_with_the_page_anew(folder: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", "/jobs/j1", "/nodes/gpu-7.rack2", "/plan/train"]
+)
+def test_each_address_of_a_page_answers_with_the_page_anew(
+    folder: Path, path: str
+) -> None:
     answer = browser(folder).get(path)
     assert answer.text == "<title>Corral</title>"
     assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_a_page_may_ask_no_other_host_and_run_nothing_that_is_written_into_it(folder: Path) -> None:
+def test_a_page_may_ask_no_other_host_and_run_nothing_that_is_written_into_it(
+    folder: Path,
+) -> None:
     said = browser(folder).get("/").headers["content-security-policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in said.split(";"))
-    assert rules["default-src"] == rules["base-uri"] == rules["frame-ancestors"] == "'none'"
+    assert (
+        rules["default-src"]
+        == rules["base-uri"]
+        == rules["frame-ancestors"]
+        == "'none'"
+    )
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
     assert "unsafe" not in said
 
@@ -46,7 +57,9 @@ def test_what_has_its_content_in_its_name_is_kept_for_ever(folder: Path) -> None
     assert "immutable" in answer.headers["cache-control"]
 
 
-@pytest.mark.parametrize(("taken", "text"), [("identity", "plain"), ("br, gzip", "packed")])
+@pytest.mark.parametrize(
+    ("taken", "text"), [("identity", "plain"), ("br, gzip", "packed")]
+)
 def test_what_the_build_has_packed_goes_to_who_takes_it(
     folder: Path, taken: str, text: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""The frame around the pages: sessions that end, rights, a head that is away, titles."""
+"""The frame around the pages: sessions that end, rights, a head that is away,
+titles."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ LOG_OUT_BESIDE = """async () => {
   const headers = {"Corral-Page": localStorage.getItem("corral-session")};
   return (await fetch("/v1/session", {method: "DELETE", headers})).status;
 }"""
-PLAN_IS_THERE = "performance.getEntriesByType('resource').some(r => /Plan-/.test(r.name))"
+PLAN_IS_THERE = (
+    "performance.getEntriesByType('resource').some(r => /Plan-/.test(r.name))"
+)
 ASLEEP = "exec sleep 3000"
 
 
@@ -75,7 +78,9 @@ def test_another_user_is_told_who_may_read_a_log_and_sees_no_outputs(
     here.until_over(id)
     page = visit.page
     log_in(page, visit, here, "carla", path=f"/jobs/{id}")
-    expect(page.get_by_text(re.compile("Only .* and operators may read the log"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile("Only .* and operators may read the log"))
+    ).to_be_visible()
     expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
     expect(page.get_by_role("heading", name="Kept outputs")).to_have_count(0)
 
@@ -87,18 +92,24 @@ def test_buttons_say_why_a_viewer_may_not_press_them(
     log_in(page, visit, here, "--role", "viewer", path=f"/jobs/{lasting}")
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel).to_have_attribute("aria-disabled", "true")
-    expect(cancel).to_have_attribute("title", re.compile("a viewer: viewers change nothing"))
+    expect(cancel).to_have_attribute(
+        "title", re.compile("a viewer: viewers change nothing")
+    )
     cancel.click(force=True)
     assert page.locator("dialog[open]").count() == 0
     visit.open("/nodes/n1")
     drain = page.get_by_role("button", name="Drain")
-    expect(drain).to_have_attribute("title", re.compile("only an operator may change nodes"))
+    expect(drain).to_have_attribute(
+        "title", re.compile("only an operator may change nodes")
+    )
     visit.open("/submit")
     expect(page.get_by_role("button", name="Submit")).to_be_disabled()
     page.get_by_text("viewers submit nothing").wait_for(timeout=PATIENCE_MS)
 
 
-def test_a_tab_names_the_job_and_its_state(visit: Visit, here: House, lasting: str) -> None:
+def test_a_tab_names_the_job_and_its_state(
+    visit: Visit, here: House, lasting: str
+) -> None:
     with here.client() as client:
         visit.log_in(client.create_link().url)
     visit.open(f"/jobs/{lasting}")
@@ -108,10 +119,14 @@ def test_a_tab_names_the_job_and_its_state(visit: Visit, here: House, lasting: s
     assert mark.startswith("data:image/svg+xml")
     visit.open("/nowhere")
     expect(visit.page).to_have_title("There is no such page · Corral")
-    expect(visit.page.locator("link[rel=icon]")).to_have_attribute("href", "/favicon.svg")
+    expect(visit.page.locator("link[rel=icon]")).to_have_attribute(
+        "href", "/favicon.svg"
+    )
 
 
-def test_pages_go_on_while_the_head_is_away_and_say_as_of_when(visit: Visit, here: House) -> None:
+def test_pages_go_on_while_the_head_is_away_and_say_as_of_when(
+    visit: Visit, here: House
+) -> None:
     page = visit.page
     with here.client() as client:
         visit.log_in(client.create_link().url)

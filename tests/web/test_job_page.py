@@ -11,7 +11,8 @@ from tests.web.conftest import Visit, faults
 
 pytestmark = pytest.mark.xdist_group("pages")
 PATIENCE_MS = PATIENCE_SECONDS * 1000
-# Beats for three points of its curves, which are kept each 10 s; its loss diverges on the way.
+# Beats for three points of its curves, which are kept each 10 s; its loss diverges on
+# the way.
 TRAINER = """
 import json, os, socket, time
 shim = socket.socket(socket.AF_UNIX)
@@ -31,7 +32,9 @@ def trained(here: House) -> str:
     """A job that trains beside the other tests."""
     file = here.shared / "trainer.py"
     file.write_text(TRAINER)
-    return here.submit("trained", f"exec python3 {file}", resources={"gpu": 1, "cpu": 0.1})
+    return here.submit(
+        "trained", f"exec python3 {file}", resources={"gpu": 1, "cpu": 0.1}
+    )
 
 
 def enter(visit: Visit, here: House, path: str) -> None:
@@ -53,7 +56,9 @@ def test_curves_and_strips_of_an_ended_job_stay_and_end_with_it(
     expect(training).to_contain_text("Last step104")
     expect(training).to_contain_text("The loss is not a number since step")
     strips = visit.page.get_by_role("region", name="Attempt 1")
-    expect(strips.locator("canvas")).to_have_attribute("aria-label", re.compile("busy on average"))
+    expect(strips.locator("canvas")).to_have_attribute(
+        "aria-label", re.compile("busy on average")
+    )
     expect(strips).not_to_contain_text("now")
     nodes = [url for url in asked if "series?key=node" in url]
     assert nodes
@@ -65,7 +70,9 @@ def test_curves_and_strips_of_an_ended_job_stay_and_end_with_it(
 
 def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None:
     id = here.submit(
-        "training", f"exec python3 {here.shared}/trainer.py", resources={"gpu": 1, "cpu": 0.1}
+        "training",
+        f"exec python3 {here.shared}/trainer.py",
+        resources={"gpu": 1, "cpu": 0.1},
     )
     here.until_state(id, "RUNNING")
     enter(visit, here, f"/jobs/{id}")
@@ -77,7 +84,8 @@ def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None
 
 @pytest.fixture(scope="module")
 def noisy(here: House) -> str:
-    """A job whose log holds 10,000 lines, colours, and a bar that is drawn over itself."""
+    """A job whose log holds 10,000 lines, colours, and a bar that is drawn over
+    itself."""
     lines = r'i=0; while [ $i -lt 10000 ]; do echo "line $i of it"; i=$((i+1)); done'
     bar = r'printf "\r 10%%|#"; printf "\r100%%|######\n"; printf "\033[31mred\033[0m end\n"'
     id = here.submit("noisy", f"{lines}; {bar}", resources={"cpu": 0.1})
@@ -85,7 +93,9 @@ def noisy(here: House) -> str:
     return id
 
 
-def test_a_log_is_searched_read_back_and_downloaded(visit: Visit, here: House, noisy: str) -> None:
+def test_a_log_is_searched_read_back_and_downloaded(
+    visit: Visit, here: House, noisy: str
+) -> None:
     page = visit.page
     enter(visit, here, f"/jobs/{noisy}")
     log = page.get_by_role("log", name="Logs")
@@ -159,7 +169,9 @@ def test_six_tabs_of_one_browser_all_work(visit: Visit, here: House) -> None:
         expect(page.locator(".head .state")).to_have_text("cancelled")
 
 
-def test_jobs_are_compared_in_one_plot_a_scalar(visit: Visit, here: House, trained: str) -> None:
+def test_jobs_are_compared_in_one_plot_a_scalar(
+    visit: Visit, here: House, trained: str
+) -> None:
     page = visit.page
     here.until_over(trained)
     other = here.submit("other", "true", resources={"cpu": 0.1})
@@ -234,12 +246,17 @@ def test_an_array_has_a_page_with_its_jobs_by_state(visit: Visit, here: House) -
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("exit code 1")
     assert faults(page) == []
-    visit.wrong[:] = [one for one in visit.wrong if "404" not in one]  # it is no job's own page
+    # it is no job's own page
+    visit.wrong[:] = [one for one in visit.wrong if "404" not in one]
 
 
 def test_a_spec_is_shown_edited_and_submitted_again(visit: Visit, here: House) -> None:
     page = visit.page
-    spec = {"resources": {"cpu": 0.1}, "env": {"LEARNING_RATE": "0.1"}, "retry": {"user": 2}}
+    spec = {
+        "resources": {"cpu": 0.1},
+        "env": {"LEARNING_RATE": "0.1"},
+        "retry": {"user": 2},
+    }
     id = here.submit("first-try", "echo $LEARNING_RATE", **spec)
     here.until_over(id)
     enter(visit, here, f"/jobs/{id}")
@@ -250,7 +267,9 @@ def test_a_spec_is_shown_edited_and_submitted_again(visit: Visit, here: House) -
     assert faults(page) == []
     page.get_by_role("button", name="Edit and submit again").click()
     text = page.get_by_label("Spec, in YAML")
-    text.fill(text.input_value().replace("first-try", "second-try").replace("0.1", "0.2"))
+    text.fill(
+        text.input_value().replace("first-try", "second-try").replace("0.1", "0.2")
+    )
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile("/jobs/j"))
     page.get_by_role("heading", name="second-try").wait_for()

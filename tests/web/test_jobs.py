@@ -1,4 +1,5 @@
-"""The list of jobs: one's own, sorted, arrays as one row, several changed by one request."""
+"""The list of jobs: one's own, sorted, arrays as one row, several changed by one
+request."""
 
 import re
 
@@ -28,7 +29,9 @@ def test_an_array_is_one_row_and_it_and_a_job_are_cancelled_by_one_request(
     grid.get_by_role("checkbox").check()
     page.get_by_label(f"Select {alone}").check()
     page.get_by_text("2 selected").wait_for(timeout=PATIENCE_MS)
-    page.get_by_role("group", name="Selected jobs").get_by_role("button", name="Cancel").click()
+    page.get_by_role("group", name="Selected jobs").get_by_role(
+        "button", name="Cancel"
+    ).click()
     with page.expect_request(re.compile("/v1/jobs/changes")) as sent:
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     body = sent.value.post_data_json
@@ -38,8 +41,12 @@ def test_an_array_is_one_row_and_it_and_a_job_are_cancelled_by_one_request(
     here.until_state(alone, "CANCELLED")
 
 
-def test_ticked_runs_are_compared_also_when_they_are_over(visit: Visit, here: House) -> None:
-    runs = [here.submit(f"run-{letter}", "true", resources={"cpu": 0.1}) for letter in "ab"]
+def test_ticked_runs_are_compared_also_when_they_are_over(
+    visit: Visit, here: House
+) -> None:
+    runs = [
+        here.submit(f"run-{letter}", "true", resources={"cpu": 0.1}) for letter in "ab"
+    ]
     for run in runs:
         here.until_over(run)
     visit.log_in(link(here))
@@ -55,8 +62,11 @@ def test_ticked_runs_are_compared_also_when_they_are_over(visit: Visit, here: Ho
         expect(page.get_by_role("columnheader", name=re.compile(name))).to_be_visible()
 
 
-def test_an_array_in_the_list_leads_to_its_page_without_an_error(visit: Visit, here: House) -> None:
-    """`visit` fails a test whose browser writes an error, such as of an answer of 404."""
+def test_an_array_in_the_list_leads_to_its_page_without_an_error(
+    visit: Visit, here: House
+) -> None:
+    """`visit` fails a test whose browser writes an error, such as of an answer of
+    404."""
     here.ok("run", "-d", "-n", "shoal", "--no-workdir", "--array", "0-2", "--", "true")
     visit.log_in(link(here))
     visit.open("/jobs?state=all&text=shoal")
@@ -80,7 +90,9 @@ def test_ones_own_jobs_are_shown_with_what_ended_lately_and_sorted(
     page.get_by_text("broken").first.wait_for(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Name").click()
     expect(page).to_have_url(re.compile("sort=name"))
-    expect(page.get_by_role("listitem").first).to_contain_text(re.compile("alone|broken"))
+    expect(page.get_by_role("listitem").first).to_contain_text(
+        re.compile("alone|broken")
+    )
     visit.open("/")
     row = page.get_by_role("row").filter(has_text="broken").first
     expect(row).to_contain_text("exit code 3")

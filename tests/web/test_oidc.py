@@ -1,4 +1,5 @@
-"""Log-in by a provider in a real browser: the way there, back, and a token for the command line."""
+"""Log-in by a provider in a real browser: the way there, back, and a token for the
+command line."""
 
 from collections.abc import Iterator
 
@@ -65,7 +66,9 @@ def test_who_logs_in_at_the_provider_is_where_they_wanted_to_be(
     assert visit.wrong == []
 
 
-def test_who_types_the_code_of_a_terminal_logs_it_in(browser: Browser, here: House) -> None:
+def test_who_types_the_code_of_a_terminal_logs_it_in(
+    browser: Browser, here: House
+) -> None:
     url = here.answer("status")["head"]["url"]
     with httpx2.Client(base_url=url, trust_env=False) as terminal:
         begun = terminal.post("/v1/oidc/terminals").json()
@@ -78,5 +81,7 @@ def test_who_types_the_code_of_a_terminal_logs_it_in(browser: Browser, here: Hou
         page.get_by_role("button", name="Log in the terminal").click()
         page.get_by_role("heading", name="ann is logged in there").wait_for()
         context.close()
-        fetched = terminal.post("/v1/oidc/terminals/token", json={"secret": begun["secret"]})
+        fetched = terminal.post(
+            "/v1/oidc/terminals/token", json={"secret": begun["secret"]}
+        )
     assert fetched.json()["user"] == "ann"

@@ -1,4 +1,5 @@
-"""The pages in a real browser: each draws without an error, and says what happens as it happens."""
+"""The pages in a real browser: each draws without an error, and says what happens as it
+happens."""
 
 import re
 from collections.abc import Iterator
@@ -58,7 +59,9 @@ def test_each_page_draws_without_an_error_and_keeps_nobody_out(
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_a_phone(visit: Visit, here: House, lasting: str, path: str) -> None:
+def test_a_page_fits_a_phone(
+    visit: Visit, here: House, lasting: str, path: str
+) -> None:
     visit.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
     visit.log_in(link(here))
     visit.open(path.replace("JOB", lasting))
@@ -66,16 +69,23 @@ def test_a_page_fits_a_phone(visit: Visit, here: House, lasting: str, path: str)
     visit.page.get_by_text("live", exact=True).first.wait_for(timeout=PATIENCE_MS)
     wide = visit.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= PHONE["width"]
-    assert faults(visit.page) == []  # tables are wider than it, and the keyboard comes to them
+    # tables are wider than it, and the keyboard comes to them
+    assert faults(visit.page) == []
 
 
-def test_a_waiting_job_says_its_place_and_when_it_starts(visit: Visit, here: House) -> None:
-    first = here.submit("first", "exec sleep 3000", nodes=3, resources={"gpu": 2, "cpu": 0.1})
+def test_a_waiting_job_says_its_place_and_when_it_starts(
+    visit: Visit, here: House
+) -> None:
+    first = here.submit(
+        "first", "exec sleep 3000", nodes=3, resources={"gpu": 2, "cpu": 0.1}
+    )
     waits = here.submit("waits", "true", nodes=3, resources={"gpu": 2, "cpu": 0.1})
     visit.log_in(link(here))
     visit.open(f"/jobs/{waits}")
     page = visit.page
-    expect(page.get_by_text("Number ")).to_contain_text(re.compile(r"Number \d of \d in line"))
+    expect(page.get_by_text("Number ")).to_contain_text(
+        re.compile(r"Number \d of \d in line")
+    )
     expect(page.get_by_text(re.compile("^It starts "))).to_be_visible()
     for id in (waits, first):
         here.ok("stop", id, "-y")
@@ -89,12 +99,15 @@ def test_a_node_shows_what_checks_have_found(visit: Visit, here: House) -> None:
     expect(row).to_contain_text(re.compile(r"passed.*TB/s.*TB/s"))
 
 
-def test_a_token_lets_in_until_one_logs_out(browser: Browser, visit: Visit, here: House) -> None:
+def test_a_token_lets_in_until_one_logs_out(
+    browser: Browser, visit: Visit, here: House
+) -> None:
     page = visit.page
     token = here.answer("token", "create", "--role", "viewer")["token"]
     visit.open("/jobs")
     page.get_by_label("Token").wait_for()
-    assert not visit.wrong  # nobody is logged in, and no browser is made to complain of it
+    # nobody is logged in, and no browser is made to complain of it
+    assert not visit.wrong
     page.get_by_label("Token").fill("not-a-token-of-this-cluster")
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("alert").wait_for()
@@ -104,7 +117,8 @@ def test_a_token_lets_in_until_one_logs_out(browser: Browser, visit: Visit, here
     assert page.evaluate("document.cookie") == ""  # no script reads it
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("Token").wait_for()
-    visit.wrong[:] = [one for one in visit.wrong if "401" not in one]  # what a browser says of it
+    # what a browser says of it
+    visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
 
 
 def test_a_link_that_was_used_lets_nobody_in(visit: Visit, here: House) -> None:
@@ -118,12 +132,16 @@ def test_a_link_that_was_used_lets_nobody_in(visit: Visit, here: House) -> None:
     visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
 
 
-def test_a_plan_is_asked_for_in_the_words_of_the_catalog(visit: Visit, here: House) -> None:
+def test_a_plan_is_asked_for_in_the_words_of_the_catalog(
+    visit: Visit, here: House
+) -> None:
     page = visit.page
     visit.log_in(link(here))
     visit.open("/plan")
     model = page.get_by_label("Model (needed)")
-    assert "llama-3.1-8b" in model.evaluate("one => [...one.list.options].map(o => o.value)")
+    assert "llama-3.1-8b" in model.evaluate(
+        "one => [...one.list.options].map(o => o.value)"
+    )
     model.fill("llama-3.1-8b")
     page.get_by_label("GPUs (needed)").fill("8")
     page.get_by_label("Tokens", exact=True).fill("15T")
@@ -132,7 +150,9 @@ def test_a_plan_is_asked_for_in_the_words_of_the_catalog(visit: Visit, here: Hou
     page.get_by_text("GPU-hours", exact=True).wait_for()
 
 
-def test_a_job_is_written_tried_submitted_and_seen_to_its_end(visit: Visit, here: House) -> None:
+def test_a_job_is_written_tried_submitted_and_seen_to_its_end(
+    visit: Visit, here: House
+) -> None:
     page = visit.page
     visit.log_in(link(here))
     page.get_by_role("navigation").get_by_role("link", name="Submit").click()
@@ -146,15 +166,21 @@ def test_a_job_is_written_tried_submitted_and_seen_to_its_end(visit: Visit, here
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile("/jobs/j"))
     expect(page.locator(".head .state")).to_have_text("done", timeout=PATIENCE_MS)
-    expect(page.get_by_role("log", name="Logs")).to_contain_text("it is told", timeout=PATIENCE_MS)
+    expect(page.get_by_role("log", name="Logs")).to_contain_text(
+        "it is told", timeout=PATIENCE_MS
+    )
     # Not RUNNING: a job that ends between two heartbeats goes from STARTING to DONE.
     for state in ("QUEUED", "STARTING", "DONE"):
         page.get_by_text(f"story is {state}").wait_for()
     visit.wrong[:] = [one for one in visit.wrong if "422" not in one]
 
 
-def test_a_failed_job_says_what_it_failed_of_and_what_to_do(visit: Visit, here: House) -> None:
-    id = here.submit("breaks", 'python3 -c "import no_such_module"', resources={"cpu": 0.1})
+def test_a_failed_job_says_what_it_failed_of_and_what_to_do(
+    visit: Visit, here: House
+) -> None:
+    id = here.submit(
+        "breaks", 'python3 -c "import no_such_module"', resources={"cpu": 0.1}
+    )
     here.until_state(id, "FAILED")
     told = here.answer("why", id)["failed"]  # the same words
     visit.log_in(link(here))
@@ -164,7 +190,8 @@ def test_a_failed_job_says_what_it_failed_of_and_what_to_do(visit: Visit, here: 
         assert told[word]
         expect(said).to_contain_text(told[word])
     expect(said).to_contain_text("missing module")  # in words, not as missing-module
-    expect(visit.page.locator("dl", has_text=told["evidence"])).to_have_count(0)  # said once
+    # said once
+    expect(visit.page.locator("dl", has_text=told["evidence"])).to_have_count(0)
     expect(said).to_contain_text("exit code 1")
     tried = visit.page.get_by_role("row").filter(has_text="missing module")
     expect(tried).to_contain_text(told["quote"])
@@ -172,7 +199,8 @@ def test_a_failed_job_says_what_it_failed_of_and_what_to_do(visit: Visit, here: 
 
 def test_jobs_are_found_and_stopped(visit: Visit, here: House) -> None:
     ids = [
-        here.submit(f"found-{number}", "sleep 3000", resources={"cpu": 0.01}) for number in (1, 2)
+        here.submit(f"found-{number}", "sleep 3000", resources={"cpu": 0.01})
+        for number in (1, 2)
     ]
     visit.log_in(link(here))
     page = visit.page

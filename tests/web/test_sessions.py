@@ -50,7 +50,9 @@ def test_a_reload_and_a_second_tab_stay_logged_in_and_a_cookie_alone_does_not(
     visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
 
 
-def test_a_secret_in_a_link_of_somebody_else_logs_nobody_out(visit: Visit, here: House) -> None:
+def test_a_secret_in_a_link_of_somebody_else_logs_nobody_out(
+    visit: Visit, here: House
+) -> None:
     visit.log_in(link(here))
     kept = visit.page.evaluate(SECRET)
     visit.open("/jobs")
@@ -62,7 +64,9 @@ def test_a_secret_in_a_link_of_somebody_else_logs_nobody_out(visit: Visit, here:
     visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
 
 
-def test_logs_go_on_where_they_were_when_the_head_comes_back(visit: Visit, here: House) -> None:
+def test_logs_go_on_where_they_were_when_the_head_comes_back(
+    visit: Visit, here: House
+) -> None:
     page = visit.page
     run = "for n in $(seq 1 3000); do echo line-$n; sleep 0.2; done"
     id = here.submit("talks", run, resources={"gpu": 1, "cpu": 0.1})

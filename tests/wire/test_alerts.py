@@ -39,7 +39,10 @@ def test_a_whole_file_says_whom_to_tell_of_what() -> None:
     assert taste.kinds == {AlertKind.JOB_FAILED, AlertKind.NODE_DOWN}
     assert taste.repeat_seconds == 3600
     assert taste.quiet is not None
-    assert (taste.quiet.from_seconds, taste.quiet.until_seconds) == (22 * 3600, 7.5 * 3600)
+    assert (taste.quiet.from_seconds, taste.quiet.until_seconds) == (
+        22 * 3600,
+        7.5 * 3600,
+    )
     rules = found.rules.domain
     assert (rules.job_stuck_seconds, rules.node_down_seconds) == (None, 120)
     assert (rules.budget_left_share, rules.disk_free_share) == (0.2, 0.1)

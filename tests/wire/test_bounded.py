@@ -86,7 +86,9 @@ def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> No
 
 
 def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:
-    read = read_frame(changed(trouble="x\0\x1b" + "y" * 9_000, tails=[[0, "a\0b\x1b[31m"]]))
+    read = read_frame(
+        changed(trouble="x\0\x1b" + "y" * 9_000, tails=[[0, "a\0b\x1b[31m"]])
+    )
     assert isinstance(read.message, Beat)
     (seen,) = read.message.seen
     assert seen.trouble.startswith("x??yyy")
@@ -98,14 +100,19 @@ def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:
     ("part", "value"),
     [
         ("sample", {"at": nan}),
-        ("sample", {"at": 1.0, "gpus": [{"index": 0, "uuid": "a"}, {"index": 0, "uuid": "b"}]}),
+        (
+            "sample",
+            {"at": 1.0, "gpus": [{"index": 0, "uuid": "a"}, {"index": 0, "uuid": "b"}]},
+        ),
         ("sample", {"at": 1.0, "gpus": [{"index": 2**20, "uuid": "a"}]}),
         ("sample", {"at": 1.0, "ports": [{"name": "p", "kind": "a\nb", "up": True}]}),
         ("inventory", {"labels": [["a", "b"], ["a", "c"]]}),
         ("inventory", {"memory_bytes": 2**63}),
     ],
 )
-def test_a_bad_sample_or_inventory_is_left_out_as_a_whole(part: str, value: Any) -> None:
+def test_a_bad_sample_or_inventory_is_left_out_as_a_whole(
+    part: str, value: Any
+) -> None:
     read = read_frame(encode({**msgspec.to_builtins(BEAT), part: value}))
     assert isinstance(read.message, Beat)
     assert getattr(read.message, part) is None
@@ -121,7 +128,9 @@ def test_too_many_of_anything_are_cut_off() -> None:
     assert [one.number for one in read.message.signals] == list(range(256))
 
 
-@pytest.mark.parametrize("frame", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000])
+@pytest.mark.parametrize(
+    "frame", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000]
+)
 def test_what_is_no_message_is_refused(frame: bytes) -> None:
     with pytest.raises((ValueError, RecursionError)):
         read_frame(frame)

@@ -32,9 +32,14 @@ def test_what_must_be_fetched_first_begins_by_its_agent(launch: Launch) -> None:
 
 
 def test_a_workdir_that_lies_beside_the_spec_need_not_be_fetched() -> None:
-    assert early_of(launch_of(KEY, workdir="0" * 64), SETTINGS, has_workdir=True) is not None
+    assert (
+        early_of(launch_of(KEY, workdir="0" * 64), SETTINGS, has_workdir=True)
+        is not None
+    )
 
 
-def test_only_where_the_engine_holds_processes_together_do_they_begin_without_an_agent() -> None:
+def test_only_where_the_engine_holds_processes_together_do_they_begin_without_an_agent() -> (
+    None
+):
     alone = NodeSettings(node=NodeId("n1"), head_file="/x")
     assert early_of(launch_of(KEY), alone) is None

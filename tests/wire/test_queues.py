@@ -1,4 +1,5 @@
-"""Files of `kind: queues`: what they mean, what is wrong with them and where, what they change."""
+"""Files of `kind: queues`: what they mean, what is wrong with them and where, what they
+change."""
 
 from dataclasses import replace
 
@@ -45,7 +46,11 @@ def test_every_field_of_a_file_is_read() -> None:
     assert is_queue_file(document)
     asked = read_queues(document)
     research, vision, infra = asked.queues
-    assert (asked.whole, asked.half_life_seconds, asked.guard_seconds) == (True, 259200.0, 30.0)
+    assert (asked.whole, asked.half_life_seconds, asked.guard_seconds) == (
+        True,
+        259200.0,
+        30.0,
+    )
     assert asked.relocation == RelocationRule(gpu_hours=10.0, pause_seconds=3600.0)
     assert (asked.rack_patience_seconds, asked.pod_patience_seconds) == (120.0, 0.0)
     assert research.nominal == (("any", 4000), ("h100", 8000))
@@ -69,14 +74,38 @@ def test_every_field_of_a_file_is_read() -> None:
         ("gpus: -1", "q.yaml:3: queues[0].gpus", "write: gpus: 8"),
         ("borrow: many", "is no number of GPUs", "write: borrow: 8"),
         ("gpu: 8", "there is no such field", "known: name, parent, gpus"),
-        ("policy: lifo", '"lifo" is no policy', "one of: default, fifo, fifo-skip, sjf"),
+        (
+            "policy: lifo",
+            '"lifo" is no policy',
+            "one of: default, fifo, fifo-skip, sjf",
+        ),
         ("priorities: low", "the lowest and the highest", "[low, normal]"),
-        ("priorities: [low, top]", '"top" is no priority', "write: priorities: [low, normal]"),
-        ("gpus: many GPUs", '"many GPUs" is text', "write: gpus: 8, or gpus: {h100: 8, any: 4}"),
+        (
+            "priorities: [low, top]",
+            '"top" is no priority',
+            "write: priorities: [low, normal]",
+        ),
+        (
+            "gpus: many GPUs",
+            '"many GPUs" is text',
+            "write: gpus: 8, or gpus: {h100: 8, any: 4}",
+        ),
         ('gpus: {"": 8}', '"" is no type of GPU', "write: h100, or any"),
-        ("budget: {money: 1, rates: {h100:8: 2}}", '"h100:8" is no type of GPU', "write: h100"),
-        ("budget: {money: 1, rates: x}", '"x" is no number', "write: rates: {h100: 2.5, any: 1}"),
-        ("budget: {gpu_hours: 1, then: later}", "is no priority", "write: then: borrow-only"),
+        (
+            "budget: {money: 1, rates: {h100:8: 2}}",
+            '"h100:8" is no type of GPU',
+            "write: h100",
+        ),
+        (
+            "budget: {money: 1, rates: x}",
+            '"x" is no number',
+            "write: rates: {h100: 2.5, any: 1}",
+        ),
+        (
+            "budget: {gpu_hours: 1, then: later}",
+            "is no priority",
+            "write: then: borrow-only",
+        ),
         ("max_duration: 24", "24 of what?", "write the unit"),
         ("parent: nobody", "there is no queue nobody", "name one of: a"),
         ("budget: {gpu_hours: 1, until: soon}", "is no date", "2026-12-31"),
@@ -95,13 +124,21 @@ def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) ->
 @pytest.mark.parametrize(
     ("line", "text", "hint"),
     [
-        ("relocation: {pause: 1h}", "q.yaml:2: relocation.gpu_hours", "add: gpu_hours: 10"),
+        (
+            "relocation: {pause: 1h}",
+            "q.yaml:2: relocation.gpu_hours",
+            "add: gpu_hours: 10",
+        ),
         (
             "relocation: {gpu_hours: 1, hours: 1}",
             "there is no such field",
             "known: gpu_hours, pause",
         ),
-        ("relocation: {gpu_hours: 1, pause: 2d}", "a pause is at most a day", "pause: 6h"),
+        (
+            "relocation: {gpu_hours: 1, pause: 2d}",
+            "a pause is at most a day",
+            "pause: 6h",
+        ),
         ("patience: {rack: 5}", "5 of what?", "write the unit"),
     ],
 )
@@ -114,7 +151,9 @@ def test_what_is_wrong_for_all_queues_is_said_with_its_line(
     assert hint in refused.value.hint
 
 
-@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf", "1e308", "-1", "true", "words", "[1]"])
+@pytest.mark.parametrize(
+    "value", [".nan", ".inf", "-.inf", "1e308", "-1", "true", "words", "[1]"]
+)
 @pytest.mark.parametrize(
     ("field", "line"),
     [
@@ -126,9 +165,18 @@ def test_what_is_wrong_for_all_queues_is_said_with_its_line(
         ("queues[0].weight", "queues: [{{name: a, weight: {0}}}]"),
         ("queues[0].gpus", "queues: [{{name: a, gpus: {{any: {0}}}}}]"),
         ("queues[0].borrow", "queues: [{{name: a, borrow: {0}}}]"),
-        ("queues[0].budget.gpu_hours", "queues: [{{name: a, budget: {{gpu_hours: {0}}}}}]"),
-        ("queues[0].budget.money", "queues: [{{name: a, budget: {{money: {0}, rates: 1}}}}]"),
-        ("queues[0].budget.rates", "queues: [{{name: a, budget: {{money: 1, rates: {0}}}}}]"),
+        (
+            "queues[0].budget.gpu_hours",
+            "queues: [{{name: a, budget: {{gpu_hours: {0}}}}}]",
+        ),
+        (
+            "queues[0].budget.money",
+            "queues: [{{name: a, budget: {{money: {0}, rates: 1}}}}]",
+        ),
+        (
+            "queues[0].budget.rates",
+            "queues: [{{name: a, budget: {{money: 1, rates: {0}}}}}]",
+        ),
     ],
 )
 def test_every_number_is_within_bounds_or_refused_by_the_name_of_its_field(
@@ -149,7 +197,10 @@ def test_every_number_is_within_bounds_or_refused_by_the_name_of_its_field(
         ("queues: 5", "write: queues: [{name: research, gpus: 8}]"),
         ("queues: [a]", "write: queues: [{name: research, gpus: 8}]"),
         ("queues: [{name: a, parent: 5}]", "write: parent: research"),
-        ("queues: [{name: a, budget: 5}]", "write: budget: {gpu_hours: 1000, period: 30d}"),
+        (
+            "queues: [{name: a, budget: 5}]",
+            "write: budget: {gpu_hours: 1000, period: 30d}",
+        ),
     ],
 )
 def test_what_has_parts_is_refused_with_its_right_form(line: str, hint: str) -> None:
@@ -162,9 +213,21 @@ def test_what_has_parts_is_refused_with_its_right_form(line: str, hint: str) -> 
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("kind: queues\nqueues: []\n---\nname: a\nrun: x\n", "q.yaml:1: kind: ", "another file"),
-        ("name: a\nrun: x\n---\nkind: queues\nqueues: []\n", "q.yaml:4: kind: ", "another file"),
-        ("kind: Queues\nqueues: []\n", "q.yaml:2: queues: ", "begin it with: kind: queues"),
+        (
+            "kind: queues\nqueues: []\n---\nname: a\nrun: x\n",
+            "q.yaml:1: kind: ",
+            "another file",
+        ),
+        (
+            "name: a\nrun: x\n---\nkind: queues\nqueues: []\n",
+            "q.yaml:4: kind: ",
+            "another file",
+        ),
+        (
+            "kind: Queues\nqueues: []\n",
+            "q.yaml:2: queues: ",
+            "begin it with: kind: queues",
+        ),
     ],
 )
 def test_a_file_of_queues_holds_nothing_else_and_is_of_no_other_kind(
@@ -180,12 +243,16 @@ def test_a_file_of_queues_holds_nothing_else_and_is_of_no_other_kind(
 def test_what_is_wrong_with_one_queue_is_said_by_its_name_and_field() -> None:
     with pytest.raises(SpecInvalid) as refused:
         read_queue("lab", {"weight": float("nan")})
-    assert refused.value.message.startswith("queue lab: weight: nan is out of bounds: a weight is")
+    assert refused.value.message.startswith(
+        "queue lab: weight: nan is out of bounds: a weight is"
+    )
 
 
 @given(trees())
 def test_a_queue_that_is_written_down_reads_back_the_same(tree: QueueTree) -> None:
-    document = Document(value={"queues": [form_of(queue) for queue in tree.queues]}, source="q")
+    document = Document(
+        value={"queues": [form_of(queue) for queue in tree.queues]}, source="q"
+    )
     assert read_queues(document).queues == tree.queues
     assert changes_of(tree, whole_tree(read_queues(document).queues)) == []
 
@@ -193,10 +260,15 @@ def test_a_queue_that_is_written_down_reads_back_the_same(tree: QueueTree) -> No
 def test_a_change_is_told_line_by_line() -> None:
     before = whole_tree([Queue(name=QueueName("a"), nominal=(("h100", 8000),))])
     after = whole_tree(
-        [Queue(name=QueueName("b"), weight=2.0), Queue(name=QueueName("default"), weight=0.5)],
+        [
+            Queue(name=QueueName("b"), weight=2.0),
+            Queue(name=QueueName("default"), weight=0.5),
+        ],
         guard_seconds=60.0,
     )
-    after = replace(after, relocation=RelocationRule(gpu_hours=10.0), rack_patience_seconds=60.0)
+    after = replace(
+        after, relocation=RelocationRule(gpu_hours=10.0), rack_patience_seconds=60.0
+    )
     assert changes_of(before, after) == [
         "~ guard: 2m -> 1m",
         "~ relocation: none -> {gpu_hours: 10, pause: 6h}",
@@ -212,7 +284,9 @@ def test_a_file_with_queues_that_says_no_kind_is_one_of_queues() -> None:
     assert is_queue_file(read(FILE))
     assert not is_queue_file(read("kind: job\nqueues: [{name: a}]"))
     assert not is_queue_file(read("name: a\nrun: date"))
-    assert read_queues(read("queues: [{name: a}]")).queues == (Queue(name=QueueName("a")),)
+    assert read_queues(read("queues: [{name: a}]")).queues == (
+        Queue(name=QueueName("a")),
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,15 +296,20 @@ def test_a_file_with_queues_that_says_no_kind_is_one_of_queues() -> None:
         ("{reclaim: 2h}", {"reclaim": "2h"}),
     ],
 )
-def test_a_rule_for_idle_jobs_reads_back_as_written(text: str, told: dict[str, str]) -> None:
+def test_a_rule_for_idle_jobs_reads_back_as_written(
+    text: str, told: dict[str, str]
+) -> None:
     wish = read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
     assert form_of(wish.queues[0])["idle"] == told
 
 
 @pytest.mark.parametrize(
-    "text", ["1h", "{}", "{warn: 15m, stop: 1h}", "{warn: 2h, reclaim: 1h}", "{warn: 5s}"]
+    "text",
+    ["1h", "{}", "{warn: 15m, stop: 1h}", "{warn: 2h, reclaim: 1h}", "{warn: 5s}"],
 )
-def test_a_rule_for_idle_jobs_that_is_none_is_refused_with_an_example(text: str) -> None:
+def test_a_rule_for_idle_jobs_that_is_none_is_refused_with_an_example(
+    text: str,
+) -> None:
     with pytest.raises(SpecInvalid) as refused:
         read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
     assert "idle" in refused.value.message

@@ -61,12 +61,24 @@ BEATS = st.builds(Progress, step=st.integers(0, 10**9), loss=MAYBE_TIMES, at=TIM
 
 
 @given(job=jobs(), beat=st.none() | BEATS, held=st.none() | st.floats(0, 99))
-def test_a_row_is_what_the_api_promises(job: Job, beat: Progress | None, held: float) -> None:
+def test_a_row_is_what_the_api_promises(
+    job: Job, beat: Progress | None, held: float
+) -> None:
     told = api.JobView.of(
-        job, reason="why", reason_code="Why", nodes=["n1"], progress=beat, held_gpus=held
+        job,
+        reason="why",
+        reason_code="Why",
+        nodes=["n1"],
+        progress=beat,
+        held_gpus=held,
     )
     written = listing_rows.job_row(
-        job, reason="why", reason_code="Why", nodes=["n1"], progress=beat, held_gpus=held
+        job,
+        reason="why",
+        reason_code="Why",
+        nodes=["n1"],
+        progress=beat,
+        held_gpus=held,
     )
     assert json.loads(listing_rows.encode(written)) == told.model_dump(mode="json")
 

@@ -17,10 +17,13 @@ NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["n", "gpu-", "10.0.0.", "x1y"]), st.integers(0, 30)), max_size=20
+        st.tuples(st.sampled_from(["n", "gpu-", "10.0.0.", "x1y"]), st.integers(0, 30)),
+        max_size=20,
     )
 )
-def test_a_list_of_hosts_unfolds_to_what_it_was_made_of(hosts: list[tuple[str, int]]) -> None:
+def test_a_list_of_hosts_unfolds_to_what_it_was_made_of(
+    hosts: list[tuple[str, int]],
+) -> None:
     names = [f"{prefix}{number}" for prefix, number in hosts]
     assert expand(compress(names)) == names if names else compress(names) == ""
 
@@ -34,7 +37,9 @@ def test_a_list_of_hosts_unfolds_to_what_it_was_made_of(hosts: list[tuple[str, i
         (["localhost"], "localhost"),
     ],
 )
-def test_a_list_of_hosts_is_short_and_keeps_its_zeros(hosts: list[str], text: str) -> None:
+def test_a_list_of_hosts_is_short_and_keeps_its_zeros(
+    hosts: list[str], text: str
+) -> None:
     assert (compress(hosts), expand(text)) == (text, hosts)
 
 
@@ -76,13 +81,21 @@ def test_a_list_that_names_more_than_anybody_has_is_refused_before_it_is_made() 
         ("2-12:30", 217_800), ("2-12:30:15", 217_815), ("UNLIMITED", None), ("0", None),
     ],
 )  # fmt: skip
-def test_a_time_is_in_minutes_unless_it_says_more(text: str, seconds: int | None) -> None:
+def test_a_time_is_in_minutes_unless_it_says_more(
+    text: str, seconds: int | None
+) -> None:
     assert value_forms.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4000", 4000 * 2**20), ("512K", 2**19), ("64G", 2**36), ("64GB", 2**36), ("1T", 2**40)],
+    [
+        ("4000", 4000 * 2**20),
+        ("512K", 2**19),
+        ("64G", 2**36),
+        ("64GB", 2**36),
+        ("1T", 2**40),
+    ],
 )
 def test_a_size_is_in_megabytes_unless_it_says_more(text: str, size: int) -> None:
     assert value_forms.size_bytes(text) == size
@@ -101,7 +114,9 @@ def test_a_size_is_in_megabytes_unless_it_says_more(text: str, size: int) -> Non
         ("12/24/26", "2026-12-24T00:00:00"),
     ],
 )
-def test_a_moment_is_the_next_one_where_it_is_a_time_of_day(text: str, moment: str) -> None:
+def test_a_moment_is_the_next_one_where_it_is_a_time_of_day(
+    text: str, moment: str
+) -> None:
     assert value_forms.moment(text, NOW).isoformat() == f"{moment}+00:00"
 
 

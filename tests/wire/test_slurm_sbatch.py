@@ -24,7 +24,9 @@ def here(**environment: str) -> Here:
 
 def batch(*words: str, lines: str = "", **environment: str) -> BatchSubmission:
     script = f"#!/bin/bash\n{lines}\nsrun hostname\n"
-    found = read_batch([*words, "train.sh", "a"], script, here(**environment), name="train.sh")
+    found = read_batch(
+        [*words, "train.sh", "a"], script, here(**environment), name="train.sh"
+    )
     parse_values([found.spec])  # the head takes it
     return found
 
@@ -35,13 +37,24 @@ def spec(*words: str, lines: str = "", **environment: str) -> dict[str, Any]:
 
 def test_the_line_wins_over_the_environment_and_that_over_the_script() -> None:
     lines = "#SBATCH -p script --time=10 # a note\n#SBATCH --job-name='my job'"
-    found = spec("--time", "30", lines=lines, SBATCH_PARTITION="env", SBATCH_TIMELIMIT="20")
-    assert (found["queue"], found["max_duration"], found["name"]) == ("env", "1800s", "my-job")
+    found = spec(
+        "--time", "30", lines=lines, SBATCH_PARTITION="env", SBATCH_TIMELIMIT="20"
+    )
+    assert (found["queue"], found["max_duration"], found["name"]) == (
+        "env",
+        "1800s",
+        "my-job",
+    )
 
 
-def test_the_jobs_own_token_is_for_the_job_alone_unless_the_script_says_submit() -> None:
+def test_the_jobs_own_token_is_for_the_job_alone_unless_the_script_says_submit() -> (
+    None
+):
     assert "token" not in spec()
-    for one in (spec(lines="#SBATCH --corral-token=submit"), spec(SBATCH_CORRAL_TOKEN="submit")):
+    for one in (
+        spec(lines="#SBATCH --corral-token=submit"),
+        spec(SBATCH_CORRAL_TOKEN="submit"),
+    ):
         (job,) = to_domain(parse_values([one]))
         assert (job.token, job.secrets) == (TokenScope.SUBMIT, ("CORRAL_TOKEN",))
 
@@ -62,7 +75,11 @@ def test_lines_behind_the_first_command_are_not_read() -> None:
         (("-n2", "--gpus-per-task=h100:2"), 1, {"cpu": 2, "gpu": "h100:4"}),
         (("--mem=4G",), 1, {"cpu": 1, "memory": f"{4 * GIB}B"}),
         (("-c4", "--mem-per-cpu=512"), 1, {"cpu": 4, "memory": f"{2 * GIB}B"}),
-        (("--gres=gpu:2", "--mem-per-gpu=8G"), 1, {"cpu": 1, "gpu": 2, "memory": f"{16 * GIB}B"}),
+        (
+            ("--gres=gpu:2", "--mem-per-gpu=8G"),
+            1,
+            {"cpu": 1, "gpu": 2, "memory": f"{16 * GIB}B"},
+        ),
     ],
 )
 def test_nodes_tasks_and_gpus_become_what_each_node_gives(
@@ -91,18 +108,27 @@ def test_nodes_tasks_and_gpus_become_what_each_node_gives(
         (("--no-requeue",), "retry", {"infra": 0}),
     ],
 )  # fmt: skip
-def test_each_option_has_its_field(words: tuple[str, ...], field: str, value: object) -> None:
+def test_each_option_has_its_field(
+    words: tuple[str, ...], field: str, value: object
+) -> None:
     assert spec(*words)[field] == value
 
 
 def test_the_script_travels_as_it_is_with_what_its_node_must_know() -> None:
-    found = batch("-N2", "-n4", "-o", "out-%j", "--open-mode=append", lines="END_OF_SCRIPT")
+    found = batch(
+        "-N2", "-n4", "-o", "out-%j", "--open-mode=append", lines="END_OF_SCRIPT"
+    )
     body, _, words = found.spec["run"].rpartition("exec ")
     assert "#!/bin/bash\nEND_OF_SCRIPT\nsrun hostname\n" in body
     assert body.rstrip().endswith("END_OF_SCRIPT_")
     plan = decode_plan(words.split("'")[1])
     assert plan == found.plan
-    assert (plan.output, plan.append, plan.tasks, plan.tasks_per_node) == ("out-%j", True, 4, 2)
+    assert (plan.output, plan.append, plan.tasks, plan.tasks_per_node) == (
+        "out-%j",
+        True,
+        4,
+        2,
+    )
     assert (plan.arguments, plan.submit_dir) == (("a",), "/data/ann")
 
 
@@ -122,12 +148,18 @@ def test_the_environment_travels_but_for_what_is_named_like_a_secret() -> None:
     }  # fmt: skip
 
 
-def test_what_changes_nothing_is_told_and_what_cannot_be_is_refused_with_a_hint() -> None:
+def test_what_changes_nothing_is_told_and_what_cannot_be_is_refused_with_a_hint() -> (
+    None
+):
     assert any("--mail-type" in one for one in batch("--mail-type=ALL").notes)
     for option in SBATCH.options:
         if option.use == OptionUse.REFUSED:
             with pytest.raises(SlurmRefusal) as refused:
-                batch(f"--{option.name}" if option.takes == "nothing" else f"--{option.name}=x")
+                batch(
+                    f"--{option.name}"
+                    if option.takes == "nothing"
+                    else f"--{option.name}=x"
+                )
             assert refused.value.hint
 
 

@@ -64,13 +64,18 @@ def job(**fields: Any) -> JobSpec:
 
 def test_the_spec_of_the_design_means_what_it_says() -> None:
     all_jobs = jobs(DESIGN)
-    assert [one.name for one in all_jobs] == [f"tiny-gpt_{index}" for index in range(100)]
+    assert [one.name for one in all_jobs] == [
+        f"tiny-gpt_{index}" for index in range(100)
+    ]
     assert all_jobs[7] == JobSpec(
         name="tiny-gpt_7",
         run="python train.py",
         nodes=2,
         resources=Resources(
-            gpu_millis=8000, gpu_type="h100", cpu_millis=32_000, memory_bytes=256 * 10**9
+            gpu_millis=8000,
+            gpu_type="h100",
+            cpu_millis=32_000,
+            memory_bytes=256 * 10**9,
         ),
         queue="research",  # type: ignore[arg-type]
         max_duration_seconds=4 * 3600.0,
@@ -111,7 +116,8 @@ def test_gpus_in_every_form(gpu: Any, kind: str | None, millis: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "millis"), [(32, 32_000), (0.5, 500), ("4+", 4000), ("4..8", 4000), ("4..", 4000)]
+    ("cpu", "millis"),
+    [(32, 32_000), (0.5, 500), ("4+", 4000), ("4..8", 4000), ("4..", 4000)],
 )
 def test_cores_in_every_form(cpu: Any, millis: int) -> None:
     assert job(resources={"cpus": cpu}).resources.cpu_millis == millis
@@ -133,7 +139,9 @@ def test_memory_in_every_form(memory: Any, size: int) -> None:
 
 
 def test_the_spellings_of_other_tools_mean_the_same() -> None:
-    ours = "name: a\nnodes: 2\nresources: {gpu: 'h100:8', cpu: 4}\nrun: x\nenv: {A: b}\n"
+    ours = (
+        "name: a\nnodes: 2\nresources: {gpu: 'h100:8', cpu: 4}\nrun: x\nenv: {A: b}\n"
+    )
     theirs = "type: task\n" + ours
     for word, other in (
         ("nodes", "num_nodes"),
@@ -193,7 +201,9 @@ def test_a_token_is_asked_for_by_its_scope_and_is_narrow_without_one() -> None:
 
 
 def test_short_forms() -> None:
-    one = job(checkpoint="./c", after="b", per="gpu", resources={"gpu": 2}, priority="high")
+    one = job(
+        checkpoint="./c", after="b", per="gpu", resources={"gpu": 2}, priority="high"
+    )
     assert one.checkpoint == CheckpointRule(path="./c")
     assert one.after == (After(job="b"),)  # type: ignore[arg-type]
     assert (one.per, one.priority) == (Per.GPU, 100)
@@ -213,7 +223,11 @@ def test_a_service_and_an_image_are_read() -> None:
     one = job(
         kind="service",
         image="ubuntu:24.04",
-        service={"port": 80, "replicas": "1..8", "scale": {"metric": "queue", "target": 4}},
+        service={
+            "port": 80,
+            "replicas": "1..8",
+            "scale": {"metric": "queue", "target": 4},
+        },
     )
     assert one.image == "ubuntu:24.04"
     assert one.service == Service(port=80, min_replicas=1, max_replicas=8)
@@ -221,9 +235,12 @@ def test_a_service_and_an_image_are_read() -> None:
 
 def test_anchors_and_merges_work_and_own_fields_win() -> None:
     text = (
-        "name: a\nrun: x\nresources: &r {gpu: 1, cpu: 2}\nany_of: [{resources: {<<: *r, gpu: 4}}]"
+        "name: a\nrun: x\nresources: &r {gpu: 1, cpu: 2}\nany_of: "
+        "[{resources: {<<: *r, gpu: 4}}]"
     )
-    assert jobs(text)[0].any_of[0].resources == Resources(gpu_millis=4000, cpu_millis=2000)
+    assert jobs(text)[0].any_of[0].resources == Resources(
+        gpu_millis=4000, cpu_millis=2000
+    )
 
 
 def test_toml_means_the_same(tmp_path: Path) -> None:
@@ -250,7 +267,13 @@ name: prepare
 run: x
 """
     all_jobs = jobs(text)
-    assert [one.name for one in all_jobs] == ["eval", "sweep_0", "sweep_1", "sweep_2", "prepare"]
+    assert [one.name for one in all_jobs] == [
+        "eval",
+        "sweep_0",
+        "sweep_1",
+        "sweep_2",
+        "prepare",
+    ]
     assert [(one.job, one.on) for one in all_jobs[0].after] == [
         ("@1", "ended"), ("@2", "ended"), ("@3", "ended"), ("@2", "done"), ("outside", "done"),
     ]  # fmt: skip
@@ -259,7 +282,12 @@ run: x
 
 @pytest.mark.parametrize(
     ("array", "indices"),
-    [("0-3", [0, 1, 2, 3]), ("1,3,5-6", [1, 3, 5, 6]), ("0-8:4", [0, 4, 8]), ("7", [7])],
+    [
+        ("0-3", [0, 1, 2, 3]),
+        ("1,3,5-6", [1, 3, 5, 6]),
+        ("0-8:4", [0, 4, 8]),
+        ("7", [7]),
+    ],
 )
 def test_arrays_in_slurms_forms(array: str, indices: list[int]) -> None:
     found = to_domain(parse_values([{"name": "s", "run": "x", "array": array}]))
@@ -286,13 +314,16 @@ def test_too_many_jobs_at_once_are_refused() -> None:
         to_domain(parse_values([{"name": "a", **sweep}, {"name": "b", **sweep}]))
     many = {"run": "x", "array": "0-999"}
     with pytest.raises(SpecInvalid, match="wait for one another"):
-        to_domain(parse_values([{"name": "a", **many, "after": "b"}, {"name": "b", **many}]))
+        to_domain(
+            parse_values([{"name": "a", **many, "after": "b"}, {"name": "b", **many}])
+        )
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=8,
 )
@@ -315,10 +346,15 @@ INNER = [
 @settings(max_examples=400, deadline=None)
 @given(
     field=st.sampled_from(FIELDS),
-    value=json_values | st.dictionaries(st.sampled_from(INNER), json_values, max_size=3),
+    value=json_values
+    | st.dictionaries(st.sampled_from(INNER), json_values, max_size=3),
 )
-def test_any_value_in_any_field_is_read_or_refused_and_never_worse(field: str, value: Any) -> None:
-    refusal = refused(lambda: to_domain(parse_values([{"name": "a", "run": "x", field: value}])))
+def test_any_value_in_any_field_is_read_or_refused_and_never_worse(
+    field: str, value: Any
+) -> None:
+    refusal = refused(
+        lambda: to_domain(parse_values([{"name": "a", "run": "x", field: value}]))
+    )
     assert refusal is None or (refusal.message and refusal.hint)
 
 
@@ -332,7 +368,9 @@ def refused(read: Callable[[], object]) -> SpecInvalid | None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(max_size=200) | st.text("abname:run-[]{}&*!#|>'\" \n\t\\%@`,?", max_size=60))
+@given(
+    st.text(max_size=200) | st.text("abname:run-[]{}&*!#|>'\" \n\t\\%@`,?", max_size=60)
+)
 def test_any_text_is_read_or_refused_and_never_worse(text: str) -> None:
     for toml in (False, True):
         refusal = refused(lambda kind=toml: jobs(text, toml=kind))  # type: ignore[misc]
@@ -347,7 +385,11 @@ HUGE = [10**400, -(10**400), 10**5000, 1e308, float("-inf"), {"a": 10**400}]
 def test_a_number_that_no_machine_word_holds_is_refused(field: str, value: Any) -> None:
     spec = {"name": "a", "run": "x", field: value}
     assert refused(lambda: to_domain(parse_values([spec]))) is not None
-    inner = {"name": "a", "run": "x", "resources": dict.fromkeys(("gpu", "cpu", "memory"), value)}
+    inner = {
+        "name": "a",
+        "run": "x",
+        "resources": dict.fromkeys(("gpu", "cpu", "memory"), value),
+    }
     assert refused(lambda: to_domain(parse_values([inner]))) is not None
 
 
@@ -391,6 +433,17 @@ def test_what_is_read_is_also_valid_by_the_schema(field: str, value: Any) -> Non
 def test_schemas_are_published_by_name() -> None:
     found = schemas()
     assert {"spec", "status", "show", "error", "plan"} <= found.keys()
-    assert {"head", "nodes", "gpus", "jobs", "warnings"} <= set(found["status"]["properties"])
-    asked = {"name", "state", "reason", "attempts", "nodes", "exit_code", "receipts", "checkpoints"}
+    assert {"head", "nodes", "gpus", "jobs", "warnings"} <= set(
+        found["status"]["properties"]
+    )
+    asked = {
+        "name",
+        "state",
+        "reason",
+        "attempts",
+        "nodes",
+        "exit_code",
+        "receipts",
+        "checkpoints",
+    }
     assert asked <= set(found["show"]["properties"])

@@ -1,4 +1,5 @@
-"""What a person reads who wrote a spec wrong: the line, what was asked, and what to write.
+"""What a person reads who wrote a spec wrong: the line, what was asked, and what to
+write.
 
 Golden: run with CORRAL_UPDATE_GOLDEN=1 to write the file anew, then read the diff.
 """
@@ -153,7 +154,8 @@ WRONG = [
     OK + "after: [{job: a, on: success}]",
     OK + "after: 3",
     OK + "after: train",
-    OK + "after: b\n---\nname: b\nrun: x\nafter: [{job: c}]\n---\nname: c\nrun: x\nafter: train",
+    OK
+    + "after: b\n---\nname: b\nrun: x\nafter: [{job: c}]\n---\nname: c\nrun: x\nafter: train",
     OK + "---\n" + OK + "---\nname: late\nrun: x\nafter: train",
     OK + "array: 10",
     OK + "array: 0-99%0",
@@ -242,11 +244,19 @@ def test_what_was_written_is_shown_as_it_was_but_for_what_cannot_be_seen() -> No
 
 
 def test_toml_that_is_too_deep_is_refused() -> None:
-    assert "job.toml" in told('name = "a"\nenv = ' + "[" * 5000 + "]" * 5000, "job.toml")
+    assert "job.toml" in told(
+        'name = "a"\nenv = ' + "[" * 5000 + "]" * 5000, "job.toml"
+    )
 
 
-def test_a_file_that_is_not_there_too_large_or_no_text_is_refused(tmp_path: Path) -> None:
-    large, binary, folder = tmp_path / "l.yaml", tmp_path / "b.yaml", tmp_path / "f.yaml"
+def test_a_file_that_is_not_there_too_large_or_no_text_is_refused(
+    tmp_path: Path,
+) -> None:
+    large, binary, folder = (
+        tmp_path / "l.yaml",
+        tmp_path / "b.yaml",
+        tmp_path / "f.yaml",
+    )
     large.write_text(OK + "#" * 1_000_001)
     binary.write_bytes(b"name: a\nrun: \xff\xfe\n")
     folder.mkdir()

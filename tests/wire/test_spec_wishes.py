@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.job import JobSpec
-from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import (
+    Constraint,
+    Level,
+    Mode,
+    PlaceRule,
+    Topology,
+)
 from corral.domain.time_point import EndWarning, Moment
 from corral.wire import schemas
 from corral.wire.spec_reader import parse_specs, parse_values
@@ -85,7 +91,9 @@ def test_a_moment_of_toml_is_that_of_yaml() -> None:
     assert job(toml, toml=True) == job("name: a\nrun: x\nbegin: 2026-11-22T08:00Z")
 
 
-def test_a_job_that_wishes_nothing_is_warned_a_minute_or_a_tenth_before_its_end() -> None:
+def test_a_job_that_wishes_nothing_is_warned_a_minute_or_a_tenth_before_its_end() -> (
+    None
+):
     assert job("name: a\nrun: x\nmax_duration: 1h").warned_after_seconds == 3540.0
     assert job("name: a\nrun: x\nmax_duration: 1m").warned_after_seconds == 54.0
     assert job("name: a\nrun: x").warned_after_seconds is None
@@ -93,14 +101,26 @@ def test_a_job_that_wishes_nothing_is_warned_a_minute_or_a_tenth_before_its_end(
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner)
+    ),
     max_leaves=6,
 )
-FIELDS = ["begin", "start_by", "warn", "constraints", "topology", "exclusive", "apart_from"]
+FIELDS = [
+    "begin",
+    "start_by",
+    "warn",
+    "constraints",
+    "topology",
+    "exclusive",
+    "apart_from",
+]
 
 
 @given(st.sampled_from(FIELDS), anything)
-def test_whatever_is_written_is_read_or_refused_as_wrong(field: str, value: Any) -> None:
+def test_whatever_is_written_is_read_or_refused_as_wrong(
+    field: str, value: Any
+) -> None:
     """No other error comes out of it."""
     with suppress(SpecInvalid):
         to_domain(parse_values([{"name": "a", "run": "x", field: value}]))
@@ -109,9 +129,15 @@ def test_whatever_is_written_is_read_or_refused_as_wrong(field: str, value: Any)
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize(
     "line",
-    ["env = {{A = {0}}}", "constraints = {{z = {0}}}", "constraints = {{z = {{not = {0}}}}}"],
+    [
+        "env = {{A = {0}}}",
+        "constraints = {{z = {0}}}",
+        "constraints = {{z = {{not = {0}}}}}",
+    ],
 )
-def test_a_number_that_cannot_be_sent_is_refused_where_any_text_goes(line: str, value: str) -> None:
+def test_a_number_that_cannot_be_sent_is_refused_where_any_text_goes(
+    line: str, value: str
+) -> None:
     with pytest.raises(SpecInvalid) as refused:
         job(f'name = "train"\nrun = "x"\n{line.format(value)}\n', toml=True)
     assert "job:3: " in refused.value.message

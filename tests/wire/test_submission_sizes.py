@@ -42,7 +42,9 @@ def test_a_spec_times_its_indices_is_bounded() -> None:
 
 
 def test_jobs_are_counted_before_any_array_is_unfolded() -> None:
-    sweeps = [{"name": f"s{place}", "run": "x", "array": "0-5999"} for place in range(2)]
+    sweeps = [
+        {"name": f"s{place}", "run": "x", "array": "0-5999"} for place in range(2)
+    ]
     with pytest.raises(SpecInvalid, match="more than the 10,000 jobs"):
         parse_values(sweeps)
 
@@ -65,12 +67,16 @@ def test_an_array_that_names_an_index_over_and_over_is_refused() -> None:
     ],
     ids=["fields", "section", "list", "text", "name"],
 )
-def test_a_spec_beyond_all_fields_is_refused_before_it_is_read(more: dict[str, object]) -> None:
+def test_a_spec_beyond_all_fields_is_refused_before_it_is_read(
+    more: dict[str, object],
+) -> None:
     with pytest.raises(SpecInvalid, match="20,000 entries or 500,000 characters"):
         parse_values([{"name": "s", "run": "x", **more}])
 
 
-def test_of_very_many_problems_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_problems_the_first_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looked: list[str] = []
 
     def look(word: str, known: object, **how: object) -> list[str]:

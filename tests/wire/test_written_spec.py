@@ -17,7 +17,12 @@ PARTS: list[dict[str, Any]] = [
     {},
     {"nodes": 2, "resources": {"gpu": "h100:8", "cpu": 32, "memory": "256GB"}},
     {"resources": {"gpu": 0.5, "cpu": 0.25, "memory": "1536MiB"}, "per": "gpu"},
-    {"any_of": [{"nodes": 4, "resources": {"gpu": "a100:4"}}, {"resources": {"gpu": 2}}]},
+    {
+        "any_of": [
+            {"nodes": 4, "resources": {"gpu": "a100:4"}},
+            {"resources": {"gpu": 2}},
+        ]
+    },
     {"elastic": {"min_nodes": 1, "max_nodes": 4}, "nodes": 4, "checkpoint": "/ckpt"},
     {"queue": "research", "priority": "high", "preemptible": True},
     {"max_duration": "90m", "warn": {"signal": "USR1", "before": "2m"}, "grace": "45s"},
@@ -27,8 +32,16 @@ PARTS: list[dict[str, Any]] = [
     {"env": {"A": "1", "B": "two words: yes"}, "secrets": ["wandb"], "token": "submit"},
     {"token": "own"},
     {"kind": "ray"},
-    {"setup": "pip install x", "image": "ubuntu:24.04", "disconnect": "wait", "self_stop": "1h"},
-    {"checkpoint": {"path": "./ckpt", "interval": "12.5s", "keep": 7}, "retry": {"user": 3}},
+    {
+        "setup": "pip install x",
+        "image": "ubuntu:24.04",
+        "disconnect": "wait",
+        "self_stop": "1h",
+    },
+    {
+        "checkpoint": {"path": "./ckpt", "interval": "12.5s", "keep": 7},
+        "retry": {"user": 3},
+    },
     {"checkpoint": {"from": "j35@400"}, "retry": {"infra": 0}},
     {"after": ["j1", {"job": "j2", "on": "failed"}]},
     {"run": "set -e\npython train.py --lr 1e-3\n"},
@@ -41,7 +54,9 @@ def read(document: dict[str, Any]) -> JobSpec:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=str)
-def test_a_spec_that_is_written_out_is_the_same_when_it_is_read(part: dict[str, Any]) -> None:
+def test_a_spec_that_is_written_out_is_the_same_when_it_is_read(
+    part: dict[str, Any],
+) -> None:
     spec = read({**LEAST, **part})
     assert read(written_spec(spec)) == spec
 
@@ -49,7 +64,11 @@ def test_a_spec_that_is_written_out_is_the_same_when_it_is_read(part: dict[str, 
 def test_a_job_of_an_array_is_written_as_its_one_index() -> None:
     jobs = to_domain(parse_values([{**LEAST, "array": "2-4%2"}]))
     again = read(written_spec(jobs[1]))
-    assert (again.name, again.array_index) == (jobs[1].name, jobs[1].array_index) == ("plain_3", 3)
+    assert (
+        (again.name, again.array_index)
+        == (jobs[1].name, jobs[1].array_index)
+        == ("plain_3", 3)
+    )
 
 
 def test_what_has_its_default_is_left_out() -> None:
@@ -59,7 +78,9 @@ def test_what_has_its_default_is_left_out() -> None:
 def test_what_the_head_has_added_and_a_workdir_are_left_out() -> None:
     spec = read(LEAST)
     account = off_refusing_nodes([NodeId("n1")], "ann", "no account")
-    added = replace(spec, workdir="ab" * 32, place=replace(spec.place, constraints=(account,)))
+    added = replace(
+        spec, workdir="ab" * 32, place=replace(spec.place, constraints=(account,))
+    )
     assert written_spec(added) == LEAST
 
 

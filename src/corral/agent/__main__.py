@@ -1,7 +1,9 @@
-"""`python -m corral.agent NODE_DIR` is one node's agent; with --kill it ends all of the node, and
-with --part it is the agent of one attempt alone, from the folder that the head has prepared for it.
+"""`python -m corral.agent NODE_DIR` is one node's agent; with --kill it ends all of the
+node, and with --part it is the agent of one attempt alone, from the folder that the
+head has prepared for it.
 
-Each way loads what it needs: a part begins before most of its program is read (part_start).
+Each way loads what it needs: a part begins before most of its program is read
+(part_start).
 """
 
 import sys

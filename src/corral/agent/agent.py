@@ -1,4 +1,5 @@
-"""The parts of one agent and how they speak to each other; what its talk with the head is about."""
+"""The parts of one agent and how they speak to each other; what its talk with the head
+is about."""
 
 import asyncio
 import logging
@@ -56,10 +57,12 @@ Send = Callable[[SignalNow], None]
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """Implements channel.Node. `clock` counts seconds since the boot, also while asleep.
+    """Implements channel.Node. `clock` counts seconds since the boot, also while
+    asleep.
 
-    `look` asks for the inventory, given the ports that the node's own attempts use; `pump` carries
-    bytes between a terminal and a rank until one of them ends; `send` a signal to what runs.
+    `look` asks for the inventory, given the ports that the node's own attempts use;
+    `pump` carries bytes between a terminal and a rank until one of them ends; `send` a
+    signal to what runs.
     """
 
     node_dir: Path
@@ -92,7 +95,9 @@ class Agent:
         self.prepare.accounts.changed = self._accounts_changed
         self.beats = Beats(node=self, clock=self.clock)
         self.shipper = LogShipper(
-            attempts_dir=self.node_dir / "attempts", read=self.read, drained=self._drained
+            attempts_dir=self.node_dir / "attempts",
+            read=self.read,
+            drained=self._drained,
         )
         self.checks = Checks(
             node_dir=self.node_dir,
@@ -136,14 +141,17 @@ class Agent:
         seen = self.obedience.seen()
         self.shipper.observe(seen)
         failed = {
-            attempt.key for attempt in seen if any(not exit.clean for _, exit in attempt.exits)
+            attempt.key
+            for attempt in seen
+            if any(not exit.clean for _, exit in attempt.exits)
         }
         if failed - self._failed:
             self.senses.look_soon()
         self._failed = failed
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost connection."""
+        """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost
+        connection."""
         self.shipper.start()
         self.changed()
         try:
@@ -155,13 +163,16 @@ class Agent:
                 parts.create_task(self._watch_leases())
                 parts.create_task(self._look_again())
                 parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
-                if not is_part(self.settings.node):  # whose token lasts as long as its attempt
+                # whose token lasts as long as its attempt
+                if not is_part(self.settings.node):
                     parts.create_task(self.renewal.keep())
                     parts.create_task(self._watch_disk())
                 if os.geteuid() == 0:  # else all attempts have one account
                     policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
                     parts.create_task(keep_bounded(self.node_dir, policy, overrun))
-                parts.create_task(keep_swept(self.node_dir / "attempts", self._ask_forgotten))
+                parts.create_task(
+                    keep_swept(self.node_dir / "attempts", self._ask_forgotten)
+                )
                 if not is_part(self.settings.node):  # whose folders go with it
                     parts.create_task(self.kept_works.keep())
         finally:
@@ -174,7 +185,9 @@ class Agent:
     async def look_now(self) -> None:
         """Renew the inventory."""
         launches = self.ranks.launches.values()
-        master_ports = frozenset(launch.master_port for launch in launches if launch.node_rank == 0)
+        master_ports = frozenset(
+            launch.master_port for launch in launches if launch.node_rank == 0
+        )
         accounts = self.prepare.accounts
         newest, _ = await asyncio.gather(self.look(master_ports), accounts.look())
         newest = replace(with_accounts(newest, accounts), closed=self._closed)
@@ -208,7 +221,8 @@ class Agent:
         }
 
     def address(self) -> str:
-        """Return the address on the current route to the head. Raises: OSError, ValueError."""
+        """Return the address on the current route to the head. Raises: OSError,
+        ValueError."""
         return address_towards(self.dialler.heads.url())
 
     def hello(self) -> Hello:
@@ -226,7 +240,8 @@ class Agent:
 
     def _is_idle(self) -> bool:
         return all(
-            attempt.phase in (Phase.ENDED, Phase.REFUSED) for attempt in self.obedience.seen()
+            attempt.phase in (Phase.ENDED, Phase.REFUSED)
+            for attempt in self.obedience.seen()
         )
 
     def version(self) -> Version | None:
@@ -281,13 +296,16 @@ class Agent:
         except ConnectionClosedOK:
             pass  # the head has all that it needs
         except (CorralError, OSError, ValueError, WebSocketException) as trouble:
-            log.warning("a connection for %s.%s ended: %s", wish.job, wish.attempt, trouble)
+            log.warning(
+                "a connection for %s.%s ended: %s", wish.job, wish.attempt, trouble
+            )
 
     def _drained(self, key: AttemptKey) -> None:
         self.obedience.settle_drained()
 
     async def _watch_leases(self) -> None:
-        """Each second: stop what asked for it when the head is silent, forget what may go."""
+        """Each second: stop what asked for it when the head is silent, forget what may
+        go."""
         while True:
             await asyncio.sleep(LEASE_SECONDS)
             self.obedience.settle_drained()
@@ -298,7 +316,8 @@ class Agent:
                     self.ranks.stop(stop)
 
     async def _watch_disk(self) -> None:
-        """Each second: a node whose disk is full takes no new work. What runs there runs on."""
+        """Each second: a node whose disk is full takes no new work. What runs there
+        runs on."""
         attempts = self.node_dir / "attempts"
         while True:
             try:
@@ -324,5 +343,7 @@ class Agent:
 def with_accounts(inventory: Inventory, accounts: Accounts) -> Inventory:
     """The inventory with what is known of the accounts of ranks."""
     return replace(
-        inventory, shared_account=accounts.shared_account, refused_users=accounts.refused
+        inventory,
+        shared_account=accounts.shared_account,
+        refused_users=accounts.refused,
     )

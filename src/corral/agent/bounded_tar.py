@@ -1,4 +1,5 @@
-"""Read a tar stream from an untrusted source, with a bound on each resource it can use."""
+"""Read a tar stream from an untrusted source, with a bound on each resource it can
+use."""
 
 import errno
 import gzip
@@ -10,19 +11,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-MOST_READ_BYTES: Final = 4 * 1024**2  # at once: a header that asks for more is an attack
+# at once: a header that asks for more is an attack
+MOST_READ_BYTES: Final = 4 * 1024**2
 CHUNK_BYTES: Final = 1024**2
-DISK_LOOK_BYTES: Final = 64 * 1024**2  # how much is written between two looks at the disk
+# how much is written between two looks at the disk
+DISK_LOOK_BYTES: Final = 64 * 1024**2
 DISK_RESERVE: Final = 0.02  # this share of a disk stays free for others
 BROKEN: Final = (
-    tarfile.TarError, EOFError, zlib.error, ValueError, ArithmeticError, LookupError,
-    RecursionError, TypeError, AttributeError, gzip.BadGzipFile,
-)  # fmt: skip
+    tarfile.TarError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    AttributeError,
+    gzip.BadGzipFile,
+)
 
 BY_CONTENT: Final = (  # errors of the kernel that another archive would not have
-    errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR,
-    errno.EMLINK, errno.EILSEQ, errno.ENOENT, errno.ENOTEMPTY,
-)  # fmt: skip
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EMLINK,
+    errno.EILSEQ,
+    errno.ENOENT,
+    errno.ENOTEMPTY,
+)
 
 
 class BadArchive(Exception):
@@ -104,7 +123,8 @@ def unpack_members(
     """Place each member of the stream. Returns the members and bytes of content.
 
     Args:
-        disk: a descriptor of the folder that is written to, whose disk must not fill up.
+        disk: a descriptor of the folder that is written to, whose disk must not fill
+            up.
 
     Raises: BadArchive; OSError when the disk or the stream fails.
     """
@@ -117,7 +137,9 @@ def unpack_members(
             raise BadArchive(f"{member.name[:200]!r} is of a kind that is not allowed")
         size_bytes += member.size
         if number > bounds.members or size_bytes > bounds.bytes:
-            raise BoundsExceeded(f"it has over {bounds.members} members or {bounds.bytes} bytes")
+            raise BoundsExceeded(
+                f"it has over {bounds.members} members or {bounds.bytes} bytes"
+            )
         content.of(member)
         try:
             place(member, content)
@@ -178,7 +200,9 @@ class Content:
             < DISK_RESERVE * disk_stat.f_blocks * disk_stat.f_frsize
         ):
             free_bytes = disk_stat.f_bavail * disk_stat.f_frsize
-            raise BadArchive(f"the disk has {free_bytes} bytes left, which are kept free")
+            raise BadArchive(
+                f"the disk has {free_bytes} bytes left, which are kept free"
+            )
 
 
 def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
@@ -190,7 +214,9 @@ def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
     if ".." in parts or "\0" in name:
         raise BadArchive(f"{name[:200]!r} leads outside")
     if len(os.fsencode(name)) > bounds.path_bytes or len(parts) > bounds.depth:
-        raise BadArchive(f"{name[:200]!r} is longer than {bounds.path_bytes} bytes or too deep")
+        raise BadArchive(
+            f"{name[:200]!r} is longer than {bounds.path_bytes} bytes or too deep"
+        )
     if any(len(os.fsencode(part)) > 255 for part in parts):
         raise BadArchive(f"a name of {name[:200]!r} is longer than 255 bytes")
     return parts

@@ -9,5 +9,6 @@ def wall() -> float:
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine's boot, including sleep. This clock cannot be set."""
+    """Return the seconds since the machine's boot, including sleep. This clock cannot
+    be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,5 @@
-"""Dialling the head, again and again: it may be away for a while and come back elsewhere."""
+"""Dialling the head, again and again: it may be away for a while and come back
+elsewhere."""
 
 import asyncio
 import logging
@@ -25,7 +26,8 @@ log = logging.getLogger(__name__)
 
 
 async def first_of(*ways: Coroutine[None, None, None]) -> None:
-    """Run all until one of them ends, and raise what it raised; the others are cancelled."""
+    """Run all until one of them ends, and raise what it raised; the others are
+    cancelled."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -38,10 +40,13 @@ async def first_of(*ways: Coroutine[None, None, None]) -> None:
 
 
 def delay_seconds(failures: int, chance: Random) -> float:
-    """Return the delay after N failures in a row: none at first, then jittered up to 1 s."""
+    """Return the delay after N failures in a row: none at first, then jittered up to 1
+    s."""
     if failures <= 1:
         return 0.0
-    whole = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 2, 16), LONGEST_DELAY_SECONDS)
+    whole = min(
+        FIRST_DELAY_SECONDS * 2.0 ** min(failures - 2, 16), LONGEST_DELAY_SECONDS
+    )
     return whole * chance.uniform(0.5, 1.0)
 
 
@@ -53,11 +58,13 @@ class Dialler:
     token: str
     trusted: ssl.SSLContext | None = None
     chance: Random = field(default_factory=Random)
-    refused: asyncio.Event = field(default_factory=asyncio.Event)  # the head refuses the token
+    # the head refuses the token
+    refused: asyncio.Event = field(default_factory=asyncio.Event)
     _said: str = ""
 
     async def dial(self, path: str) -> ClientConnection:
-        """One connection. Raises: OSError, ValueError, WebSocketException, TimeoutError."""
+        """One connection. Raises: OSError, ValueError, WebSocketException,
+        TimeoutError."""
         return await self._open(self.heads.url().replace("http", "ws", 1) + path)
 
     async def _open(self, url: str) -> ClientConnection:
@@ -70,7 +77,8 @@ class Dialler:
             max_size=FRAME_BYTES,
             open_timeout=5.0,
             close_timeout=0.1,
-            ping_interval=None,  # each talk has beats of its own and knows when they fail
+            # each talk has beats of its own and knows when they fail
+            ping_interval=None,
             proxy=None,
             user_agent_header=None,
         )
@@ -78,13 +86,16 @@ class Dialler:
     async def _proven(self, url: str) -> socket.socket | None:
         """A connection to a head that has proven itself; None where TLS does that.
 
-        Raises: ConnectionError for another process, or a head without the token; OSError.
+        Raises: ConnectionError for another process, or a head without the token;
+        OSError.
         """
         token = self.token
         try:
             if not needs_proof(url):
                 return None
-            return await proven_socket(url, lambda address: Challenge.by_token(url, token, address))
+            return await proven_socket(
+                url, lambda address: Challenge.by_token(url, token, address)
+            )
         except CorralError as refused:
             if isinstance(refused, Unauthorised):
                 self.refused.set()
@@ -93,7 +104,8 @@ class Dialler:
     async def keep(
         self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
     ) -> None:
-        """Dial, talk until that is lost or goes on elsewhere, and dial again, for ever."""
+        """Dial, talk until that is lost or goes on elsewhere, and dial again, for
+        ever."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:
@@ -106,22 +118,28 @@ class Dialler:
                     self.heads.worked()
                     await first_of(talk(connection), self.heads.elsewhere())
             except (OSError, ValueError, WebSocketException) as trouble:
-                if isinstance(trouble, InvalidStatus) and trouble.response.status_code == 401:
+                if (
+                    isinstance(trouble, InvalidStatus)
+                    and trouble.response.status_code == 401
+                ):
                     self.refused.set()
                 self._say(path, _words(trouble))
                 self.heads.failed(url, trouble)
-            except Exception as fault:  # of ours, in one talk: the node needs the next one
+            except Exception as fault:
+                # of ours, in one talk: the node needs the next one
                 self._say(path, _words(fault), fault)
             failures = 0 if clock() - began >= _SETTLED_SECONDS else failures + 1
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 
     def _say(self, path: str, trouble: str, fault: Exception | None = None) -> None:
-        """Each new trouble once; a head that is away for an hour makes one line. A fault of ours is
-        written down with its way through the code."""
+        """Each new trouble once; a head that is away for an hour makes one line. A
+        fault of ours is written down with its way through the code."""
         if trouble != self._said:
             self._said = trouble
             if trouble:
-                log.warning("no talk with the head at %s: %s", path, trouble, exc_info=fault)
+                log.warning(
+                    "no talk with the head at %s: %s", path, trouble, exc_info=fault
+                )
             else:
                 log.info("talking with the head at %s", path)
 
@@ -129,6 +147,9 @@ class Dialler:
 def _words(trouble: Exception) -> str:
     if isinstance(trouble, InvalidStatus):
         status = trouble.response.status_code
-        meanings = {401: "it does not know this node's token", 403: "this node's token may not"}
+        meanings = {
+            401: "it does not know this node's token",
+            403: "this node's token may not",
+        }
         return f"HTTP {status}: {meanings.get(status, 'refused')}"
     return f"{type(trouble).__name__}: {trouble}"

@@ -1,4 +1,5 @@
-"""Making the wanted attempts run and no other. Nothing is done for an attempt that is not named."""
+"""Making the wanted attempts run and no other. Nothing is done for an attempt that is
+not named."""
 
 import asyncio
 import logging
@@ -16,7 +17,8 @@ from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning,
 from corral.domain.ids import BootId
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 
-LOG_SECONDS: Final = 30.0  # a settled attempt waits no longer for its logs to be shipped
+# a settled attempt waits no longer for its logs to be shipped
+LOG_SECONDS: Final = 30.0
 log = logging.getLogger(__name__)
 
 
@@ -60,9 +62,11 @@ class Checker(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Obedience:
-    """Takes the head's newest word; words that came meanwhile are left out, they are all whole.
+    """Takes the head's newest word; words that came meanwhile are left out, they are
+    all whole.
 
-    `drained` says whether an ended attempt's logs are at the head: only then is it forgotten.
+    `drained` says whether an ended attempt's logs are at the head: only then is it
+    forgotten.
     """
 
     ranks: Ranks
@@ -73,7 +77,8 @@ class Obedience:
     environment: Callable[[Launch], Mapping[str, str]]
     boot: BootId
     checks: Checker
-    version: Version | None = None  # of the newest word obeyed in this life of the agent
+    # of the newest word obeyed in this life of the agent
+    version: Version | None = None
     _newest: DesiredState | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _preparing: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
@@ -87,7 +92,8 @@ class Obedience:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Obey, for ever. Raises: OSError when the node's disk cannot keep the newest version."""
+        """Obey, for ever. Raises: OSError when the node's disk cannot keep the newest
+        version."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -103,7 +109,8 @@ class Obedience:
             self.changed()
 
     def _other_boot(self, wanted: DesiredState) -> str:
-        """A word from before this boot names what the head counts as gone: it comes too late."""
+        """A word from before this boot names what the head counts as gone: it comes too
+        late."""
         if wanted.boot in ("", self.boot):
             return ""
         return f"its orders are for boot {wanted.boot} of this node, which is {self.boot} now"
@@ -137,7 +144,11 @@ class Obedience:
         """Also what is still being prepared."""
         seens = self.ranks.seen()
         keys = {attempt.key for attempt in seens}
-        early = [Seen(key=key, phase=Phase.STARTING) for key in self._preparing if key not in keys]
+        early = [
+            Seen(key=key, phase=Phase.STARTING)
+            for key in self._preparing
+            if key not in keys
+        ]
         return (*seens, *early)
 
     def settle_drained(self) -> None:
@@ -146,14 +157,17 @@ class Obedience:
         for key, since in list(self._settling.items()):
             late = now - since > LOG_SECONDS
             if late:
-                log.warning("the last of the logs of %s.%s did not reach the head", *key)
+                log.warning(
+                    "the last of the logs of %s.%s did not reach the head", *key
+                )
             if late or self.drained(key):
                 del self._settling[key]
                 self.ranks.settle(key)
                 self.changed()
 
     async def close(self) -> None:
-        """Let go of what is being prepared: the next agent of the node begins it again."""
+        """Let go of what is being prepared: the next agent of the node begins it
+        again."""
         for key, task in self._preparing.items():
             if key not in self._launching:
                 task.cancel()
@@ -198,7 +212,8 @@ class Obedience:
         self.changed()
 
     def _stop_early(self, stop: Stop) -> None:
-        """Stop what is on its way: at once while it is prepared, else when its ranks are there."""
+        """Stop what is on its way: at once while it is prepared, else when its ranks
+        are there."""
         self._late_stops[stop.key] = stop
         if stop.key not in self._launching:
             self._preparing[stop.key].cancel()

@@ -1,4 +1,5 @@
-"""The agent as a process: one asyncio thread on a node, one at a time, until SIGTERM."""
+"""The agent as a process: one asyncio thread on a node, one at a time, until
+SIGTERM."""
 
 import asyncio
 import fcntl
@@ -53,7 +54,9 @@ def serve(node_dir: Path) -> None:
     """
     settings, token = load_settings(node_dir), load_token(node_dir)
     with sole_agent(node_dir):
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+        )
         logging.getLogger("websockets").setLevel(logging.WARNING)
         myself().record(node_dir / "agent.pid")
         os.chdir("/")
@@ -62,7 +65,8 @@ def serve(node_dir: Path) -> None:
 
 @contextmanager
 def sole_agent(node_dir: Path) -> Iterator[None]:
-    """Hold the node's lock, which the kernel lets go of with its holder. Raises: AlreadyRunning."""
+    """Hold the node's lock, which the kernel lets go of with its holder. Raises:
+    AlreadyRunning."""
     with (node_dir / "agent.lock").open("a") as lock:
         os.fchmod(lock.fileno(), 0o600)  # whoever may open it could hold the lock
         try:
@@ -87,7 +91,8 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
 async def agent_of(
     node_dir: Path, settings: NodeSettings, token: str, kind: type[Supervisor]
 ) -> AsyncIterator[tuple[Agent, Supervisor]]:
-    """An agent that has looked at what an earlier one left; when it goes, attempts run on."""
+    """An agent that has looked at what an earlier one left; when it goes, attempts run
+    on."""
     changed = _Changes()
     supervisor = kind(node_dir, settings=settings, on_change=changed)
     boot = boot_id(node_dir)

@@ -1,4 +1,5 @@
-"""Device files of GPUs that an attempt may open; all others of their kinds are closed to it."""
+"""Device files of GPUs that an attempt may open; all others of their kinds are closed
+to it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,17 +33,19 @@ def gpu_devices(
 ) -> Devices | None:
     """Return the GPUs' major numbers, each with the minor numbers the attempt may open.
 
-    None means that there is nothing to hide from the attempt. On a GPU in MIG mode, a job
-    opens the capabilities of its own parts if `parts` has all of them, and otherwise any. A
-    job without such parts opens none. AMD's /dev/kfd stays open to every job: it gives no
-    access to a GPU whose render node is closed.
+    None means that there is nothing to hide from the attempt. On a GPU in MIG mode, a
+    job opens the capabilities of its own parts if `parts` has all of them, and
+    otherwise any. A job without such parts opens none. AMD's /dev/kfd stays open to
+    every job: it gives no access to a GPU whose render node is closed.
     """
     if settings.pretend_gpus is not None:
         return None
     seat_gpus = launch.seat.gpus
     if settings.amd_gpus:
         minors = render_minors(topology)
-        return [(DRM_MAJOR, [minors[index] for index in seat_gpus if index < len(minors)])]
+        return [
+            (DRM_MAJOR, [minors[index] for index in seat_gpus if index < len(minors)])
+        ]
     if not control.exists():
         return None
     chosen = settings.real_gpus

@@ -1,4 +1,5 @@
-"""Whether the disk of a node has room for another attempt. No attempt can start on a full disk."""
+"""Whether the disk of a node has room for another attempt. No attempt can start on a
+full disk."""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ FULL: Final = "its disk is full"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRoom:
-    """Room on a disk for accounts other than root. `files` None: the disk does not count them."""
+    """Room on a disk for accounts other than root. `files` None: the disk does not
+    count them."""
 
     bytes: int
     files: int | None
@@ -27,8 +29,9 @@ def room_at(path: Path) -> DiskRoom:
 
 
 def closed_by(room: DiskRoom, *, is_closed: bool) -> str:
-    """Return why the node takes no new work, "" where it does. Once closed it needs more room to
-    open than to stay open, so that it does not change with each small file."""
+    """Return why the node takes no new work, "" where it does. Once closed it needs
+    more room to open than to stay open, so that it does not change with each small
+    file."""
     factor = ENOUGH if is_closed else 1
     has_bytes = room.bytes >= factor * LEAST_BYTES
     has_files = room.files is None or room.files >= factor * LEAST_FILES

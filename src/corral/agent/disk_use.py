@@ -1,8 +1,9 @@
 """Bound on the disk that an attempt's folder takes, where users share a node.
 
-`python -m corral.agent.disk_use LIMIT FOLDER...` prints one line of JSON, the bytes of each folder,
-and is gone. It has a low priority. A folder is counted until it is above the limit, so that the
-work is bounded by the limit. It starts only while the disk holds more than the limit.
+`python -m corral.agent.disk_use LIMIT FOLDER...` prints one line of JSON, the bytes of
+each folder, and is gone. It has a low priority. A folder is counted until it is above
+the limit, so that the work is bounded by the limit. It starts only while the disk holds
+more than the limit.
 """
 
 import asyncio
@@ -30,8 +31,11 @@ log = logging.getLogger(__name__)
 Overrun = Callable[[AttemptKey, str], None]
 
 
-async def keep_bounded(node_dir: Path, policy: Callable[[], NodePolicy], overrun: Overrun) -> None:
-    """For ever: call `overrun` with each attempt above the limit, and the reason as a sentence."""
+async def keep_bounded(
+    node_dir: Path, policy: Callable[[], NodePolicy], overrun: Overrun
+) -> None:
+    """For ever: call `overrun` with each attempt above the limit, and the reason as a
+    sentence."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
@@ -44,7 +48,8 @@ async def keep_bounded(node_dir: Path, policy: Callable[[], NodePolicy], overrun
 async def overruns(
     node_dir: Path, policy: NodePolicy, command: Sequence[str] = COMMAND
 ) -> dict[AttemptKey, str]:
-    """The attempts above the policy's limit, each with the reason. Raises: OSError, ValueError."""
+    """The attempts above the policy's limit, each with the reason. Raises: OSError,
+    ValueError."""
     attempts = node_dir / "attempts"
     disk = os.statvfs(attempts)
     limit = policy.disk_limit_bytes(disk.f_blocks * disk.f_frsize)
@@ -64,7 +69,8 @@ async def overruns(
 
 
 def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
-    """Folders of attempts whose ranks have another account than the agent. Raises: OSError."""
+    """Folders of attempts whose ranks have another account than the agent. Raises:
+    OSError."""
     folders = {}
     for folder in attempts.iterdir():
         job, _, number = folder.name.rpartition(".")
@@ -76,12 +82,17 @@ def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
     return folders
 
 
-async def _counted(limit: int, folders: Sequence[str], command: Sequence[str]) -> Mapping[str, int]:
+async def _counted(
+    limit: int, folders: Sequence[str], command: Sequence[str]
+) -> Mapping[str, int]:
     """Raises: OSError, ValueError when the helper does not answer."""
     helper = await asyncio.create_subprocess_exec(
-        *command, str(limit), *folders, stdin=asyncio.subprocess.DEVNULL,
+        *command,
+        str(limit),
+        *folders,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert helper.stdout is not None
     try:
         async with asyncio.timeout(COUNT_SECONDS):
@@ -94,9 +105,11 @@ async def _counted(limit: int, folders: Sequence[str], command: Sequence[str]) -
 
 
 def folder_bytes(folder: str, most: int) -> int:
-    """The bytes on the disk below a folder, each file once; it stops counting above `most`.
+    """The bytes on the disk below a folder, each file once; it stops counting above
+    `most`.
 
-    What vanishes meanwhile counts nothing. Links are not followed, nor other disks entered.
+    What vanishes meanwhile counts nothing. Links are not followed, nor other disks
+    entered.
     """
     total = 0
     seen: set[int] = set()

@@ -1,8 +1,9 @@
-"""The end of the logs of ranks that failed, and their last error where much was printed after it.
+"""The end of the logs of ranks that failed, and their last error where much was printed
+after it.
 
-The head reads what the attempt failed of there. Heartbeats stay small and reading is bounded: lines
-that differ from others in their numbers only are left out, and the last error is searched backwards
-in the last megabytes of a log.
+The head reads what the attempt failed of there. Heartbeats stay small and reading is
+bounded: lines that differ from others in their numbers only are left out, and the last
+error is searched backwards in the last megabytes of a log.
 """
 
 import re
@@ -25,10 +26,13 @@ from corral.domain.bounds import printed
 from corral.domain.diagnosis import GAP
 
 TAIL_BYTES: Final = 4096
-ERROR_BYTES: Final = 1536  # of these at most for the last error, where it is far from the end
-LONG_BYTES: Final = 4096  # rows of which are too long for READ_BYTES to hold enough of a log
+# of these at most for the last error, where it is far from the end
+ERROR_BYTES: Final = 1536
+# rows of which are too long for READ_BYTES to hold enough of a log
+LONG_BYTES: Final = 4096
 LONG_READ_BYTES: Final = 2 * 1024 * 1024  # where there are such
-READ_BYTES: Final = 65536  # of the end: what is left of it without frames and repeated lines
+# of the end: what is left of it without frames and repeated lines
+READ_BYTES: Final = 65536
 SEARCH_BYTES: Final = 4 * 1024 * 1024  # of the log of one rank
 SEARCH_NODE_BYTES: Final = 16 * 1024 * 1024  # of all ranks of a node together
 CHUNK_BYTES: Final = 512 * 1024
@@ -55,19 +59,25 @@ _ERRORS: Final = (  # how errors begin that end a program
 State = tuple[int, int]  # size of a file, and when it was written
 
 
-def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
+def tails_of(
+    logs: Path, exits: Iterable[tuple[int, Exit]]
+) -> tuple[tuple[int, str], ...]:
     """Return the last output of the ranks that failed first, in rank order."""
-    failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[:MOST_RANKS]
+    failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[
+        :MOST_RANKS
+    ]
     search = min(SEARCH_BYTES, SEARCH_NODE_BYTES // max(1, len(failed)))
     tails = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]
     return tuple(sorted((rank, tail) for rank, tail in tails if tail))
 
 
 def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
-    """Return the end of the file, and of the one before it where it was just rotated; "" for none.
+    """Return the end of the file, and of the one before it where it was just rotated;
+    "" for none.
 
-    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them below its error. Where the
-    last error is not in what is left, it comes first, and GAP stands behind it.
+    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them below its error.
+    Where the last error is not in what is left, it comes first, and GAP stands behind
+    it.
     """
     state, before = _state_of(file), _state_of(_before(file))
     return _tail_of(file, state, before, search_bytes) if state is not None else ""
@@ -132,7 +142,8 @@ def _substance(text: bytes) -> bytes:
 
 
 def _begin_of_error(text: bytes) -> int | None:
-    """Return where the last error begins; of errors that were raised of each other the first."""
+    """Return where the last error begins; of errors that were raised of each other the
+    first."""
     at = max(text.rfind(words) for words in _ERRORS)
     if at < 0:
         return None
@@ -145,8 +156,8 @@ def _begin_of_error(text: bytes) -> int | None:
 
 
 def _error_in(text: bytes) -> bytes:
-    """Return the last error: its first lines, and the end of it; of a chain its first error and its
-    last; b"" for none."""
+    """Return the last error: its first lines, and the end of it; of a chain its first
+    error and its last; b"" for none."""
     at = _begin_of_error(text)
     if at is None:
         return b""
@@ -156,7 +167,10 @@ def _error_in(text: bytes) -> bytes:
     if len(links) == 1:
         return _short(links[0], ERROR_BYTES)
     words: bytes = _LINK.findall(whole)[0]
-    first, last = _short(links[0], ERROR_BYTES // 2), _short(links[-1].lstrip(), ERROR_BYTES // 2)
+    first, last = (
+        _short(links[0], ERROR_BYTES // 2),
+        _short(links[-1].lstrip(), ERROR_BYTES // 2),
+    )
     return first + b"\n" + words + b":\n\n" + last
 
 
@@ -170,8 +184,8 @@ def _short(error: bytes, most: int) -> bytes:
 
 
 def _rows_of_error(rows: list[bytes]) -> int:
-    """Return how many rows belong to an error: until its message is followed by an empty line or by
-    a few that are not indented."""
+    """Return how many rows belong to an error: until its message is followed by an
+    empty line or by a few that are not indented."""
     below = 0
     for number, row in enumerate(rows[1:], start=1):
         if not row.strip() and below:
@@ -187,7 +201,8 @@ def _error_far(file: Path, end: int, most: int) -> bytes:
     stop = max(0, end - most)
     while end > stop:
         size = min(CHUNK_BYTES, end - stop)
-        whole = size + _ERROR_LOOKED_AT  # an error may go on in what was searched before
+        # an error may go on in what was searched before
+        whole = size + _ERROR_LOOKED_AT
         if error := _error_in(_read(file, end + _ERROR_LOOKED_AT, whole)):
             return error
         end -= size

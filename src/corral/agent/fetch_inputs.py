@@ -1,5 +1,5 @@
-"""Inputs that are fetched from the head: the workdir of an attempt, its secrets, and jobs to
-delete."""
+"""Inputs that are fetched from the head: the workdir of an attempt, its secrets, and
+jobs to delete."""
 
 import asyncio
 import hashlib
@@ -57,7 +57,8 @@ FORGOTTEN: Final = "/v1/agents/forgotten?jobs="
 TRIES_SECONDS: Final = 60.0  # how long a head that is away is waited for
 CACHE_BYTES: Final = 8 * 1024**3
 THREADS: Final = 8
-USER_STARTS: Final = 2  # of one user are prepared at once: the others' find a free thread
+# of one user are prepared at once: the others' find a free thread
+USER_STARTS: Final = 2
 IMAGE_THREADS: Final = 32  # each waits for the tools of one user's image
 _TIMEOUT_SECONDS: Final = 30.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -82,8 +83,8 @@ class HeadAway(Trouble):
 
 
 class NotStarted(Trouble):
-    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's. `of`: what is
-    to blame where that is not the node."""
+    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's.
+    `of`: what is to blame where that is not the node."""
 
     code = "not_started"
 
@@ -119,7 +120,8 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class Prepare:
-    """Fetches with the node's token, in threads, a snapshot once however many ask for it.
+    """Fetches with the node's token, in threads, a snapshot once however many ask for
+    it.
 
     A user has a share of the threads, whatever the sizes of their workdirs and images.
     """
@@ -133,10 +135,14 @@ class Prepare:
     trusted: ssl.SSLContext | None = None
     tries_seconds: float = TRIES_SECONDS
     _threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="prepare")
+        default_factory=lambda: ThreadPoolExecutor(
+            THREADS, thread_name_prefix="prepare"
+        )
     )
     _image_threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(IMAGE_THREADS, thread_name_prefix="image")
+        default_factory=lambda: ThreadPoolExecutor(
+            IMAGE_THREADS, thread_name_prefix="image"
+        )
     )
     _shares: dict[str, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(USER_STARTS))
@@ -158,9 +164,13 @@ class Prepare:
                 archive = await self._snapshot(launch.workdir)
                 await self._unpack(archive, into)
         except SnapshotUnsafe as wrong:
-            raise NotStarted(f"the workdir is not unpacked: {wrong}", infra=False) from wrong
+            raise NotStarted(
+                f"the workdir is not unpacked: {wrong}", infra=False
+            ) from wrong
         except (CorralError, OSError) as trouble:
-            raise NotStarted(f"the workdir cannot be had: {trouble}", infra=True) from trouble
+            raise NotStarted(
+                f"the workdir cannot be had: {trouble}", infra=True
+            ) from trouble
         return into
 
     async def account(self, launch: Launch) -> JobAccount | None:
@@ -183,9 +193,13 @@ class Prepare:
             text = await self._patiently(lambda: self._get(f"{SECRETS}{job}/{attempt}"))
             values = msgspec.json.decode(text, type=SecretsAnswer).secrets
         except HeadRefuses as no:
-            raise NotStarted(f"its secrets: {no}", infra=no.its_code != "not_found") from no
+            raise NotStarted(
+                f"its secrets: {no}", infra=no.its_code != "not_found"
+            ) from no
         except (HeadAway, ValueError) as trouble:
-            raise NotStarted(f"its secrets cannot be had: {trouble}", infra=True) from trouble
+            raise NotStarted(
+                f"its secrets cannot be had: {trouble}", infra=True
+            ) from trouble
         missing = [name for name in launch.secrets if name not in values]
         if missing:
             raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
@@ -194,8 +208,11 @@ class Prepare:
             secret_values["CORRAL_URL"] = self.heads.url()
         return secret_values
 
-    async def image(self, launch: Launch, account: JobAccount | None) -> ImageRoot | None:
-        """Return the root file system of the ranks; None: that of the node. Raises: NotStarted."""
+    async def image(
+        self, launch: Launch, account: JobAccount | None
+    ) -> ImageRoot | None:
+        """Return the root file system of the ranks; None: that of the node. Raises:
+        NotStarted."""
         if launch.image is None:
             return None
         attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
@@ -207,7 +224,12 @@ class Prepare:
             shared = (path for path in self.shared if not policy.refuses_path(path))
             seen = (str(attempt), *shared)
             return self.images.ready(
-                name, seen=seen, work=work, gpu=gpu, user=attempt / USED, account=account
+                name,
+                seen=seen,
+                work=work,
+                gpu=gpu,
+                user=attempt / USED,
+                account=account,
             )
 
         try:
@@ -217,7 +239,9 @@ class Prepare:
         except ImageTrouble as trouble:
             raise NotStarted(f"{trouble}", infra=trouble.infra) from trouble
         except (CorralError, OSError) as trouble:
-            raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
+            raise NotStarted(
+                f"the image cannot be kept: {trouble}", infra=True
+            ) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
         """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway,
@@ -232,7 +256,8 @@ class Prepare:
     async def _unpack(self, archive: Path, into: Path) -> None:
         """Unpack a small archive directly, and a large one in a helper of low priority.
 
-        The next attempt fetches a cached unsafe archive again, because it may be damaged.
+        The next attempt fetches a cached unsafe archive again, because it may be
+        damaged.
         Raises: SnapshotUnsafe, OSError.
         """
         try:
@@ -245,7 +270,8 @@ class Prepare:
             raise
 
     async def _number(self, key: AttemptKey) -> int:
-        """The number of the attempt's owner in the cluster. Raises: HeadRefuses, HeadAway."""
+        """The number of the attempt's owner in the cluster. Raises: HeadRefuses,
+        HeadAway."""
         job, attempt = key
         text = await self._patiently(lambda: self._get(f"{OWNERS}{job}/{attempt}"))
         try:
@@ -254,7 +280,8 @@ class Prepare:
             raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
 
     async def _snapshot(self, digest: str) -> Path:
-        """The archive in the node's cache. One that waits for another's fetch may be cancelled."""
+        """The archive in the node's cache. One that waits for another's fetch may be
+        cancelled."""
         if digest not in self._fetching:
             task = asyncio.create_task(self._patiently(lambda: self._fetch(digest)))
             self._fetching[digest] = task
@@ -262,7 +289,8 @@ class Prepare:
         return await asyncio.shield(self._fetching[digest])
 
     async def _patiently(self, fetch: Callable[[], T]) -> T:
-        """Try again while the head is away, in case it comes back. Raises: HeadAway at the end."""
+        """Try again while the head is away, in case it comes back. Raises: HeadAway at
+        the end."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.tries_seconds
         delay_seconds = 0.05
@@ -317,8 +345,13 @@ class Prepare:
                 self.heads.url(), token, timeout=_TIMEOUT_SECONDS, trusted=self.trusted
             )
             with closing(connection):
-                headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-                connection.request("GET" if body is None else "POST", path, body, headers)
+                headers = {
+                    "Authorization": f"Bearer {token}",
+                    "Content-Type": "application/json",
+                }
+                connection.request(
+                    "GET" if body is None else "POST", path, body, headers
+                )
                 answer = connection.getresponse()
                 if answer.status != 200:
                     raise _refused(path, answer.status, answer.read(65536))
@@ -327,7 +360,12 @@ class Prepare:
                     digest.update(chunk)
                     target.write(chunk)
                 return digest.hexdigest()
-        except (http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as away:
+        except (
+            http.client.HTTPException,
+            ConnectionError,
+            TimeoutError,
+            ValueError,
+        ) as away:
             raise HeadAway(f"{type(away).__name__}: {away}") from away
         except FileNotFoundError as away:
             raise HeadAway(f"no head has written {self.heads.head_file}") from away
@@ -352,7 +390,10 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
         if helper.returncode is None:
             helper.kill()
             await helper.wait()
-    why = stderr.decode(errors="replace").strip() or f"its helper ended with {helper.returncode}"
+    why = (
+        stderr.decode(errors="replace").strip()
+        or f"its helper ended with {helper.returncode}"
+    )
     if helper.returncode == EXIT_UNSAFE:
         raise SnapshotUnsafe(why)
     if helper.returncode != 0:

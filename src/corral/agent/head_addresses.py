@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class HeadAddresses:
-    """One at a time is dialled, by all that the agent dials. Another one's turn comes when it is
-    away; then what still hangs on a connection to the first is cut, for it may hang for long."""
+    """One at a time is dialled, by all that the agent dials. Another one's turn comes
+    when it is away; then what still hangs on a connection to the first is cut, for it
+    may hang for long."""
 
     def __init__(self, head_file: Path, node_dir: Path | None = None) -> None:
         self.head_file = head_file
@@ -31,16 +32,19 @@ class HeadAddresses:
         self._answers = 0
 
     def url(self) -> str:
-        """Return the address to dial now. Raises: OSError, ValueError if no address is known."""
+        """Return the address to dial now. Raises: OSError, ValueError if no address is
+        known."""
         known_urls = self._known()
         if self._turn not in known_urls:
             self._turn = known_urls[0]
         return self._turn
 
     def named(self, urls: Sequence[str]) -> None:
-        """The head says which there are, the one that leads first. It is remembered, for a head
-        that is gone writes no more into its head.json."""
-        fresh = [url.rstrip("/") for url in urls[:LONGEST_LIST] if url.startswith("http")]
+        """The head says which there are, the one that leads first. It is remembered,
+        for a head that is gone writes no more into its head.json."""
+        fresh = [
+            url.rstrip("/") for url in urls[:LONGEST_LIST] if url.startswith("http")
+        ]
         if fresh != self._named:
             self._named = fresh
             if self._kept is not None:
@@ -50,8 +54,8 @@ class HeadAddresses:
                     part.rename(self._kept)
 
     def failed(self, url: str, trouble: Exception) -> None:
-        """No talk came of it, or it ended: at once, or once it has answered no for long enough,
-        it is the next one's turn."""
+        """No talk came of it, or it ended: at once, or once it has answered no for long
+        enough, it is the next one's turn."""
         if url != self._turn:
             return
         self._answers += 1
@@ -97,4 +101,8 @@ def _read(kept: Path | None) -> list[str]:
         stored = json.loads(kept.read_bytes()) if kept is not None else []
     except (OSError, ValueError):
         return []
-    return [url for url in stored if isinstance(url, str)] if isinstance(stored, list) else []
+    return (
+        [url for url in stored if isinstance(url, str)]
+        if isinstance(stored, list)
+        else []
+    )

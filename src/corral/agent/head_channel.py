@@ -1,4 +1,5 @@
-"""Beats: the agent says all it sees each second and on any change; the head, what it wants."""
+"""Beats: the agent says all it sees each second and on any change; the head, what it
+wants."""
 
 import asyncio
 import contextlib
@@ -107,7 +108,8 @@ class Beats:
         self._changed.set()
 
     async def talk(self, connection: ClientConnection) -> None:
-        """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""
+        """Until the connection is lost. Raises: OSError, ValueError,
+        WebSocketException."""
         hello = self.node.hello()
         await connection.send(encode(hello))
         self._said, self._sampled = hello.inventory, None
@@ -149,7 +151,9 @@ class Beats:
     def _warn(self, left_out: tuple[str, ...]) -> None:
         """Write down what could not be sent, once for as long as it stays the same."""
         if left_out and left_out != self._left_out:
-            log.warning("left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out))
+            log.warning(
+                "left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out)
+            )
         self._left_out = left_out
 
     async def _listen(self, connection: ClientConnection) -> None:
@@ -170,7 +174,9 @@ class Beats:
                 case FilesNow() as wish:
                     self.node.send_files(wish)
                 case other:
-                    raise ValueError(f"the head sent {type(other).__name__} among the beats")
+                    raise ValueError(
+                        f"the head sent {type(other).__name__} among the beats"
+                    )
 
     def _hear(self, heard: Heard) -> None:
         self._heard_at = self.clock()

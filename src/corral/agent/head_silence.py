@@ -1,4 +1,5 @@
-"""Jobs that asked for it are stopped by the agent itself when the head has been silent for long."""
+"""Jobs that asked for it are stopped by the agent itself when the head has been silent
+for long."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,11 +10,13 @@ MARGIN_SECONDS: Final = 1.5  # the longest time between two looks, and a little
 
 
 def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
-    """Stops for the attempts that must be gone once the silence reaches their `self_stop_seconds`.
+    """Stops for the attempts that must be gone once the silence reaches their
+    `self_stop_seconds`.
 
-    The head may replace an attempt from then on, so its stop, grace and all, begins earlier; the
-    grace takes at most half of the time. Silence counts from when the newest beat that the head
-    took in was sent, which is never later than when the head got it.
+    The head may replace an attempt from then on, so its stop, grace and all, begins
+    earlier; the grace takes at most half of the time. Silence counts from when the
+    newest beat that the head took in was sent, which is never later than when the head
+    got it.
     """
     stops = []
     for launch in launches:
@@ -23,5 +26,7 @@ def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
         grace_seconds = min(launch.grace_seconds, limit_seconds / 2)
         if silent_seconds >= limit_seconds - grace_seconds - MARGIN_SECONDS:
             why = f"the head was silent for {silent_seconds:.0f} s (self_stop)"
-            stops.append(Stop(key=launch.key, grace_seconds=grace_seconds, save=True, why=why))
+            stops.append(
+                Stop(key=launch.key, grace_seconds=grace_seconds, save=True, why=why)
+            )
     return stops

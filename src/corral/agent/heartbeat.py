@@ -1,4 +1,5 @@
-"""Encoding a heartbeat: each attempt by itself, so that one cannot hold up the others."""
+"""Encoding a heartbeat: each attempt by itself, so that one cannot hold up the
+others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,14 +37,17 @@ def encoded(beat: Beat) -> tuple[bytes, tuple[str, ...]]:
         inventory=_whole(beat.inventory, "the inventory", left_out),
         sample=_whole(beat.sample, "the sample of the sensors", left_out),
         signals=tuple(
-            signal for signal in beat.signals if _whole(signal, "a signal", left_out) is not None
+            signal
+            for signal in beat.signals
+            if _whole(signal, "a signal", left_out) is not None
         ),
     )
     return encode(short), tuple(left_out)
 
 
 def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
-    """Return the part of the attempt that encodes to at most `most_bytes`, and its size."""
+    """Return the part of the attempt that encodes to at most `most_bytes`, and its
+    size."""
     for attempt in _less_and_less(seen):
         frame = _frame(attempt)
         if frame is not None and len(frame) <= most_bytes:
@@ -53,11 +57,14 @@ def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
 
 
 def _less_and_less(seen: Seen) -> Iterator[Seen]:
-    """Yield the attempt, then with ever less of it: last of all go the ends of its ranks."""
+    """Yield the attempt, then with ever less of it: last of all go the ends of its
+    ranks."""
     yield seen
     seen = replace(seen, tails=())
     yield seen
-    seen = replace(seen, progress=None, saves=tuple(save for save in seen.saves if _frame(save)))
+    seen = replace(
+        seen, progress=None, saves=tuple(save for save in seen.saves if _frame(save))
+    )
     yield seen
     seen = replace(seen, saves=(), trouble=cut(seen.trouble, SENTENCE_LETTERS))
     yield seen

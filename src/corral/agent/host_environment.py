@@ -5,19 +5,34 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
-                    "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE")  # fmt: skip
+PASSED_ON: Final = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "SSL_CERT_FILE",
+)
 OWN: Final = ("CORRAL_", "SLURM_", "MASTER_", "KUBERNETES_")
-POD: Final = "CORRAL_NODE_NAME"  # set in each pod of Kubernetes, which is its container's own
+# set in each pod of Kubernetes, which is its container's own
+POD: Final = "CORRAL_NODE_NAME"
 ENVIRONMENTS: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 GLOO: Final = "GLOO_SOCKET_IFNAME"
 
 
 def passed_on(host: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of the agent's environment that ranks inherit; variables of the job override
-    it.
+    """Return the part of the agent's environment that ranks inherit; variables of the
+    job override it.
 
-    In a pod all of it comes from the image and from device plugins, and is meant for the ranks.
+    In a pod all of it comes from the image and from device plugins, and is meant for
+    the ranks.
     """
     if POD in host:
         return {name: value for name, value in host.items() if not name.startswith(OWN)}
@@ -27,7 +42,8 @@ def passed_on(host: Mapping[str, str]) -> dict[str, str]:
 def with_active_environment(
     env: Mapping[str, str], own: Mapping[str, str], has_image: bool = False
 ) -> dict[str, str]:
-    """Return the variables with the submitter's environment first on PATH, where it is here.
+    """Return the variables with the submitter's environment first on PATH, where it is
+    here.
 
     Elsewhere its variable goes, and the ranks have the Python of the agent's PATH.
 
@@ -37,7 +53,11 @@ def with_active_environment(
     name = next((variable for variable in ENVIRONMENTS if variable in own), None)
     if name is None or "PATH" in own or has_image:
         return dict(env)
-    others = {variable: value for variable, value in env.items() if variable not in ENVIRONMENTS}
+    others = {
+        variable: value
+        for variable, value in env.items()
+        if variable not in ENVIRONMENTS
+    }
     if not os.access(f"{own[name]}/bin/python", os.X_OK):
         return others
     path = f"{own[name]}/bin:{env.get('PATH', os.defpath)}"
@@ -49,12 +69,16 @@ def interpreter() -> dict[str, str]:
     return {"CORRAL_PYTHON": sys.executable}
 
 
-def interface(nodes: Sequence[str], node_rank: int, env: Mapping[str, str]) -> dict[str, str]:
-    """Over which interface gloo speaks, on a gang of several machines: left to itself it takes what
-    the machine's own name leads to, which is often loopback. What the job says goes before."""
+def interface(
+    nodes: Sequence[str], node_rank: int, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Over which interface gloo speaks, on a gang of several machines: left to itself
+    it takes what the machine's own name leads to, which is often loopback. What the job
+    says goes before."""
     if len(set(nodes)) < 2 or GLOO in env:
         return {}
-    from corral.agent.own_address import interface_of  # only a gang waits for it to be read
+    # only a gang waits for it to be read
+    from corral.agent.own_address import interface_of
 
     try:
         name = interface_of(nodes[node_rank])

@@ -1,4 +1,5 @@
-"""Kernel notifications that a folder's files have grown, instead of repeated polling."""
+"""Kernel notifications that a folder's files have grown, instead of repeated
+polling."""
 
 import asyncio
 import contextlib
@@ -14,19 +15,21 @@ _CREATE: Final = 0x100
 _MOVED: Final = 0x40 | 0x80
 _ONLY_FOLDERS: Final = 0x01000000
 _OVERFLOW: Final = 0x4000
-_EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, bytes of the name that follows
+# watch, mask, cookie, bytes of the name that follows
+_EVENT: Final = struct.Struct("iIII")
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
     """Calls `woken` with the folder in which a file was written, made or renamed.
 
-    With None when the kernel dropped some news: any folder may have changed. A folder is watched
-    until it is removed or `forget` is called.
+    With None when the kernel dropped some news: any folder may have changed. A folder
+    is watched until it is removed or `forget` is called.
     """
 
     def __init__(self, woken: Callable[[Path | None], None]) -> None:
-        """Needs a running loop. Raises: OSError when the user's instances are used up."""
+        """Needs a running loop. Raises: OSError when the user's instances are used
+        up."""
         self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             raise OSError(ctypes.get_errno(), "inotify cannot be had")
@@ -37,7 +40,8 @@ class Inotify:
         self._loop.add_reader(self._descriptor, self._read)
 
     def watch(self, folder: Path) -> bool:
-        """Whether the folder is watched now; False when there are no watches left, or no folder."""
+        """Whether the folder is watched now; False when there are no watches left, or
+        no folder."""
         if folder not in self._watches:
             mask = _MODIFY | _CREATE | _MOVED | _ONLY_FOLDERS
             watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
@@ -51,7 +55,8 @@ class Inotify:
         watch = self._watches.pop(folder, None)
         if watch is not None:
             self._folders.pop(watch, None)
-            _libc.inotify_rm_watch(self._descriptor, watch)  # fails when the folder went first
+            # fails when the folder went first
+            _libc.inotify_rm_watch(self._descriptor, watch)
 
     def close(self) -> None:
         self._loop.remove_reader(self._descriptor)

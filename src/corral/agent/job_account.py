@@ -13,7 +13,8 @@ from corral.domain.node_policy import DEFAULT_MIN_UID, ROOT, NodePolicy, PolicyR
 
 SHELL: Final = "/bin/sh"
 NOBODY: Final = "nobody"
-NO_LOGIN_SHELLS: Final = ("/nologin", "/false")  # ranks of such an account run all the same
+# ranks of such an account run all the same
+NO_LOGIN_SHELLS: Final = ("/nologin", "/false")
 _LOGIN_DEFS: Final = Path("/etc/login.defs")
 _UID_MIN: Final = re.compile(r"^\s*UID_MIN\s+(\d+)", re.MULTILINE)
 
@@ -40,7 +41,11 @@ class JobAccount:
 
 def account_from(record: Mapping[str, Any] | None) -> JobAccount | None:
     """The account in a shim's spec; None: ranks run as the shim does."""
-    return None if record is None else JobAccount(**{**record, "groups": tuple(record["groups"])})
+    return (
+        None
+        if record is None
+        else JobAccount(**{**record, "groups": tuple(record["groups"])})
+    )
 
 
 def account_in_system(name: str) -> JobAccount | None:
@@ -57,13 +62,18 @@ def account_in_system(name: str) -> JobAccount | None:
     )
 
 
-def allowed_account(owner: str, policy: NodePolicy) -> JobAccount | PolicyRefusal | None:
-    """The account of the machine for a user's ranks, or why the policy refuses it; None where the
-    machine has no such account. An attempt without an owner counts as root's."""
+def allowed_account(
+    owner: str, policy: NodePolicy
+) -> JobAccount | PolicyRefusal | None:
+    """The account of the machine for a user's ranks, or why the policy refuses it; None
+    where the machine has no such account. An attempt without an owner counts as
+    root's."""
     account = account_in_system(owner or ROOT)
     if account is None:
         return None
-    return policy.refuses_account(account.name, account.uid, system_min_uid()) or account
+    return (
+        policy.refuses_account(account.name, account.uid, system_min_uid()) or account
+    )
 
 
 @lru_cache(maxsize=1)
@@ -77,15 +87,20 @@ def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
 
 
 def account_in_container(owner: str) -> JobAccount | None:
-    """Return the account of ranks in a container that holds one attempt and runs as root.
+    """Return the account of ranks in a container that holds one attempt and runs as
+    root.
 
-    The account is the owner's own if the image has it, and otherwise the least privileged
-    one. No other user in the container needs protection from the ranks.
+    The account is the owner's own if the image has it, and otherwise the least
+    privileged one. No other user in the container needs protection from the ranks.
     """
     account = account_in_system(owner or ROOT)
     if account is None:
         account = account_in_system(NOBODY)
         if account is None:
-            raise OSError(f"the image has neither an account {owner} nor an account {NOBODY}")
-        return JobAccount(name=NOBODY, uid=account.uid, groups=account.groups[:1], home="/tmp")
+            raise OSError(
+                f"the image has neither an account {owner} nor an account {NOBODY}"
+            )
+        return JobAccount(
+            name=NOBODY, uid=account.uid, groups=account.groups[:1], home="/tmp"
+        )
     return None if account.uid == 0 else account

@@ -1,8 +1,9 @@
-"""The durable record of an attempt on a node: one JSON object a line, with its checksum.
+"""The durable record of an attempt on a node: one JSON object a line, with its
+checksum.
 
-Space is taken when the file is made, so that exits can still be written on a full disk; what has
-not been used reads as zeros. A line that is not whole ends the journal: it was being written when
-the machine stopped.
+Space is taken when the file is made, so that exits can still be written on a full disk;
+what has not been used reads as zeros. A line that is not whole ends the journal: it was
+being written when the machine stopped.
 """
 
 import json
@@ -28,7 +29,8 @@ class Journal:
 
     @classmethod
     def create(cls, file: Path, reserve_bytes: int = RESERVE_BYTES) -> "Journal":
-        """Make the file with its space. Raises: FileExistsError; OSError when the disk is full."""
+        """Make the file with its space. Raises: FileExistsError; OSError when the disk
+        is full."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o600)
         try:
@@ -48,18 +50,24 @@ class Journal:
         return cls(descriptor, used_bytes, os.fstat(descriptor).st_size)
 
     def append(self, *records: Mapping[str, Any], keep_bytes: int = 0) -> None:
-        """Durable when it returns. `keep_bytes` of the space that is left must not be used for it.
+        """Durable when it returns. `keep_bytes` of the space that is left must not be
+        used for it.
 
-        Raises: OSError when the disk is full or fails; the journal is then as it was before.
+        Raises: OSError when the disk is full or fails; the journal is then as it was
+        before.
         """
         line = b"".join(map(encode, records))
         needed_bytes = self._used_bytes + len(line) + keep_bytes
         if needed_bytes > self._size_bytes:
-            os.posix_fallocate(self._descriptor, self._size_bytes, needed_bytes - self._size_bytes)
+            os.posix_fallocate(
+                self._descriptor, self._size_bytes, needed_bytes - self._size_bytes
+            )
             self._size_bytes = needed_bytes
         written = 0
         while written < len(line):
-            written += os.pwrite(self._descriptor, line[written:], self._used_bytes + written)
+            written += os.pwrite(
+                self._descriptor, line[written:], self._used_bytes + written
+            )
         os.fsync(self._descriptor)
         self._used_bytes += len(line)
 
@@ -79,7 +87,8 @@ def decode(content: bytes) -> list[Record]:
 
 
 def read(file: Path) -> list[Record] | None:
-    """Return the records of the journal; None if there is no journal. Raises: OSError."""
+    """Return the records of the journal; None if there is no journal. Raises:
+    OSError."""
     try:
         return decode(file.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-"""Mounts and namespaces as the kernel has them; every failure is an OSError that says why."""
+"""Mounts and namespaces as the kernel has them; every failure is an OSError that says
+why."""
 
 import ctypes
 import os
@@ -22,7 +23,13 @@ MS_SLAVE: Final = 0x80000
 MNT_DETACH: Final = 0x2
 SYS_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41}
 
-_KEPT: Final = {"nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x400, "relatime": 0x200000}
+_KEPT: Final = {
+    "nosuid": 0x2,
+    "nodev": 0x4,
+    "noexec": 0x8,
+    "noatime": 0x400,
+    "relatime": 0x200000,
+}
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -45,18 +52,28 @@ def mounts() -> list[Mount]:
         point = _OCTAL.sub(lambda code: chr(int(code.group(1), 8)), fields[4])
         flags = sum(_KEPT.get(option, 0) for option in fields[5].split(","))
         mount_list.append(Mount(point=point, kind=kind, flags=flags))
-    return sorted(mount_list, key=lambda mount: mount.point.count("/") if mount.point != "/" else 0)
+    return sorted(
+        mount_list,
+        key=lambda mount: mount.point.count("/") if mount.point != "/" else 0,
+    )
 
 
-def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+def mount(
+    source: str, target: str, kind: str = "", flags: int = 0, data: str = ""
+) -> None:
     answer = _libc.mount(
-        source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        flags,
+        data.encode() or None,
     )
     _check(answer, f"mount {kind or source} on {target}")
 
 
 def bind(source: str, target: str) -> None:
-    """Make the tree at `source` (or at the folder of an open descriptor) seen at `target`."""
+    """Make the tree at `source` (or at the folder of an open descriptor) seen at
+    `target`."""
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
@@ -68,15 +85,23 @@ def read_only(target: str, kept: int = 0) -> None:
 def restrict(target: str, flags: int) -> None:
     """Add flags, such as nodev and nosuid, to the bind mount at `target`."""
     mount_flags = next(
-        (mount_entry.flags for mount_entry in reversed(mounts()) if mount_entry.point == target), 0
+        (
+            mount_entry.flags
+            for mount_entry in reversed(mounts())
+            if mount_entry.point == target
+        ),
+        0,
     )
     mount("none", target, flags=MS_REMOUNT | MS_BIND | mount_flags | flags)
 
 
-def overlay(lower: str, upper: Path, target: str, *, user: bool, flags: int = 0) -> None:
+def overlay(
+    lower: str, upper: Path, target: str, *, user: bool, flags: int = 0
+) -> None:
     """Mount `target` as a view of `lower` whose changes go to `upper`/changes.
 
-    The kernel is given descriptors, so that no character in a path can be taken for an option.
+    The kernel is given descriptors, so that no character in a path can be taken for an
+    option.
     """
     folders = [Path(lower), upper / "changes", upper / "work"]
     for folder in folders[1:]:
@@ -102,7 +127,8 @@ def pivot(root: str) -> None:
 
 
 def own_mounts() -> bool:
-    """Move this process to a mount namespace of its own; whether it took a user namespace too.
+    """Move this process to a mount namespace of its own; whether it took a user
+    namespace too.
 
     Raises: OSError where the kernel allows neither. The process must have one thread.
     """
@@ -119,29 +145,43 @@ def own_mounts() -> bool:
 
 
 def own_hostname(name: str) -> None:
-    """Give this process, and all that it starts, a hostname of its own. Raises: OSError."""
+    """Give this process, and all that it starts, a hostname of its own. Raises:
+    OSError."""
     _check(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
     socket.sethostname(name)
 
 
 def join_mounts(pid: int) -> None:
-    """Move this process to the mounts, and the hostname, of another. Raises: OSError."""
-    for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS), ("uts", CLONE_NEWUTS)):
-        if os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}"):
+    """Move this process to the mounts, and the hostname, of another. Raises:
+    OSError."""
+    for kind, flag in (
+        ("user", CLONE_NEWUSER),
+        ("mnt", CLONE_NEWNS),
+        ("uts", CLONE_NEWUTS),
+    ):
+        if os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(
+            f"/proc/self/ns/{kind}"
+        ):
             continue
         descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _check(_libc.setns(descriptor, flag), f"join the {kind} namespace of process {pid}")
+            _check(
+                _libc.setns(descriptor, flag),
+                f"join the {kind} namespace of process {pid}",
+            )
         finally:
             os.close(descriptor)
     os.chdir("/")
 
 
 def namespaces_of(pid: int) -> dict[str, int]:
-    """Descriptors of the user and mount namespaces of a process, as far as they are not ours."""
+    """Descriptors of the user and mount namespaces of a process, as far as they are not
+    ours."""
     opened = {}
     for kind in ("user", "mnt"):
-        if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}"):
+        if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(
+            f"/proc/self/ns/{kind}"
+        ):
             opened[kind] = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
     return opened
 
@@ -150,7 +190,10 @@ def enter_namespaces(opened: Mapping[str, int]) -> None:
     """Move this process, of one thread, to these namespaces. Raises: OSError."""
     for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
         if kind in opened:
-            _check(_libc.setns(opened[kind], flag), f"join the {kind} namespace of the image")
+            _check(
+                _libc.setns(opened[kind], flag),
+                f"join the {kind} namespace of the image",
+            )
 
 
 def _check(answer: int, what: str) -> None:

@@ -1,7 +1,8 @@
-"""Last desired state from the head and the time of its last acknowledgement, kept across restarts.
+"""Last desired state from the head and the time of its last acknowledgement, kept
+across restarts.
 
-A restarted agent still refuses an older word, and counts the silence of the head from where its
-predecessor was.
+A restarted agent still refuses an older word, and counts the silence of the head from
+where its predecessor was.
 """
 
 import os
@@ -33,7 +34,8 @@ class LastDesired:
     """
 
     node_dir: Path
-    now: float  # seconds since the boot: an agent without a past counts the silence from here
+    # seconds since the boot: an agent without a past counts the silence from here
+    now: float
     _newest: _Record | None = None
     _heard: Path = field(init=False)
     _file: int = field(init=False)
@@ -53,7 +55,8 @@ class LastDesired:
         return self._newest.version if self._newest else None
 
     def why_not(self, wanted: DesiredState) -> str:
-        """Return why a desired state must not be applied; "" if it may, repeated or new."""
+        """Return why a desired state must not be applied; "" if it may, repeated or
+        new."""
         if self._newest is None:
             return ""
         if wanted.cluster != self._newest.cluster:
@@ -63,10 +66,11 @@ class LastDesired:
         return ""
 
     def keep(self, wanted: DesiredState) -> None:
-        """Safe from this process's death when it returns; a new term also from a power cut.
+        """Safe from this process's death when it returns; a new term also from a power
+        cut.
 
-        A head never says an older counter of its own term again, so a counter that a power cut
-        takes back does no harm, and a job's start does not wait for the disk.
+        A head never says an older counter of its own term again, so a counter that a
+        power cut takes back does no harm, and a job's start does not wait for the disk.
         """
         record = _Record(cluster=wanted.cluster, version=wanted.version)
         if record == self._newest:
@@ -81,7 +85,8 @@ class LastDesired:
         os.close(self._file)
 
     def heard_at(self) -> float:
-        """Return when the newest acknowledged desired state was sent, in seconds since the boot."""
+        """Return when the newest acknowledged desired state was sent, in seconds since
+        the boot."""
         return self._heard.stat().st_mtime_ns / 1e9
 
     def hear(self, sent_at: float) -> None:

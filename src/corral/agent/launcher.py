@@ -1,9 +1,10 @@
-"""The launcher: the node's init. One warm process with one thread that forks a shim when asked.
+"""The launcher: the node's init. One warm process with one thread that forks a shim
+when asked.
 
-`python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns when it
-serves; PID is a process inside the node's private root, whose view it joins. Each request is one
-byte with a socket over which the shim gets its spec. Shims outlive it, and take another attempt
-from it when their own has ended (0134).
+`python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns
+when it serves; PID is a process inside the node's private root, whose view it joins.
+Each request is one byte with a socket over which the shim gets its spec. Shims outlive
+it, and take another attempt from it when their own has ended (0134).
 """
 
 import fcntl
@@ -33,7 +34,8 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 
 
 class Launcher:
-    """Serves until it is killed. `server` and every connection are of SOCK_SEQPACKET."""
+    """Serves until it is killed. `server` and every connection are of
+    SOCK_SEQPACKET."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -108,7 +110,8 @@ class Launcher:
 
 
 def main(words: list[str]) -> None:
-    from corral.agent.settings import load_settings  # a part's launcher has no need of it
+    # a part's launcher has no need of it
+    from corral.agent.settings import load_settings
 
     node_dir = Path(words[0]).absolute()
     beside = int(words[1]) if len(words) > 1 else None
@@ -122,7 +125,8 @@ def begin(
     beside: int | None = None,
     first: socket.socket | None = None,
 ) -> None:
-    """Become the launcher in the background. This process exits when the launcher is ready.
+    """Become the launcher in the background. This process exits when the launcher is
+    ready.
 
     `first` is the socket of a shim that starts at once, without a request.
     """
@@ -166,10 +170,14 @@ def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> 
 
 
 def _listen(node_dir: Path) -> socket.socket | None:
-    """The node's socket; None when a living launcher has it. The lock goes with its holder."""
-    lock = os.open(node_dir / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """The node's socket; None when a living launcher has it. The lock goes with its
+    holder."""
+    lock = os.open(
+        node_dir / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process, not of its children
+        # of this process, not of its children
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
         return None

@@ -1,4 +1,5 @@
-"""The agent's side of the launcher: start it, reach it, hand it the socket of a new shim."""
+"""The agent's side of the launcher: start it, reach it, hand it the socket of a new
+shim."""
 
 import asyncio
 import os
@@ -27,8 +28,8 @@ class NoLauncher(Trouble):
 class LauncherClient:
     """Connection to the launcher, replaced together with a launcher that has exited.
 
-    A launcher of another version is replaced as soon as the node has no living shim. Its
-    shims would otherwise run the code from before an upgrade.
+    A launcher of another version is replaced as soon as the node has no living shim.
+    Its shims would otherwise run the code from before an upgrade.
     """
 
     def __init__(self, node_dir: Path, find_shim: Callable[[], int | None]) -> None:
@@ -52,7 +53,9 @@ class LauncherClient:
                 await self._end_outdated()
             if self._connection is None:
                 self._connection = self._connect() or await self._connect_anew()
-                asyncio.get_running_loop().add_reader(self._connection.fileno(), self._lost)
+                asyncio.get_running_loop().add_reader(
+                    self._connection.fileno(), self._lost
+                )
 
     async def fork(self) -> socket.socket:
         """A socket whose other end a new shim has. Raises: NoLauncher."""
@@ -64,7 +67,9 @@ class LauncherClient:
                 if await self._send(child_socket):
                     return ours
         ours.close()
-        raise NoLauncher("the launcher ends as soon as it is started", hint="see launcher.log")
+        raise NoLauncher(
+            "the launcher ends as soon as it is started", hint="see launcher.log"
+        )
 
     def close(self) -> None:
         if self._connection is not None:
@@ -114,7 +119,13 @@ class LauncherClient:
         return connection
 
     async def _connect_anew(self) -> socket.socket:
-        words = [sys.executable, "-P", "-m", "corral.agent.launcher", str(self._node_dir)]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "corral.agent.launcher",
+            str(self._node_dir),
+        ]
         shim = self._find_shim()
         helper = await asyncio.create_subprocess_exec(
             *words, *([str(shim)] if shim else []), stdin=asyncio.subprocess.DEVNULL

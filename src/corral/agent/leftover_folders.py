@@ -1,4 +1,5 @@
-"""Work folders that stay behind after their attempts, at most until the head forgets their jobs."""
+"""Work folders that stay behind after their attempts, at most until the head forgets
+their jobs."""
 
 import asyncio
 import logging
@@ -28,7 +29,9 @@ async def keep_swept(attempts: Path, ask: Ask) -> None:
         try:
             await sweep(attempts, ask)
         except (CorralError, OSError, ValueError) as trouble:
-            log.warning("what is left of ended attempts is looked at later: %s", trouble)
+            log.warning(
+                "what is left of ended attempts is looked at later: %s", trouble
+            )
         await asyncio.sleep(ASK_SECONDS)
 
 
@@ -46,7 +49,8 @@ async def sweep(attempts: Path, ask: Ask) -> None:
 
 
 def left_in(attempts: Path) -> Mapping[JobId, list[Path]]:
-    """Return the folders of settled attempts by job, and finish removals that were interrupted."""
+    """Return the folders of settled attempts by job, and finish removals that were
+    interrupted."""
     paths_by_job: dict[JobId, list[Path]] = defaultdict(list)
     for folder in attempts.iterdir() if attempts.is_dir() else ():
         if folder.name.startswith(".") and folder.name.endswith(".gone"):

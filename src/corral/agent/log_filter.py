@@ -1,5 +1,5 @@
-"""Rows of a log without what says nothing of a failure: source lines of tracebacks, frames of C++,
-repeated rows, and the middle of very long ones."""
+"""Rows of a log without what says nothing of a failure: source lines of tracebacks,
+frames of C++, repeated rows, and the middle of very long ones."""
 
 import re
 from collections import Counter
@@ -16,15 +16,21 @@ _LEFT_OUT: Final = b" ... "
 _LINE_END: Final = re.compile(  # of a name or an option in a script with CRLF
     rb"\r(?=(?:['\"]|\xe2\x80\x99)?: [a-zA-Z])|(?<=Illegal option -)\r"
 )
-_FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
+# of c10::Error
+_FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)
 _FRAME: Final = re.compile(rb'^(?:  \| |    )?  File "[^"\n]{1,500}", line \d+, in ')
-_NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars
+# and the blocks of progress bars
+_NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")
 
 
 def split(text: bytes) -> list[bytes]:
-    """Return the rows; a return of the carriage begins one, but where it ends a name that a shell
-    prints."""
-    return _LINE_END.sub(rb"\\r", _FRAMES.sub(b"", text)).replace(b"\r", b"\n").split(b"\n")
+    """Return the rows; a return of the carriage begins one, but where it ends a name
+    that a shell prints."""
+    return (
+        _LINE_END.sub(rb"\\r", _FRAMES.sub(b"", text))
+        .replace(b"\r", b"\n")
+        .split(b"\n")
+    )
 
 
 def cut(row: bytes) -> bytes:
@@ -38,7 +44,8 @@ def cut(row: bytes) -> bytes:
 
 
 def without_sources(rows: list[bytes]) -> list[bytes]:
-    """Return the rows without the source lines below frames of Python: the frames name them."""
+    """Return the rows without the source lines below frames of Python: the frames name
+    them."""
     kept_lines = []
     is_below = False
     for row in rows:

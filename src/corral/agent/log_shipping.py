@@ -1,4 +1,5 @@
-"""Shipping the ranks' logs to the head as they grow: resumed by offset, bounded, to the end."""
+"""Shipping the ranks' logs to the head as they grow: resumed by offset, bounded, to the
+end."""
 
 import asyncio
 import contextlib
@@ -31,7 +32,8 @@ Read = Callable[[Path, int, int], tuple[int, bytes]]
 
 @dataclass(slots=True, kw_only=True)
 class ShippedLog:
-    """One rank's log in transfer. `kept` is None until the head reports how much it has."""
+    """One rank's log in transfer. `kept` is None until the head reports how much it
+    has."""
 
     key: AttemptKey
     rank: int
@@ -42,7 +44,8 @@ class ShippedLog:
 
 @dataclass(slots=True, kw_only=True)
 class Followed:
-    """The logs of one attempt. Once `ended` they grow no more, and are done when all is kept."""
+    """The logs of one attempt. Once `ended` they grow no more, and are done when all is
+    kept."""
 
     folder: Path
     ended: bool = False
@@ -53,13 +56,15 @@ class Followed:
 
 @dataclass(slots=True, kw_only=True)
 class LogShipper:
-    """Follows the logs of the attempts that are seen. `drained` is called when one is done."""
+    """Follows the logs of the attempts that are seen. `drained` is called when one is
+    done."""
 
     attempts_dir: Path
     read: Read
     drained: Callable[[AttemptKey], None]
     _followed: dict[AttemptKey, Followed] = field(default_factory=dict)
-    _due: dict[AttemptKey, None] = field(default_factory=dict)  # in the order of their turns
+    # in the order of their turns
+    _due: dict[AttemptKey, None] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _inotify: Inotify | None = None
 
@@ -76,7 +81,9 @@ class LogShipper:
         for key, ended in present.items():
             followed = self._followed.get(key)
             if followed is None:
-                followed = Followed(folder=self.attempts_dir / f"{key[0]}.{key[1]}" / "logs")
+                followed = Followed(
+                    folder=self.attempts_dir / f"{key[0]}.{key[1]}" / "logs"
+                )
                 self._followed[key] = followed
                 self._turn(key)
             if ended and not followed.ended:
@@ -88,10 +95,15 @@ class LogShipper:
         followed = self._followed.get(key)
         if followed is None:
             return False
-        return followed.ended and followed.looked and all(map(self._at_end, followed.logs.values()))
+        return (
+            followed.ended
+            and followed.looked
+            and all(map(self._at_end, followed.logs.values()))
+        )
 
     async def talk(self, connection: ClientConnection) -> None:
-        """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""
+        """Until the connection is lost. Raises: OSError, ValueError,
+        WebSocketException."""
         for key, followed in self._followed.items():
             for log in followed.logs.values():
                 log.kept = None
@@ -108,7 +120,9 @@ class LogShipper:
         async for frame in connection:
             answer = from_head(frame if isinstance(frame, bytes) else frame.encode())
             if not isinstance(answer, LogAt):
-                raise ValueError(f"the head sent {type(answer).__name__} among the logs")
+                raise ValueError(
+                    f"the head sent {type(answer).__name__} among the logs"
+                )
             followed = self._followed.get((answer.job, answer.attempt))
             log = followed.logs.get(answer.rank) if followed else None
             if log is None:
@@ -175,7 +189,9 @@ class LogShipper:
             return False
         log.sent = offset + len(data)
         job, attempt = log.key
-        chunk = LogChunk(job=job, attempt=attempt, rank=log.rank, offset=offset, data=data)
+        chunk = LogChunk(
+            job=job, attempt=attempt, rank=log.rank, offset=offset, data=data
+        )
         await connection.send(encode(chunk))
         return True
 

@@ -1,4 +1,5 @@
-"""Errors in the output of a rank that ended with exit code 0: a shell hid the code of a program."""
+"""Errors in the output of a rank that ended with exit code 0: a shell hid the code of a
+program."""
 
 import re
 from typing import Final
@@ -22,24 +23,30 @@ _LONE_PROGRAM: Final = re.compile(  # its own exit code is that of the rank
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed)\s[^;&|\n]*$"
 )
 
-_TRIES_AGAIN: Final = re.compile(r"\|\||^\s*(?:until|while|if)\s|[;&\n]\s*(?:until|while|if)\s")
+_TRIES_AGAIN: Final = re.compile(
+    r"\|\||^\s*(?:until|while|if)\s|[;&\n]\s*(?:until|while|if)\s"
+)
 
 
 def goes_on(command: str) -> bool:
-    """Return whether a shell may run more after a program of this command has failed."""
+    """Return whether a shell may run more after a program of this command has
+    failed."""
     return _LONE_PROGRAM.match(command) is None and _TRIES_AGAIN.search(command) is None
 
 
 def error_before(text: bytes, *, goes_on: bool) -> str:
-    """Return the message of an error of Python that ended a program of a rank; "" for none.
+    """Return the message of an error of Python that ended a program of a rank; "" for
+    none.
 
     Args:
         text: the end of the output.
-        goes_on: a shell may have gone on after it. Otherwise only an error counts that is the last
-            output: a program that goes on has caught it.
+        goes_on: a shell may have gone on after it. Otherwise only an error counts that
+            is the last output: a program that goes on has caught it.
     """
     rows = text.split(b"\n")
-    begin = max((at for at, row in enumerate(rows) if row.startswith(TRACEBACK)), default=None)
+    begin = max(
+        (at for at, row in enumerate(rows) if row.startswith(TRACEBACK)), default=None
+    )
     if begin is None:
         begin = next((at for at, row in enumerate(rows) if TRACEBACK in row), None)
     if begin is None:
@@ -53,12 +60,15 @@ def error_before(text: bytes, *, goes_on: bool) -> str:
 
 
 def _is_uncaught(rows: list[bytes], begin: int) -> bool:
-    """Return whether the traceback that begins there is of an error that ended its program: it
-    begins in the outermost frame, and no line above it announces it."""
+    """Return whether the traceback that begins there is of an error that ended its
+    program: it begins in the outermost frame, and no line above it announces it."""
     if begin + 1 >= len(rows) or _OUTERMOST.match(rows[begin + 1]) is None:
         return False
-    heads = [at for at, row in enumerate(rows[: begin + 1]) if row.startswith(TRACEBACK)]
-    for head in reversed(heads):  # of errors that were raised of each other, above the first
+    heads = [
+        at for at, row in enumerate(rows[: begin + 1]) if row.startswith(TRACEBACK)
+    ]
+    # of errors that were raised of each other, above the first
+    for head in reversed(heads):
         above = next((row for row in reversed(rows[:head]) if row.strip()), b"")
         if _CHAINED.match(above) is None:
             return _ANNOUNCES.search(above[:ERROR_CHARACTERS]) is None

@@ -1,8 +1,9 @@
-"""Capabilities of MIG: device files that a process must open to use a part of a cut GPU.
+"""Capabilities of MIG: device files that a process must open to use a part of a cut
+GPU.
 
-Each GPU instance and each compute instance has a file /dev/nvidia-caps/nvidia-capN, whose minor N
-is in /proc/driver/nvidia/capabilities. Source: NVIDIA Multi-Instance GPU User Guide, "Device nodes
-and capabilities".
+Each GPU instance and each compute instance has a file /dev/nvidia-caps/nvidia-capN,
+whose minor N is in /proc/driver/nvidia/capabilities. Source: NVIDIA Multi-Instance GPU
+User Guide, "Device nodes and capabilities".
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,8 @@ _MINOR: Final = "DeviceFileMinor"
 
 
 class MigPart(msgspec.Struct, frozen=True):
-    """Position of a MIG device: the minor number of its GPU, its GPU instance and compute
-    instance."""
+    """Position of a MIG device: the minor number of its GPU, its GPU instance and
+    compute instance."""
 
     gpu: int
     gpu_instance: int
@@ -43,14 +44,17 @@ def write_parts(node_dir: Path, parts: Mapping[str, MigPart]) -> None:
 def read_parts(node_dir: Path) -> dict[str, MigPart]:
     """Return what `write_parts` has kept; nothing where that cannot be read."""
     with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode((node_dir / MIG_FILE).read_bytes(), type=dict[str, MigPart])
+        return msgspec.json.decode(
+            (node_dir / MIG_FILE).read_bytes(), type=dict[str, MigPart]
+        )
     return {}
 
 
 def capability_minors(
     names: Sequence[str], parts: Mapping[str, MigPart], root: Path = CAPABILITIES
 ) -> list[int] | None:
-    """The minors of the capabilities of these MIG devices; None where one of them is not known."""
+    """The minors of the capabilities of these MIG devices; None where one of them is
+    not known."""
     minors: set[int] = set()
     try:
         for name in names:

@@ -1,7 +1,9 @@
-"""A rank's output: kept in rotated files under a rate and a size cap, read by a running offset.
+"""A rank's output: kept in rotated files under a rate and a size cap, read by a running
+offset.
 
-The offset counts every byte that was ever kept, also those that rotation has let go of since.
-`rank-3.log.at` says at which offset each file begins; without it the file begins at 0.
+The offset counts every byte that was ever kept, also those that rotation has let go of
+since. `rank-3.log.at` says at which offset each file begins; without it the file begins
+at 0.
 """
 
 import json
@@ -19,7 +21,8 @@ _TOO_FAST: Final = f"more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
 
 
 class RankLog:
-    """Writes one rank's log, with bounded memory use. The log records any dropped output."""
+    """Writes one rank's log, with bounded memory use. The log records any dropped
+    output."""
 
     def __init__(
         self, file: Path, now: Callable[[], float], *, kept_bytes: int = KEPT_BYTES
@@ -37,7 +40,8 @@ class RankLog:
         self._why_dropped = ""
 
     def write(self, data: bytes) -> None:
-        """Keep what the caps allow of it. Never raises for a full disk: it counts as dropped."""
+        """Keep what the caps allow of it. Never raises for a full disk: it counts as
+        dropped."""
         self._refill()
         if self._dropped_bytes:
             if self._allowed_bytes < _RESUME_BYTES:
@@ -64,8 +68,8 @@ class RankLog:
             return b""
 
     def room_bytes(self) -> int:
-        """Return the bytes that an ordinary account may still write to the log's disk. Raises:
-        OSError where the disk does not answer."""
+        """Return the bytes that an ordinary account may still write to the log's disk.
+        Raises: OSError where the disk does not answer."""
         disk = os.fstatvfs(self._descriptor)
         return disk.f_bavail * disk.f_frsize
 
@@ -86,7 +90,9 @@ class RankLog:
 
     def _say_dropped(self) -> None:
         count, self._dropped_bytes = self._dropped_bytes, 0
-        self._keep(f"\n[corral] {count} bytes were dropped here: {self._why_dropped}\n".encode())
+        self._keep(
+            f"\n[corral] {count} bytes were dropped here: {self._why_dropped}\n".encode()
+        )
 
     def _keep(self, data: bytes) -> None:
         while data:
@@ -101,7 +107,8 @@ class RankLog:
             data = data[written:]
 
     def _rotate(self) -> bool:
-        """Begin a new file. A reader finds every file's offset at each moment, by its inode."""
+        """Begin a new file. A reader finds every file's offset at each moment, by its
+        inode."""
         fresh = self._file.with_suffix(".log.new")
         begin = self._begin + self._size_bytes
         try:
@@ -124,13 +131,15 @@ class RankLog:
 
 
 def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
-    """Bytes of a log from `offset` on, and where they really begin: later, when rotation took some.
+    """Bytes of a log from `offset` on, and where they really begin: later, when
+    rotation took some.
 
     Nothing: no more has been written. Raises: OSError other than a missing file.
     """
     if offset < 0 or max_bytes < 0:
         raise ValueError(f"no offset and no amount is negative: {offset}, {max_bytes}")
-    for _ in range(3):  # a rotation in between is seen as a file that ends early: look again
+    # a rotation in between is seen as a file that ends early: look again
+    for _ in range(3):
         for candidate in (_older(file), file):
             begin, data = _read_from(candidate, file, offset, max_bytes)
             if data:
@@ -150,7 +159,9 @@ def end(file: Path) -> int:
     return (_begin(file, status.st_ino) or 0) + status.st_size
 
 
-def _read_from(candidate: Path, file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
+def _read_from(
+    candidate: Path, file: Path, offset: int, max_bytes: int
+) -> tuple[int, bytes]:
     try:
         descriptor = os.open(candidate, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -166,7 +177,8 @@ def _read_from(candidate: Path, file: Path, offset: int, max_bytes: int) -> tupl
 
 
 def _begin(file: Path, inode: int) -> int | None:
-    """At which offset the file with this inode begins; None for one that is being rotated out."""
+    """At which offset the file with this inode begins; None for one that is being
+    rotated out."""
     try:
         begin = json.loads(_marks(file).read_text()).get(str(inode))
     except FileNotFoundError:

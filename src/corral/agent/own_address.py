@@ -18,12 +18,15 @@ _GET_ADDRESS: Final = 0x8915  # SIOCGIFADDR of linux/sockios.h
 
 
 def address_towards(url: str) -> str:
-    """The address of this machine that connections to the URL's host come from; nothing is sent.
+    """The address of this machine that connections to the URL's host come from; nothing
+    is sent.
 
     Raises: OSError when there is no way there.
     """
     parts = urlsplit(url)
-    addresses = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+    addresses = socket.getaddrinfo(
+        parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM
+    )
     family, kind, protocol, _, target = addresses[0]
     with socket.socket(family, kind, protocol) as trial:
         trial.connect(target)
@@ -62,5 +65,7 @@ def _addresses_on(name: str) -> list[str]:
         addresses.append(socket.inet_ntoa(answer[20:24]))
     with suppress(OSError):
         rows = [line.split() for line in _IPV6.read_text().splitlines()]
-        addresses += [str(ip_address(bytes.fromhex(row[0]))) for row in rows if row[-1] == name]
+        addresses += [
+            str(ip_address(bytes.fromhex(row[0]))) for row in rows if row[-1] == name
+        ]
     return addresses

@@ -1,4 +1,5 @@
-"""TCP ports that a node may give to gangs, none of which another node of the machine gives too."""
+"""TCP ports that a node may give to gangs, none of which another node of the machine
+gives too."""
 
 import os
 import socket
@@ -7,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 PORTS: Final = 32
-BLOCK: Final = 64  # more than are offered, so that a port taken by a stranger can be replaced
+# more than are offered, so that a port taken by a stranger can be replaced
+BLOCK: Final = 64
 _LOWEST: Final = 20_000  # above Ray's 10002 to 19999
 _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -15,12 +17,13 @@ _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 class PortBlock:
     """A run of 64 ports that belongs to this process until it ends.
 
-    An abstract socket named after the block is the lock: the kernel lets go of it with its holder,
-    and it is known in the same network namespace as the ports are.
+    An abstract socket named after the block is the lock: the kernel lets go of it with
+    its holder, and it is known in the same network namespace as the ports are.
     """
 
     def __init__(self, record: Path, index: int = 0) -> None:
-        """`record` remembers the block for the next agent of the node; `index` spreads nodes.
+        """`record` remembers the block for the next agent of the node; `index` spreads
+        nodes.
 
         Raises: OSError when every block is taken.
         """
@@ -29,7 +32,8 @@ class PortBlock:
         record.write_text(f"{self.ports[0]}\n")
 
     def free(self, held: Collection[int] = ()) -> tuple[int, ...]:
-        """32 ports that nothing listens on, or that are `held` by the node's own attempts."""
+        """32 ports that nothing listens on, or that are `held` by the node's own
+        attempts."""
         offered = (port for port in self.ports if port in held or _unused(port))
         return tuple(port for port, _ in zip(offered, range(PORTS), strict=False))
 
@@ -51,7 +55,8 @@ class PortBlock:
 
 
 def _starts() -> Iterator[int]:
-    """The first ports of all blocks outside the range that outgoing connections draw from."""
+    """The first ports of all blocks outside the range that outgoing connections draw
+    from."""
     try:
         low, high = (int(word) for word in _EPHEMERAL.read_text().split())
     except (OSError, ValueError):
@@ -59,7 +64,8 @@ def _starts() -> Iterator[int]:
     below = range(_LOWEST, low - BLOCK + 1, BLOCK)
     above = range(high + 1, 65_536 - BLOCK + 1, BLOCK)
     blocks = [*below, *above]
-    yield from blocks or range(_LOWEST, 32_768, BLOCK)  # nothing is outside: a busy port is skipped
+    # nothing is outside: a busy port is skipped
+    yield from blocks or range(_LOWEST, 32_768, BLOCK)
 
 
 def _remembered(record: Path) -> int | None:

@@ -1,13 +1,15 @@
-"""A node's view of its machine: its disk, and its hostname where it is one of several nodes.
+"""A node's view of its machine: its disk, and its hostname where it is one of several
+nodes.
 
-With isolation "disk" the ranks of a node see the machine's files through an overlay whose changes
-lie in the node's own folder `disk/`; only declared shared paths are the machine's own. Of the
-cluster's folder (its database, token and key, the other nodes) they see nothing but the node's own
-attempts and the shared paths in it. As root the whole disk is one overlay; without root a user
-namespace lays overlays on home and the temporary folders and makes the rest read only. It keeps
-well-meaning code apart; a rank that runs as root can still reach the machine through /proc.
-What the machine changes below such an overlay later may not be seen inside, so "hide" is the
-default: the ranks see the machine's files as they are, and only the cluster's own are hidden.
+With isolation "disk" the ranks of a node see the machine's files through an overlay
+whose changes lie in the node's own folder `disk/`; only declared shared paths are the
+machine's own. Of the cluster's folder (its database, token and key, the other nodes)
+they see nothing but the node's own attempts and the shared paths in it. As root the
+whole disk is one overlay; without root a user namespace lays overlays on home and the
+temporary folders and makes the rest read only. It keeps well-meaning code apart; a rank
+that runs as root can still reach the machine through /proc. What the machine changes
+below such an overlay later may not be seen inside, so "hide" is the default: the ranks
+see the machine's files as they are, and only the cluster's own are hidden.
 """
 
 import os
@@ -22,7 +24,8 @@ from corral.agent import kernel_mounts
 IMAGES: Final = "images"
 HOSTS: Final = "hosts"  # in its folder: what its ranks see as /etc/hosts
 MACHINE_HOSTS: Final = Path("/etc/hosts")
-OWN: Final = ("attempts", "homes", IMAGES)  # what ranks and shims of a node see of its folder
+# what ranks and shims of a node see of its folder
+OWN: Final = ("attempts", "homes", IMAGES)
 _KERNEL: Final = ("/proc", "/sys", "/dev")
 _NO_FILES: Final = re.compile(
     "proc|sysfs|devtmpfs|devpts|cgroup2?|mqueue|debugfs|tracefs|securityfs|bpf|pstore|configfs"
@@ -49,16 +52,18 @@ class NodeSight(Protocol):
     def neighbours(self) -> Sequence[str]: ...
 
 
-def enter_private_root(node_dir: Path, settings: NodeSight, *, beside: int | None = None) -> str:
+def enter_private_root(
+    node_dir: Path, settings: NodeSight, *, beside: int | None = None
+) -> str:
     """Give this process and its children a view of the node's own disk.
 
     Call this once, while the process has one thread.
 
-    `beside` is a process that is already inside, such as a shim whose launcher died. Its
-    view is joined, because a disk can be mounted only once. If that process has ended in
-    the meantime, the disk is free.
-    Returns: "", or a sentence that names what could not be isolated and so is visible to
-    other nodes.
+    `beside` is a process that is already inside, such as a shim whose launcher died.
+    Its view is joined, because a disk can be mounted only once. If that process has
+    ended in the meantime, the disk is free.
+    Returns: "", or a sentence that names what could not be isolated and so is visible
+    to other nodes.
     """
     if settings.isolation == "none":
         return ""
@@ -90,9 +95,15 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
     hosts = write_hosts(node_dir, settings)
     with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
         plain = _compose_as_user(disk, root) if user else _compose(disk, root, hidden)
-        _show(str(root), {path: at for path, at in seen.items() if not _within(path, hidden)})
+        _show(
+            str(root),
+            {path: at for path, at in seen.items() if not _within(path, hidden)},
+        )
         with _hiding(str(root), hidden):
-            _show(str(root), {path: at for path, at in seen.items() if _within(path, hidden)})
+            _show(
+                str(root),
+                {path: at for path, at in seen.items() if _within(path, hidden)},
+            )
         name_node(str(root), settings, named)
     kernel_mounts.pivot(str(root))
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
@@ -108,35 +119,45 @@ def _hide_only(node_dir: Path, settings: NodeSight) -> None:
 
 
 def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
-    """Write the node's own /etc/hosts, with an address on loopback for each node of the machine.
+    """Write the node's own /etc/hosts, with an address on loopback for each node of the
+    machine.
 
-    Programs such as torchrun tell nodes apart by what the address of the hostname is called, so
-    no two may have one address. Returns: its path; nothing for a node without neighbours.
+    Programs such as torchrun tell nodes apart by what the address of the hostname is
+    called, so no two may have one address. Returns: its path; nothing for a node
+    without neighbours.
     """
     if settings.node not in settings.neighbours:
         return []
     at = enumerate(settings.neighbours)
-    own_lines = [f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at]
+    own_lines = [
+        f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at
+    ]
     file = node_dir / HOSTS
     file.write_text("".join(own_lines) + MACHINE_HOSTS.read_text())
     return [os.path.realpath(file)]
 
 
 def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
-    """Let the node's name be its hostname, which the hosts below `root` know. Raises: OSError."""
+    """Let the node's name be its hostname, which the hosts below `root` know. Raises:
+    OSError."""
     for source in hosts.values():
         kernel_mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
         kernel_mounts.own_hostname(settings.node)
 
 
 def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
-    """The machine's disk under `root`, each file system an overlay; those that cannot be one."""
+    """The machine's disk under `root`, each file system an overlay; those that cannot
+    be one."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.overlay("/", disk / "upper", str(root), user=False)
     plain = []
     for point, mount in mounts_by_point.items():
         target = f"{root}{point}"
-        if not _has_files(mount) or _within(point, hidden) or not os.path.lexists(target):
+        if (
+            not _has_files(mount)
+            or _within(point, hidden)
+            or not os.path.lexists(target)
+        ):
             continue
         try:
             kernel_mounts.overlay(
@@ -156,20 +177,24 @@ def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
 
 
 def _compose_as_user(disk: Path, root: Path) -> list[str]:
-    """The same without root: read only, with an overlay on each folder that people write to."""
+    """The same without root: read only, with an overlay on each folder that people
+    write to."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.bind("/", str(root))
     for point, mount in mounts_by_point.items():
         target = str(root) if point == "/" else f"{root}{point}"
-        # A mount inside a folder that is closed to this user (root's podman mounts) stays
-        # unchanged. No process inside can write to it either.
+        # A mount inside a folder that is closed to this user (root's podman mounts)
+        # stays unchanged. No process inside can write to it either.
         if point == "/" or (_has_files(mount) and os.path.lexists(target)):
             kernel_mounts.read_only(target, mount.flags)
     plain = []
     for folder in _written_without_root():
         try:
             kernel_mounts.overlay(
-                folder, disk / f"upper{folder.replace('/', '-')}", f"{root}{folder}", user=True
+                folder,
+                disk / f"upper{folder.replace('/', '-')}",
+                f"{root}{folder}",
+                user=True,
             )
         except OSError:
             plain.append(folder)
@@ -180,9 +205,9 @@ def _compose_as_user(disk: Path, root: Path) -> list[str]:
 def _written_without_root() -> list[str]:
     """Return the temporary folders and the home folder, outer ones first.
 
-    The home folder has an overlay of its own even inside another overlay. An unprivileged
-    user cannot copy a folder that another user owns, so no such folder may be on the path
-    of a copy.
+    The home folder has an overlay of its own even inside another overlay. An
+    unprivileged user cannot copy a folder that another user owns, so no such folder may
+    be on the path of a copy.
     """
     wanted = {os.path.realpath(path) for path in ("/tmp", "/var/tmp", str(Path.home()))}
     return sorted((path for path in wanted if os.path.isdir(path)), key=len)
@@ -196,19 +221,23 @@ def _fresh_memory_folder(root: Path) -> None:
 
 
 def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
-    """Return the paths of the machine that stay visible: shared paths and the node's folders,
-    parents first."""
+    """Return the paths of the machine that stay visible: shared paths and the node's
+    folders, parents first."""
     own_paths = [node_dir / name for name in OWN]
     for folder in own_paths:
         folder.mkdir(exist_ok=True)
-    (node_dir / IMAGES).chmod(0o700)  # for shims, which enter an image before they change user
-    paths = {os.path.realpath(path) for path in (*settings.shared, *map(str, own_paths))}
+    # for shims, which enter an image before they change user
+    (node_dir / IMAGES).chmod(0o700)
+    paths = {
+        os.path.realpath(path) for path in (*settings.shared, *map(str, own_paths))
+    }
     return sorted((path for path in paths if os.path.exists(path)), key=len)
 
 
 @contextmanager
 def _opened(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Each path with a name that still leads to it when something else is mounted over it."""
+    """Each path with a name that still leads to it when something else is mounted over
+    it."""
     with ExitStack() as stack:
         names = {}
         for path in paths:
@@ -225,11 +254,14 @@ def _show(root: str, seen: Mapping[str, str]) -> None:
             _make_way(target)
         kernel_mounts.bind(source, str(target))
         if target.name == IMAGES:
-            kernel_mounts.restrict(str(target), kernel_mounts.MS_NODEV | kernel_mounts.MS_NOSUID)
+            kernel_mounts.restrict(
+                str(target), kernel_mounts.MS_NODEV | kernel_mounts.MS_NOSUID
+            )
 
 
 def _make_way(target: Path) -> None:
-    """The folder, and those above it, for all to pass: whoever a rank runs as gets to its work."""
+    """The folder, and those above it, for all to pass: whoever a rank runs as gets to
+    its work."""
     if not target.parent.exists():
         _make_way(target.parent)
     target.mkdir()
@@ -238,8 +270,11 @@ def _make_way(target: Path) -> None:
 
 @contextmanager
 def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
-    """Empty folders over the hidden ones; what is shown in them meanwhile stays, nothing else."""
-    present_paths = [f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")]
+    """Empty folders over the hidden ones; what is shown in them meanwhile stays,
+    nothing else."""
+    present_paths = [
+        f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")
+    ]
     flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
     for target in present_paths:
         kernel_mounts.mount("tmpfs", target, "tmpfs", flags, "size=1m,mode=755")
@@ -249,7 +284,8 @@ def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
 
 
 def _has_files(mount: kernel_mounts.Mount) -> bool:
-    """Whether people keep files there: no file system of the kernel's own, and not the root."""
+    """Whether people keep files there: no file system of the kernel's own, and not the
+    root."""
     if mount.point == "/" or _NO_FILES.fullmatch(mount.kind):
         return False
     return not _within(mount.point, _KERNEL)

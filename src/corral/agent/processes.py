@@ -27,13 +27,15 @@ __all__ = [
 ]
 
 ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)  # what an agent is asked to end by
-KERNEL, EXITING = 0x0020_0000, 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
+# PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
+KERNEL, EXITING = 0x0020_0000, 0x4
 LOOKS: Final = 1000  # at a process that is being given another program
 SETTLED_LOOKS: Final = 20  # at one that seems to have been given no environment at all
 WHOLE_LOOKS: Final = 1000  # at all processes, while others end
 LOOK_AGAIN_SECONDS: Final = 0.001
 
-_Ended = set[tuple[int, int | None]]  # id and start; no start of one that is gone altogether
+# id and start; no start of one that is gone altogether
+_Ended = set[tuple[int, int | None]]
 _Look = tuple[list[int], _Ended]
 
 
@@ -44,7 +46,8 @@ def myself() -> LocalProcess:
 
 
 def lives(pid: int) -> bool:
-    """Whether the id is that of a process which has not ended: a zombie counts as gone."""
+    """Whether the id is that of a process which has not ended: a zombie counts as
+    gone."""
     return LocalProcess.find(pid) is not None
 
 
@@ -67,7 +70,8 @@ def session_of(pid: int) -> int | None:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal, by the mask that the kernel shows."""
+    """Whether the process has a handler for the signal, by the mask that the kernel
+    shows."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         mask = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
@@ -76,7 +80,8 @@ def catches(pid: int, number: int) -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Living processes below this one, in any session; zombies are left out, not what they left."""
+    """Living processes below this one, in any session; zombies are left out, not what
+    they left."""
     return _surely(lambda: _look_below(ancestor))
 
 
@@ -86,12 +91,13 @@ def marked(mark: bytes) -> list[int]:
 
 
 def _surely(look: Callable[[], _Look]) -> list[int]:
-    """Return the result of a scan. An empty result counts only if no listed process ended.
+    """Return the result of a scan. An empty result counts only if no listed process
+    ended.
 
-    A process that is listed, starts a child and ends before the look leaves a child that
-    the list does not have. A process that had ended by the previous look can have started
-    none in this one. A child whose number is below those listed when its parent ended is
-    not in the list either. Process numbers rise until they wrap around.
+    A process that is listed, starts a child and ends before the look leaves a child
+    that the list does not have. A process that had ended by the previous look can have
+    started none in this one. A child whose number is below those listed when its parent
+    ended is not in the list either. Process numbers rise until they wrap around.
     """
     ended: _Ended = set()
     for _ in range(WHOLE_LOOKS):
@@ -140,21 +146,26 @@ def _look_for(mark: bytes) -> _Look:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Return the initial environment of a process. During execve it is empty for a moment: then
-    read again.
+    """Return the initial environment of a process. During execve it is empty for a
+    moment: then read again.
 
     Raises: OSError when it is gone or not ours to look at.
     """
     for look in range(LOOKS):
         text = Path(f"/proc/{pid}/environ").read_bytes()
-        if text or _is_leaving(pid) or (look > SETTLED_LOOKS and not _is_between_programs(pid)):
+        if (
+            text
+            or _is_leaving(pid)
+            or (look > SETTLED_LOOKS and not _is_between_programs(pid))
+        ):
             return text.split(b"\0")
         time.sleep(LOOK_AGAIN_SECONDS)
     return []
 
 
 def _is_leaving(pid: int) -> bool:
-    """It is gone, or on its way out, or the kernel's own: none of them is given another program."""
+    """It is gone, or on its way out, or the kernel's own: none of them is given another
+    program."""
     stat = stat_of(pid)
     return stat is None or stat[0] in "ZX" or bool(int(stat[6]) & (KERNEL | EXITING))
 
@@ -171,7 +182,9 @@ def children(pid: int) -> list[int]:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
         child_pids = [
-            other for other in every() if (stat := stat_of(other)) and int(stat[1]) == pid
+            other
+            for other in every()
+            if (stat := stat_of(other)) and int(stat[1]) == pid
         ]
     else:
         child_pids = [int(word) for word in text.split()]
@@ -186,5 +199,6 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def every() -> Iterator[int]:
-    """The last listed first: among them are the youngest, which may hand on and end soon."""
+    """The last listed first: among them are the youngest, which may hand on and end
+    soon."""
     return (int(name) for name in reversed(os.listdir("/proc")) if name.isdecimal())

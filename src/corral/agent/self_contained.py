@@ -1,8 +1,8 @@
 """A relocatable copy of this interpreter, of Corral and of their dependencies.
 
 An init container adds it to an image that holds neither: python -m
-corral.agent.self_contained FOLDER. The copy includes its own C library and loader, so the
-image may have a different C library or none.
+corral.agent.self_contained FOLDER. The copy includes its own C library and loader, so
+the image may have a different C library or none.
 """
 
 import compileall
@@ -22,8 +22,16 @@ import corral
 
 NATIVE: Final = "native"  # shared libraries and their loader
 REAL: Final = "python-real"
-# What the agent and the library of jobs import; the rest of what Corral needs is the head's.
-ROOTS: Final = ("cryptography", "msgspec", "nvidia-ml-py", "pydantic", "pyyaml", "websockets")
+# What the agent and the library of jobs import; the rest of what Corral needs is the
+# head's.
+ROOTS: Final = (
+    "cryptography",
+    "msgspec",
+    "nvidia-ml-py",
+    "pydantic",
+    "pyyaml",
+    "websockets",
+)
 ELF: Final = b"\x7fELF"
 # https://man7.org/linux/man-pages/man8/ld.so.8.html
 WRAPPER: Final = f"""#!/bin/sh
@@ -31,9 +39,20 @@ at=${{0%/*}}
 exec "$at/../{NATIVE}/ld.so" --argv0 "$0" --library-path "$at/../{NATIVE}" "$at/{REAL}" "$@"
 """
 UNCHECKED: Final = py_compile.PycInvalidationMode.UNCHECKED_HASH
-LEFT_OUT: Final = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
-                   "site-packages", "static", "_tkinter*", "pip", "setuptools",
-                   "__pycache__")  # fmt: skip
+LEFT_OUT: Final = (
+    "test",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "ensurepip",
+    "lib2to3",
+    "site-packages",
+    "static",
+    "_tkinter*",
+    "pip",
+    "setuptools",
+    "__pycache__",
+)
 _NEEDS: Final = re.compile(r"(?:=>\s*|^\s*)(/\S+)", re.MULTILINE)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
@@ -52,7 +71,10 @@ def bundle(into: Path) -> None:
     ):
         _copy_distribution(distribution_name, packages)
     _copy_tree(Path(corral.__file__).parent, packages / "corral")
-    shutil.copy(os.path.realpath(getattr(sys, "_base_executable", sys.executable)), binaries / REAL)
+    shutil.copy(
+        os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+        binaries / REAL,
+    )
     for file in [binaries / REAL, *_binaries(library)]:
         _copy_needed(file, native)
     # The folder is for reading alone where it is used.
@@ -63,7 +85,8 @@ def bundle(into: Path) -> None:
 
 
 def _needed(name: str, known_names: set[str] | None = None) -> set[str]:
-    """Distributions that this one needs without its extras, and those that they need."""
+    """Distributions that this one needs without its extras, and those that they
+    need."""
     known_names = set() if known_names is None else known_names
     try:
         requirements = distribution(name).requires or []
@@ -103,8 +126,11 @@ def _binaries(folder: Path) -> Iterator[Path]:
 
 
 def _copy_needed(file: Path, native: Path) -> None:
-    """The shared libraries that it is linked with, by the names under which they are looked for."""
-    done = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=False)
+    """The shared libraries that it is linked with, by the names under which they are
+    looked for."""
+    done = subprocess.run(
+        ["ldd", str(file)], capture_output=True, text=True, check=False
+    )
     for at in _NEEDS.findall(done.stdout):
         name = Path(at).name
         target = native / ("ld.so" if name.startswith("ld-") else name)

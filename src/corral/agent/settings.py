@@ -1,4 +1,5 @@
-"""The agent's settings and its node's token, each from a file that only its owner may read."""
+"""The agent's settings and its node's token, each from a file that only its owner may
+read."""
 
 import os
 import ssl
@@ -35,17 +36,20 @@ def load_settings(node_dir: Path) -> NodeSettings:
 
 
 def load_token(node_dir: Path) -> str:
-    """The node's own token. Raises: SettingsInvalid when missing, empty or open to others."""
+    """The node's own token. Raises: SettingsInvalid when missing, empty or open to
+    others."""
     token = private_file(node_dir / TOKEN).decode("ascii", "replace").strip()
     if not token:
         raise SettingsInvalid(
-            f"{node_dir / TOKEN} is empty", hint="write it again: corral down; corral up"
+            f"{node_dir / TOKEN} is empty",
+            hint="write it again: corral down; corral up",
         )
     return token
 
 
 def trust(settings: NodeSettings) -> ssl.SSLContext:
-    """Return the TLS context that verifies the head's certificate. Raises: SettingsInvalid."""
+    """Return the TLS context that verifies the head's certificate. Raises:
+    SettingsInvalid."""
     try:
         return trusting(settings.trusted, system=settings.trusted is None)
     except OSError as wrong:
@@ -62,8 +66,8 @@ class HeadFile(msgspec.Struct, frozen=True):
 
 
 def head_url(path: Path) -> str:
-    """Return the current address of the head, for example "http://127.0.0.1:8700". Raises: OSError,
-    ValueError."""
+    """Return the current address of the head, for example "http://127.0.0.1:8700".
+    Raises: OSError, ValueError."""
     return msgspec.json.decode(path.read_bytes(), type=HeadFile).url.rstrip("/")
 
 

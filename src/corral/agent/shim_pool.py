@@ -1,4 +1,5 @@
-"""The launcher's shims: which of them wait for another attempt, and for how long they may."""
+"""The launcher's shims: which of them wait for another attempt, and for how long they
+may."""
 
 import os
 import select
@@ -15,7 +16,8 @@ _GIVEN: Final = b"s"
 
 
 class IdleShims:
-    """One socket for each shim, by descriptor. An idle shim ends when its socket closes.
+    """One socket for each shim, by descriptor. An idle shim ends when its socket
+    closes.
 
     Each socket is registered with `poll`. The owner of `poll` calls `hear` for the
     descriptors that `has` knows.
@@ -30,9 +32,11 @@ class IdleShims:
     def has(self, descriptor: int) -> bool:
         return descriptor in self._sockets
 
-    def start(self, agent: socket.socket, be: Callable[[socket.socket], NoReturn]) -> None:
-        """Let a shim have the agent's socket: one that waits, else a new one, which is `be` in a
-        new process. Raises: OSError when no process is to be had."""
+    def start(
+        self, agent: socket.socket, be: Callable[[socket.socket], NoReturn]
+    ) -> None:
+        """Let a shim have the agent's socket: one that waits, else a new one, which is
+        `be` in a new process. Raises: OSError when no process is to be had."""
         if not self._give(agent):
             self._fork(be)
 
@@ -55,13 +59,17 @@ class IdleShims:
         """Return how long none has waited for too long; None where none waits."""
         if not self._idle:
             return None
-        return max(0.0, next(iter(self._idle.values())) + IDLE_SECONDS - time.monotonic())
+        return max(
+            0.0, next(iter(self._idle.values())) + IDLE_SECONDS - time.monotonic()
+        )
 
     def expire(self) -> None:
         """Let those end that have waited for too long."""
         before = time.monotonic() - IDLE_SECONDS
         for descriptor in [
-            descriptor_idle for descriptor_idle, since in self._idle.items() if since <= before
+            descriptor_idle
+            for descriptor_idle, since in self._idle.items()
+            if since <= before
         ]:
             self._let_go(descriptor)
 
@@ -72,7 +80,8 @@ class IdleShims:
 
     def _give(self, agent: socket.socket) -> bool:
         while self._idle:
-            descriptor, _ = self._idle.popitem()  # the one that waits least has the warmest memory
+            # the one that waits least has the warmest memory
+            descriptor, _ = self._idle.popitem()
             with suppress(OSError):
                 socket.send_fds(self._sockets[descriptor], [_GIVEN], [agent.fileno()])
                 self._attempts[descriptor] += 1

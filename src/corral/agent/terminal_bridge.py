@@ -1,4 +1,5 @@
-"""Carrying bytes between a person's terminal, which the head bridges, and what runs on the node."""
+"""Carrying bytes between a person's terminal, which the head bridges, and what runs on
+the node."""
 
 import asyncio
 import contextlib
@@ -13,8 +14,11 @@ from corral.wire.agent_messages import ENDED
 READ_BYTES: Final = 64 * 1024
 
 
-async def carry(connection: ClientConnection, reader: asyncio.StreamReader, writer: Input) -> None:
-    """Until either side ends; then both are closed, with the exit code of what has ended.
+async def carry(
+    connection: ClientConnection, reader: asyncio.StreamReader, writer: Input
+) -> None:
+    """Until either side ends; then both are closed, with the exit code of what has
+    ended.
 
     Raises: OSError, WebSocketException.
     """
@@ -30,7 +34,9 @@ async def carry(connection: ClientConnection, reader: asyncio.StreamReader, writ
             await writer.wait_closed()
 
 
-async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection) -> None:
+async def _to_person(
+    reader: asyncio.StreamReader, connection: ClientConnection
+) -> None:
     while data := await reader.read(READ_BYTES):
         await connection.send(data)
 

@@ -56,7 +56,8 @@ class Renewal:
                 await asyncio.sleep(wait_seconds)
 
     async def look(self, renew_after_seconds: float) -> float:
-        """Renew the token if it is old or refused. Returns: seconds until the next look."""
+        """Renew the token if it is old or refused. Returns: seconds until the next
+        look."""
         refused = self.refused.is_set()
         self.refused.clear()
         if self._replaced():
@@ -76,7 +77,8 @@ class Renewal:
         return AGAIN_SECONDS
 
     def _replaced(self) -> bool:
-        """Whether another token lies in the folder than the one in use: then that is used."""
+        """Whether another token lies in the folder than the one in use: then that is
+        used."""
         try:
             stored_token = load_token(self.node_dir)
         except SettingsInvalid as missing:
@@ -94,10 +96,13 @@ class Renewal:
             return 0.0
 
     async def _renew(self) -> None:
-        """The head records the fresh token first. Until it lies in the folder the earlier one
-        counts, and can be renewed again. Raises: HeadRefuses, HeadAway, OSError."""
+        """The head records the fresh token first. Until it lies in the folder the
+        earlier one counts, and can be renewed again. Raises: HeadRefuses, HeadAway,
+        OSError."""
         fresh = secrets.token_urlsafe(32)
-        body = json.dumps({"sha256": hashlib.sha256(fresh.encode()).hexdigest()}).encode()
+        body = json.dumps(
+            {"sha256": hashlib.sha256(fresh.encode()).hexdigest()}
+        ).encode()
         await asyncio.to_thread(self.post, RENEW, body)
         _write(self.node_dir / TOKEN, fresh)
         self._take(fresh)
@@ -112,7 +117,9 @@ def _write(path: Path, token: str) -> None:
     """Replace the file as a whole, durably, readable by its owner alone."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+    ) as file:
         file.write(token + "\n")
         file.flush()
         os.fsync(file.fileno())

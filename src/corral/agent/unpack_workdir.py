@@ -1,7 +1,7 @@
 """Unpacking a workdir snapshot so that nothing in it can reach outside its folder.
 
-`python -P -m corral.agent.unpack_workdir ARCHIVE FOLDER` does it with a low priority: what is large
-must not hold up the starts of others."""
+`python -P -m corral.agent.unpack_workdir ARCHIVE FOLDER` does it with a low priority:
+what is large must not hold up the starts of others."""
 
 import gzip
 import os
@@ -48,8 +48,8 @@ UNREADABLE: Final = (SnapshotUnsafe, OSError)
 def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
     """Unpack a .tar.gz into a new folder: files, folders, and links that stay inside.
 
-    Every folder on the way to a member is opened without following links, so that a link
-    from the archive itself leads nowhere.
+    Every folder on the way to a member is opened without following links, so that a
+    link from the archive itself leads nowhere.
     Raises: SnapshotUnsafe; OSError when it cannot be read or written.
     """
     if into.exists():
@@ -61,7 +61,9 @@ def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
         with gzip.open(archive) as stream:
             unpack_members(stream, bounds, place.place, disk=root)
     except BoundsExceeded as wrong:
-        raise SnapshotTooLarge(f"{archive.name}: {wrong}, more than a workdir may hold") from wrong
+        raise SnapshotTooLarge(
+            f"{archive.name}: {wrong}, more than a workdir may hold"
+        ) from wrong
     except BadArchive as wrong:
         raise SnapshotUnsafe(f"{archive.name}: {wrong}") from wrong
     finally:
@@ -107,7 +109,9 @@ class _Workdir:
         elif member.islnk():
             self._link(member, name, parent)
         else:
-            raise BadArchive(f"{member.name[:200]!r} is neither a file, a folder nor a link")
+            raise BadArchive(
+                f"{member.name[:200]!r} is neither a file, a folder nor a link"
+            )
 
     def _link(self, member: tarfile.TarInfo, name: str, parent: int) -> None:
         *folders, target = path_parts(member.linkname, self._bounds) or [""]
@@ -116,11 +120,19 @@ class _Workdir:
         except FileNotFoundError as missing:
             raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
         try:
-            if not stat.S_ISREG(os.stat(target, dir_fd=source, follow_symlinks=False).st_mode):
+            if not stat.S_ISREG(
+                os.stat(target, dir_fd=source, follow_symlinks=False).st_mode
+            ):
                 raise BadArchive(
                     f"{member.name[:200]!r} is a hard link to no file: {member.linkname[:200]!r}"
                 )
-            os.link(target, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+            os.link(
+                target,
+                name,
+                src_dir_fd=source,
+                dst_dir_fd=parent,
+                follow_symlinks=False,
+            )
         except FileNotFoundError as missing:
             raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
         finally:
@@ -130,7 +142,8 @@ class _Workdir:
 def _descend(
     start: int, folders: Sequence[str], member: tarfile.TarInfo, *, make: bool = True
 ) -> int:
-    """A descriptor of the folder, made where it is missing; a link on the way is refused."""
+    """A descriptor of the folder, made where it is missing; a link on the way is
+    refused."""
     here = os.dup(start)
     for folder in folders:
         try:
@@ -174,7 +187,12 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
         depth += -1 if part == ".." else 1
         if depth < 0:
             break
-    if not member.linkname or "\0" in member.linkname or path.is_absolute() or depth < 0:
+    if (
+        not member.linkname
+        or "\0" in member.linkname
+        or path.is_absolute()
+        or depth < 0
+    ):
         raise BadArchive(
             f"{member.name[:200]!r} is a link out of the workdir: {member.linkname[:200]!r}"
         )
@@ -182,7 +200,14 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
 
 def helper_words(archive: Path, into: Path) -> list[str]:
     """The command of the helper that unpacks what is large."""
-    return [sys.executable, "-P", "-m", "corral.agent.unpack_workdir", str(archive), str(into)]
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "corral.agent.unpack_workdir",
+        str(archive),
+        str(into),
+    ]
 
 
 def main(words: Sequence[str]) -> int:

@@ -30,7 +30,8 @@ from corral.wire.shim_launch import ENGINE
 
 MACHINE_POLICY: Final = Path("/etc/corral") / POLICY_FILE
 DEFAULT: Final = NodePolicy()
-LENT: Final = NodePolicy(root="allow")  # a batch system that lends a node as root trusts its root
+# a batch system that lends a node as root trusts its root
+LENT: Final = NodePolicy(root="allow")
 HOMES: Final = "homes"  # in the node's folder: home folders of users without an account
 MOST_REFUSED: Final = 1000  # users that an inventory names
 Number = Callable[[AttemptKey], Awaitable[int]]
@@ -62,8 +63,8 @@ def load_policy(
 
 
 def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | str:
-    """The account of the ranks of a part, before its agent is there, as a shim's spec has it; a
-    text for what is left to the agent."""
+    """The account of the ranks of a part, before its agent is there, as a shim's spec
+    has it; a text for what is left to the agent."""
     try:
         if is_container:
             account: JobAccount | PolicyRefusal | None = account_in_container(owner)
@@ -115,8 +116,8 @@ class Accounts:
         await self._look_at((ROOT, *self._refused))
 
     async def watch(self, users: Collection[str]) -> None:
-        """Look up the account of each of these users who was not in the last list, so that a user
-        without one is known before the first start."""
+        """Look up the account of each of these users who was not in the last list, so
+        that a user without one is known before the first start."""
         fresh = [user for user in users if user not in self._watched]
         gone, self._watched = self._watched - {*users}, frozenset(users)
         before = self.refused
@@ -127,11 +128,13 @@ class Accounts:
             self.changed()
 
     async def _look_at(self, users: Collection[str]) -> None:
-        """Look up whether the node has accounts of these users. A directory service may take its
-        time."""
+        """Look up whether the node has accounts of these users. A directory service may
+        take its time."""
         if os.geteuid() != 0 or self._is_container:
             return
-        refusals = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})
+        refusals = await asyncio.to_thread(
+            lambda: {user: self._refusal_of(user) for user in users}
+        )
         for user, why in refusals.items():
             if why:
                 self._refused[user] = why
@@ -155,7 +158,9 @@ class Accounts:
         # a directory service may take its time
         account = await asyncio.to_thread(allowed_account, owner, policy)
         if account is None:
-            account = policy.refuses_unknown(owner) or await self._mapped(launch, policy, number)
+            account = policy.refuses_unknown(owner) or await self._mapped(
+                launch, policy, number
+            )
         if isinstance(account, PolicyRefusal):
             raise self._refusing(owner, account)
         if self._refused.pop(owner, None) is not None:
@@ -182,7 +187,9 @@ class Accounts:
         if self._refused.get(owner) != why:
             self._refused[owner] = why
             self.changed()
-        return AccountRefused(f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint)
+        return AccountRefused(
+            f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint
+        )
 
     def _sentence(self, refusal: PolicyRefusal) -> str:
         return f"{refusal.why}; {refusal.hint}"
@@ -190,8 +197,8 @@ class Accounts:
     async def _mapped(
         self, launch: Launch, policy: NodePolicy, number: Number
     ) -> JobAccount | PolicyRefusal:
-        """An account of the user's own from the range; its uid is the same on every node with the
-        same range. Raises: OSError."""
+        """An account of the user's own from the range; its uid is the same on every
+        node with the same range. Raises: OSError."""
         assert policy.uids is not None
         uid = policy.uids.uid(await number(launch.key))
         if uid is None:
@@ -209,7 +216,8 @@ class Accounts:
         return JobAccount(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
 
     def _home(self, uid: int) -> Path:
-        """The home folder of this uid, which no other user may enter. Raises: OSError."""
+        """The home folder of this uid, which no other user may enter. Raises:
+        OSError."""
         homes = self.node_dir / HOMES
         homes.mkdir(mode=0o711, exist_ok=True)
         homes.chmod(0o711)

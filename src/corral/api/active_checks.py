@@ -17,9 +17,11 @@ router = APIRouter()
 
 
 @router.post("/v1/checkups", status_code=202)
-async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api.Checkup:
-    """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a node does not
-    wait for that: a check ends at once when something is to run."""
+async def check_nodes(
+    body: api.CheckAsked, house: Within, caller: Asker
+) -> api.Checkup:
+    """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a
+    node does not wait for that: a check ends at once when something is to run."""
     control = house.control
     named = [views.find_node(control, name).id for name in body.nodes]
     request = CheckNodes(
@@ -40,7 +42,8 @@ async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api
 
 @router.get("/v1/checkups/{checkup}")
 async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
-    """The nodes that have it before them, or have results of it that no later check has renewed."""
+    """The nodes that have it before them, or have results of it that no later check has
+    renewed."""
     sight = sight_of(house.control, caller)
     nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
     return api.Checkup(
@@ -54,12 +57,15 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
 
 
 def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
-    """The node, as far as this check-up goes; links have numbers of their own behind it."""
+    """The node, as far as this check-up goes; links have numbers of their own behind
+    it."""
     waiting = [check_up for check_up in node.checkups if is_of(check_up.id, id)]
     state = "over"
     if waiting:
         state = (
-            "running" if any(check_up.begun_at is not None for check_up in waiting) else "waiting"
+            "running"
+            if any(check_up.begun_at is not None for check_up in waiting)
+            else "waiting"
         )
     return api.CheckedNode(
         node=node.id,

@@ -1,4 +1,5 @@
-"""The agents' channel: beats in, wanted state out; and logs. One connection of each kind a node."""
+"""The agents' channel: beats in, wanted state out; and logs. One connection of each
+kind a node."""
 
 import asyncio
 import contextlib
@@ -39,7 +40,8 @@ from corral.wire.bounded_decoding import WRONG, BoundedMessage, read_frame
 log = HeadLogger("corral.agents")
 
 HELLO_SECONDS: Final = 10.0
-GONE_SECONDS: Final = 3.0  # after this time without heartbeats, an agent loses its place
+# after this time without heartbeats, an agent loses its place
+GONE_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 2.0  # an agent behind for this time gets the state again
 LATER: Final = 1013
 OLD_PROTOCOL: Final = 4400
@@ -61,7 +63,8 @@ class Closing(Exception):
 
 
 class NodeLender(Protocol):
-    """The engine that lends nodes by the attempt: parts of them speak to it, not to the head."""
+    """The engine that lends nodes by the attempt: parts of them speak to it, not to the
+    head."""
 
     def hear_part(self, word: NodeFacts) -> None: ...
 
@@ -71,10 +74,10 @@ class NodeLender(Protocol):
 class Channels:
     """Every agent that is connected, and the newest word for each node or part of one.
 
-    `push` may be called from the head's loop at any moment: the word goes out at once, and words
-    that a slow agent has not been sent yet are replaced by the newest. `amend` lets the engine add
-    to a node's word what it alone knows. `renewed` is called with each token that an agent has
-    taken in place of its own.
+    `push` may be called from the head's loop at any moment: the word goes out at once,
+    and words that a slow agent has not been sent yet are replaced by the newest.
+    `amend` lets the engine add to a node's word what it alone knows. `renewed` is
+    called with each token that an agent has taken in place of its own.
     """
 
     def __init__(self) -> None:
@@ -83,7 +86,8 @@ class Channels:
         self.lender: NodeLender | None = None
         self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
         self.renewed: Callable[[NodeId, TokenId], None] = lambda node, token: None
-        self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
+        # of several, where each serves; the one that leads first
+        self.heads: tuple[str, ...] = ()
         self.users: tuple[UserName, ...] = ()  # whose accounts nodes look up
         self.taking = Taking()
 
@@ -115,14 +119,15 @@ class Channels:
         return not self._ask([node], wish)
 
     def signal(self, nodes: Collection[NodeId], wish: SignalNow) -> Sequence[NodeId]:
-        """Let the agents of all these nodes, or their parts, send it. Unless all are connected none
-        does, and those that are not are the answer."""
+        """Let the agents of all these nodes, or their parts, send it. Unless all are
+        connected none does, and those that are not are the answer."""
         return self._ask(nodes, wish)
 
     def _ask(self, nodes: Collection[NodeId], wish: Wish) -> Sequence[NodeId]:
         key = (wish.job, wish.attempt)
         talks = {
-            node: self._talks.get(part_of(node, key)) or self._talks.get(node) for node in nodes
+            node: self._talks.get(part_of(node, key)) or self._talks.get(node)
+            for node in nodes
         }
         if lost := [node for node, talk in talks.items() if talk is None]:
             return lost
@@ -150,7 +155,9 @@ class Channels:
                 await self._listen(talk, control)
             finally:
                 telling.cancel()
-                with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, OSError):
+                with contextlib.suppress(
+                    asyncio.CancelledError, WebSocketDisconnect, OSError
+                ):
                     await telling
         except Closing as closing:
             await _close(socket, closing.code, closing.why)
@@ -187,7 +194,9 @@ class Channels:
             why = f"the token is node {node}'s, and not {hello.node[:60]}'s"
             raise self._closing("not_yours", NOT_YOURS, why)
         if _ADDRESS.fullmatch(hello.address) is None:
-            raise self._closing("malformed", MALFORMED, f"{hello.address[:60]!r} is no address")
+            raise self._closing(
+                "malformed", MALFORMED, f"{hello.address[:60]!r} is no address"
+            )
         pace = self.taking.pace(node)
         await pace.wait_for_inventory(control.clock.monotonic())
         now = control.clock.monotonic()
@@ -206,8 +215,9 @@ class Channels:
         return talk
 
     def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
-        """Decide between two connections with one identity: of the same boot the newer continues;
-        one of another boot is a twin while the first is alive. Raises: Closing."""
+        """Decide between two connections with one identity: of the same boot the newer
+        continues; one of another boot is a twin while the first is alive. Raises:
+        Closing."""
         other = self._talks.get(node)
         if other is None:
             return
@@ -248,7 +258,9 @@ class Channels:
             elif self.lender is not None:
                 self.lender.hear_part(word)
             taken = _taken(talk, frame, word, control)
-            await talk.socket.send_bytes(encode(self._heard(talk, frame.number, taken, wall)))
+            await talk.socket.send_bytes(
+                encode(self._heard(talk, frame.number, taken, wall))
+            )
             talk.heads, talk.users = self.heads, self.users
             self._see_to(talk, control)
 
@@ -272,7 +284,9 @@ class Channels:
         An agent is behind if it has not received the newest version, or received it and
         does not follow it.
         """
-        if talk.node not in self._newest and (word := self._first_word(talk.node, control)):
+        if talk.node not in self._newest and (
+            word := self._first_word(talk.node, control)
+        ):
             self._newest[talk.node] = word
         if talk.node not in self._newest:
             return
@@ -313,7 +327,8 @@ class Channels:
         keeper: LogKeeper,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """One agent's logs, until the connection is lost or the disk has no room for them."""
+        """One agent's logs, until the connection is lost or the disk has no room for
+        them."""
         try:
             await socket.accept()
         except OSError:
@@ -325,13 +340,17 @@ class Channels:
             while True:
                 chunk = self._read(await frame_of(socket)).message
                 if not isinstance(chunk, LogChunk):
-                    raise self._closing("malformed", MALFORMED, "here come chunks of logs")
+                    raise self._closing(
+                        "malformed", MALFORMED, "here come chunks of logs"
+                    )
                 if chunk.data and not has_room():
                     raise Closing(LATER, "the head's disk has no room for logs now")
                 key = (chunk.job, chunk.attempt)
                 if key not in owned:
                     owned[key] = await ranks_of(control, node, *key)
-                await socket.send_bytes(encode(self._keep(chunk, owned[key], node, keeper)))
+                await socket.send_bytes(
+                    encode(self._keep(chunk, owned[key], node, keeper))
+                )
         except Closing as closing:
             await _close(socket, closing.code, closing.why)
         except Trouble as trouble:
@@ -342,15 +361,22 @@ class Channels:
             log.error("log_not_kept", node=node, error=str(error))
             await _close(socket, LATER, "the head cannot keep logs now")
 
-    def _keep(self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper) -> LogAt:
-        """Keep the chunk. What is not the node's is taken and dropped, so that it stops coming."""
+    def _keep(
+        self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper
+    ) -> LogAt:
+        """Keep the chunk. What is not the node's is taken and dropped, so that it stops
+        coming."""
         offset = chunk.offset + len(chunk.data)
         if chunk.rank in ranks and chunk.offset >= 0:
-            offset = keeper.append((chunk.job, chunk.attempt, chunk.rank), chunk.offset, chunk.data)
+            offset = keeper.append(
+                (chunk.job, chunk.attempt, chunk.rank), chunk.offset, chunk.data
+            )
         elif chunk.data:
             self.refused["not_yours"] += 1
             log.warning("log_not_believed", node=node, job=chunk.job, rank=chunk.rank)
-        return LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset)
+        return LogAt(
+            job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset
+        )
 
     def _read(self, frame: bytes) -> BoundedMessage:
         if len(frame) > FRAME_BYTES:
@@ -369,7 +395,8 @@ class Channels:
 
 
 def _taken(talk: Talk, frame: Beat, word: NodeFacts, control: Control) -> int:
-    """Up to here it need not say its signals again: they are recorded, or not believed."""
+    """Up to here it need not say its signals again: they are recorded, or not
+    believed."""
     if is_part(talk.node) and frame.signals and not word.signals:
         return frame.signals[-1].number
     return recorded(talk, control)
@@ -381,10 +408,16 @@ async def frame_of(socket: WebSocket) -> bytes:
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code") or 1005, message.get("reason"))
     data: bytes | None = message.get("bytes")
-    return data if data is not None else str(message.get("text") or "").encode(errors="replace")
+    return (
+        data
+        if data is not None
+        else str(message.get("text") or "").encode(errors="replace")
+    )
 
 
 async def _close(socket: WebSocket, code: int, why: str) -> None:
     """A close frame's reason has at most 123 bytes."""
     with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
-        await socket.close(code, why.encode(errors="replace")[:120].decode(errors="ignore"))
+        await socket.close(
+            code, why.encode(errors="replace")[:120].decode(errors="ignore")
+        )

@@ -19,8 +19,8 @@ AGENT_SECONDS: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class DialledSession:
-    """A connection that its node's agent is to dial, or the attempt's part on a lent node. `over`
-    is set when it is not needed any more."""
+    """A connection that its node's agent is to dial, or the attempt's part on a lent
+    node. `over` is set when it is not needed any more."""
 
     node: NodeId
     agents: tuple[NodeId, ...]
@@ -28,13 +28,15 @@ class DialledSession:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def dialled(self, what: str) -> WebSocket:
-        """Return the agent's connection. `what` it is for: "terminal". Raises: Conflict."""
+        """Return the agent's connection. `what` it is for: "terminal". Raises:
+        Conflict."""
         try:
             async with asyncio.timeout(AGENT_SECONDS):
                 return await self.agent
         except TimeoutError:
             raise Conflict(
-                f"node {self.node} gave no {what}", hint=f"run: corral node show {self.node}"
+                f"node {self.node} gave no {what}",
+                hint=f"run: corral node show {self.node}",
             ) from None
 
 
@@ -45,7 +47,9 @@ class DialledSessions:
         self._open: dict[str, DialledSession] = {}
 
     @contextmanager
-    def opened(self, id: str, node: NodeId, key: AttemptKey) -> Iterator[DialledSession]:
+    def opened(
+        self, id: str, node: NodeId, key: AttemptKey
+    ) -> Iterator[DialledSession]:
         session = DialledSession(
             node=node,
             agents=(node, part_of(node, key)),
@@ -61,7 +65,9 @@ class DialledSessions:
     async def agent(self, socket: WebSocket) -> None:
         """Take the agent's side. Raises, before the socket is accepted: NotFound."""
         session = self._open.get(socket.path_params["session"])
-        is_own_session = session is not None and caller_of(socket).node in session.agents
+        is_own_session = (
+            session is not None and caller_of(socket).node in session.agents
+        )
         if session is None or not is_own_session or session.agent.done():
             raise NotFound("session", "of this id")
         await socket.accept()

@@ -12,8 +12,8 @@ router = APIRouter()
 
 @router.get("/v1/alerts")
 async def alerts(house: Within, caller: Asker) -> wire.Alerts:
-    """Return the open alerts, their receivers, and the receivers that the last message did not
-    reach."""
+    """Return the open alerts, their receivers, and the receivers that the last message
+    did not reach."""
     sight = sight_of(house.control, caller)
     alerting = house.alerting
     if alerting is None:
@@ -23,10 +23,13 @@ async def alerts(house: Within, caller: Asker) -> wire.Alerts:
         alerts=[
             wire.AlertRow.of(alert)
             for alert in alerting.standing()
-            if sight.text(alert_text := f"{alert.key} {alert.text} {alert.next}") == alert_text
+            if sight.text(alert_text := f"{alert.key} {alert.text} {alert.next}")
+            == alert_text
         ],
         receivers=[
-            wire.ReceiverRow(name=receiver.name, trouble=alerting.troubles.get(receiver.name, ""))
+            wire.ReceiverRow(
+                name=receiver.name, trouble=alerting.troubles.get(receiver.name, "")
+            )
             for receiver in alert_settings.receivers
         ],
         trouble=alert_settings.trouble,
@@ -40,11 +43,20 @@ async def test(house: Within, caller: Asker) -> wire.AlertsSent:
     alert_settings = alerting.asked() if alerting is not None else None
     if alert_settings is not None and alert_settings.trouble:
         raise Conflict(
-            alert_settings.trouble, hint="mend it; how it is written: corral alert --help"
+            alert_settings.trouble,
+            hint="mend it; how it is written: corral alert --help",
         )
     if alerting is None or alert_settings is None or not alert_settings.receivers:
-        raise Conflict("no receiver gets alerts", hint="write alerts.yaml: corral alert --help")
+        raise Conflict(
+            "no receiver gets alerts", hint="write alerts.yaml: corral alert --help"
+        )
     await house.control.store.record(caller.entry(house.control.clock.wall()))
     outcomes = await alerting.test()
-    failed = [wire.ReceiverRow(name=name, trouble=why) for name, why in outcomes.items() if why]
-    return wire.AlertsSent(sent=[name for name, why in outcomes.items() if not why], failed=failed)
+    failed = [
+        wire.ReceiverRow(name=name, trouble=why)
+        for name, why in outcomes.items()
+        if why
+    ]
+    return wire.AlertsSent(
+        sent=[name for name, why in outcomes.items() if not why], failed=failed
+    )

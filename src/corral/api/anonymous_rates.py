@@ -1,7 +1,8 @@
-"""Pace of what is answered without a token: pages and a few routes, in a line for each network.
+"""Pace of what is answered without a token: pages and a few routes, in a line for each
+network.
 
-Nothing is refused that waiting helps: many users may share an address. /healthz is in no line, so
-that a probe always passes: its answer costs no more than a refusal would.
+Nothing is refused that waiting helps: many users may share an address. /healthz is in
+no line, so that a probe always passes: its answer costs no more than a refusal would.
 """
 
 import asyncio
@@ -28,7 +29,11 @@ class OpenRoutes:
     """
 
     def __init__(
-        self, app: ASGIApp, *, is_page: Callable[[str], bool], clock: Callable[[], float]
+        self,
+        app: ASGIApp,
+        *,
+        is_page: Callable[[str], bool],
+        clock: Callable[[], float],
     ) -> None:
         self._app = app
         self._is_page = is_page

@@ -84,17 +84,21 @@ def create_app(
     app = FastAPI(
         title=TITLE,
         version=settings.version,
-        openapi_url=None,  # it would be served without a token; docs/generate.py asks the app
+        # it would be served without a token; docs/generate.py asks the app
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
     _handle_errors(app)
-    app.router.routes += _routes()  # not included as routers: rights are looked up in one list
+    # not included as routers: rights are looked up in one list
+    app.router.routes += _routes()
     failed = FailedLogIns(store=control.store, clock=control.clock)
     log_quota = _log_quota(control, settings)
     sessions = DialledSessions()
     app.state.house = House(
-        rates=Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic),
+        rates=Rates(
+            user_requests=settings.limits.user_requests, clock=control.clock.monotonic
+        ),
         failed_log_ins=failed,
         reads=ReadsOfOthers(store=control.store, clock=control.clock),
         pending_log_ins=PendingLogIns(wall=control.clock.wall),
@@ -109,7 +113,9 @@ def create_app(
         terminals=Terminals(channels, sessions),
         sessions=sessions,
         outputs=OutputDesk(channels, sessions, control),
-        quotas=QuotaDesk(control=control, cluster=settings.limits.quotas, logs=log_quota.used),
+        quotas=QuotaDesk(
+            control=control, cluster=settings.limits.quotas, logs=log_quota.used
+        ),
         disk=_disk_guard(control, settings),
         series=series,
         alerting=alerting,
@@ -119,7 +125,9 @@ def create_app(
     return app
 
 
-def _add_gate(app: FastAPI, control: Control, settings: ApiSettings, failed: FailedLogIns) -> None:
+def _add_gate(
+    app: FastAPI, control: Control, settings: ApiSettings, failed: FailedLogIns
+) -> None:
     app.add_middleware(
         Gate,
         control=control,

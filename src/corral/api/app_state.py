@@ -39,7 +39,8 @@ from corral.wire import api
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """One head. `tasks` are what goes on after an answer; `forecasts` None: nothing is foretold."""
+    """One head. `tasks` are what goes on after an answer; `forecasts` None: nothing is
+    foretold."""
 
     control: Control
     forecasts: Forecasts | None
@@ -88,13 +89,17 @@ class House:
         """A page of events, the first ones after a number, or the stream of them."""
         if last_id is not None:
             if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
-                raise RequestInvalid(f"Last-Event-ID {last_id[:40]!r} is no number of an event")
+                raise RequestInvalid(
+                    f"Last-Event-ID {last_id[:40]!r} is no number of an event"
+                )
             after = int(last_id)
         if follow:
             return event_streams.response(
                 event_streams.follow_events(self.control, job, after, caller)
             )
-        events = await self.control.store.events(after=after, job=job, limit=event_streams.PAGE)
+        events = await self.control.store.events(
+            after=after, job=job, limit=event_streams.PAGE
+        )
         seen = await seen_events(self.control, sight_of(self.control, caller), events)
         return api.Events(events=[api.EventView.of(event) for event in seen])
 

@@ -1,5 +1,5 @@
-"""Authentication by one bearer token, parsed strictly and found by its hash. Everything else is
-refused."""
+"""Authentication by one bearer token, parsed strictly and found by its hash. Everything
+else is refused."""
 
 import hashlib
 import re
@@ -31,13 +31,22 @@ from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
 from corral.domain.job import Job, TokenScope
 from corral.domain.observed_state import AttemptKey
 from corral.domain.quota import Limits
-from corral.domain.users import AuditEntry, Role, Speaker, SpeakerKind, TokenKind, role_of
+from corral.domain.users import (
+    AuditEntry,
+    Role,
+    Speaker,
+    SpeakerKind,
+    TokenKind,
+    role_of,
+)
 from corral.ports.store import Store
 from corral.ports.user_store import Identity
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 _BEARER: Final = re.compile(rb"[Bb]earer ([A-Za-z0-9._~+/=-]{16,512})")
-_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII)
+_HOST: Final = re.compile(
+    r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII
+)
 
 
 WIDER: Final = (
@@ -74,8 +83,8 @@ class JobTokens(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Caller of a request, and the route. `node` is set for the token of a node, `job` for the
-    token of a job; `created_at` and `expires_at` are those of the token."""
+    """Caller of a request, and the route. `node` is set for the token of a node, `job`
+    for the token of a job; `created_at` and `expires_at` are those of the token."""
 
     name: UserName
     role: Role
@@ -102,7 +111,8 @@ class Caller:
 
     @property
     def holder(self) -> str:
-        """Return whose tokens count together: a user's, those of the user's jobs included."""
+        """Return whose tokens count together: a user's, those of the user's jobs
+        included."""
         kind = self._kind()
         return f"{SpeakerKind.USER if kind == SpeakerKind.JOB else kind}:{self.name}"
 
@@ -143,7 +153,8 @@ class Caller:
         return job.spec.queue in self.operated and may(Role.OPERATOR, key, own=False)
 
     def check_job(self, job: Job, what: str = "") -> None:
-        """Raises: Forbidden when they may not call the route on this job. `what`: of the job."""
+        """Raises: Forbidden when they may not call the route on this job. `what`: of
+        the job."""
         named = what or job.spec.name
         if self.job is not None and not self._reaches(self.key, job):
             word = RIGHTS[self.key].what or "this"
@@ -158,7 +169,9 @@ class Caller:
                 "that job and its array alone",
                 hint=WIDER,
             )
-        if may(self.role, self.key, own=self.owns(job)) or self._may_as_operator(job, self.key):
+        if may(self.role, self.key, own=self.owns(job)) or self._may_as_operator(
+            job, self.key
+        ):
             return
         whose = f"{job.owner}'s"
         if job.owner == self.name:
@@ -173,11 +186,13 @@ class Caller:
         return reaches(self.job.scope, key, itself=self.job.is_itself(job))
 
     def asking(self, key: Key, more: Roles = NO_MORE) -> "Caller":
-        """The same, asking for this route, which by the cluster's settings `more` may call."""
+        """The same, asking for this route, which by the cluster's settings `more` may
+        call."""
         return replace(self, key=key, more=more)
 
     def check_owner(self, owner: UserName, what: str) -> None:
-        """Raises: Forbidden when the thing is another's, and they may not call the route on it."""
+        """Raises: Forbidden when the thing is another's, and they may not call the
+        route on it."""
         if not self.may(owner=owner):
             raise Forbidden(
                 f"{what} is {owner}'s; {self.name} may not do this to it",
@@ -193,12 +208,18 @@ class Caller:
                 "a link for a browser opens a session there, and nothing else",
                 hint="open it in a browser; a command takes a token: corral token create",
             )
-        if any(may(self.role, self.key, own=is_own, more=self.more) for is_own in (True, False)):
+        if any(
+            may(self.role, self.key, own=is_own, more=self.more)
+            for is_own in (True, False)
+        ):
             return
         if self.operated and self.key in QUEUE_SETTINGS:
             return
         does = "sending" if self.key[0] == "PUT" else "reading"
-        what = RIGHTS[self.key].what or f"{does} {self.key[1].removeprefix('/v1').split('/')[1]}"
+        what = (
+            RIGHTS[self.key].what
+            or f"{does} {self.key[1].removeprefix('/v1').split('/')[1]}"
+        )
         needed = least(self.key, own=True)
         if self.key == ADD_MACHINES and self.role in OPERATORS:
             raise Forbidden(
@@ -224,7 +245,8 @@ class Caller:
         )
 
     def _check_scope(self, job: OwnJob) -> None:
-        """Raises: Forbidden for a route on which the job's token is taken for no job at all."""
+        """Raises: Forbidden for a route on which the job's token is taken for no job at
+        all."""
         if reaches(job.scope, self.key, itself=True):
             return
         what = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
@@ -239,8 +261,11 @@ class Caller:
             hint="do it with a token of your own, outside of the job",
         )
 
-    def entry(self, at: float, *, on: str = "", detail: str = "", code: str = "") -> AuditEntry:
-        """Return the audit log's entry of the request; with the code of a refusal, refused."""
+    def entry(
+        self, at: float, *, on: str = "", detail: str = "", code: str = ""
+    ) -> AuditEntry:
+        """Return the audit log's entry of the request; with the code of a refusal,
+        refused."""
         return AuditEntry(
             at=at,
             by=self.name,
@@ -272,7 +297,9 @@ def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def _unauthorised(why: str) -> Unauthorised:
-    return Unauthorised(why, hint="send: Authorization: Bearer TOKEN, the token of the cluster")
+    return Unauthorised(
+        why, hint="send: Authorization: Bearer TOKEN, the token of the cluster"
+    )
 
 
 async def identify(
@@ -285,8 +312,8 @@ async def identify(
 ) -> Caller:
     """Return the identity of a token.
 
-    `jobs` holds the stored_identity of jobs; a standby has none. `renews`: a node requests another
-    token.
+    `jobs` holds the stored_identity of jobs; a standby has none. `renews`: a node
+    requests another token.
 
     The store looks up a hash, so the response time reveals nothing about any token.
 
@@ -315,7 +342,8 @@ async def identify(
 
 
 def check_kind(caller: Caller, *, in_cookie: bool) -> None:
-    """Raises: Unauthorised for a session's token outside of a cookie, and any other within one."""
+    """Raises: Unauthorised for a session's token outside of a cookie, and any other
+    within one."""
     if in_cookie and caller.kind != TokenKind.SESSION:
         raise Unauthorised("the cookie is of no session", hint="log in again")
     if not in_cookie and caller.kind == TokenKind.SESSION:
@@ -326,14 +354,16 @@ def check_kind(caller: Caller, *, in_cookie: bool) -> None:
 
 
 def check_page(caller: Caller, shown: str) -> None:
-    """Refuse a session's cookie without the secret that only pages of this head can read.
+    """Refuse a session's cookie without the secret that only pages of this head can
+    read.
 
     Raises: Unauthorised.
     """
     digest = caller.page_sha256
     if digest is None or not compare_digest(token_digest(shown), digest):
         raise Unauthorised(
-            "the session's cookie came without the secret of its page", hint="log in again"
+            "the session's cookie came without the secret of its page",
+            hint="log in again",
         )
 
 
@@ -367,14 +397,19 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) ->
     match = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
     if match is None or match.group(1).lower() not in hosts:
         raise WrongHost(
-            "the Host header does not name this head", hint="use the address that status shows"
+            "the Host header does not name this head",
+            hint="use the address that status shows",
         )
 
 
 def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
     """Names under which the head may be asked."""
     own_host = urlsplit(url).hostname or ""
-    return LOOPBACK | {own_host.lower(), f"[{own_host.lower()}]", *(name.lower() for name in more)}
+    return LOOPBACK | {
+        own_host.lower(),
+        f"[{own_host.lower()}]",
+        *(name.lower() for name in more),
+    }
 
 
 def source_of(scope: Scope) -> str:

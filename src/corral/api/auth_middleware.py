@@ -1,4 +1,5 @@
-"""The gate before every route: host, token, rights, size; and behind it, no error gets out raw."""
+"""The gate before every route: host, token, rights, size; and behind it, no error gets
+out raw."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
@@ -42,7 +43,8 @@ from corral.wire.head_proof import PROOF
 log = HeadLogger("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
 USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
-TOKEN_ENDS: Final = b"corral-token-ends"  # the header that says when, in seconds since 1970
+# the header that says when, in seconds since 1970
+TOKEN_ENDS: Final = b"corral-token-ends"
 REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
 Talk = Callable[[WebSocket], Awaitable[None]]
 _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
@@ -56,8 +58,8 @@ class Gate:
     `more`: roles that the cluster's settings allow to call a route, in addition to the
     table. `talks`: handlers of WebSockets that thousands of clients hold open, by path.
     They are authenticated like all others. After that, the gate passes them directly to
-    their handler, because each layer of the app costs memory per connection and time per
-    message (0063).
+    their handler, because each layer of the app costs memory per connection and time
+    per message (0063).
     """
 
     def __init__(
@@ -108,7 +110,11 @@ class Gate:
             elif scope["path"] in OPEN:
                 await self._app(scope, receive, begun)
             else:
-                talk = self._talks.get(scope["path"]) if scope["type"] == "websocket" else None
+                talk = (
+                    self._talks.get(scope["path"])
+                    if scope["type"] == "websocket"
+                    else None
+                )
                 async with self._held(scope):
                     if talk is not None:
                         await talk(WebSocket(scope, receive, begun))
@@ -118,16 +124,20 @@ class Gate:
             refused.append(error)
             await self._refuse(error, scope, receive, begun)
         except Exception as error:
-            await self._answer(bug(error, self._control.clock.fresh_id()), scope, receive, begun)
+            await self._answer(
+                bug(error, self._control.clock.fresh_id()), scope, receive, begun
+            )
         finally:
             self._charge(scope, begun)
             await self._write_down(scope, refused)
 
     def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Return a context that ends what can last once its caller loses the right to it.
+        """Return a context that ends what can last once its caller loses the right to
+        it.
 
-        A change whose body has been read is always finished. It can end its own token, as the
-        log-in by a link does, and a 401 in place of its answer would deny what was done.
+        A change whose body has been read is always finished. It can end its own token,
+        as the log-in by a link does, and a 401 in place of its answer would deny what
+        was done.
         """
         is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
         if is_change and not scope["path"].startswith(SNAPSHOTS):
@@ -135,7 +145,8 @@ class Gate:
         return self._sessions.held(scope["corral.caller"])
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
-        """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""
+        """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py
+        raises."""
         check_host(scope["headers"], self._hosts)
         if scope["path"] in OPEN:
             if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
@@ -143,7 +154,9 @@ class Gate:
             return await read_json(scope, receive, OPEN_BYTES)
         caller = await self._identified(scope)
         self._rates.check(caller)
-        caller = replace(caller, source=source_of(scope), operated=self._operated_by(caller))
+        caller = replace(
+            caller, source=source_of(scope), operated=self._operated_by(caller)
+        )
         wanted = self._rights.wanted(scope)
         if wanted is not None:
             caller = caller.asking(wanted.key, self._more.get(wanted.key, NO_MORE))
@@ -154,7 +167,9 @@ class Gate:
         if scope["type"] != "http":
             return receive
         if scope["method"] not in ("GET", "HEAD"):
-            log.info("asked", by=caller.name, method=scope["method"], path=scope["path"])
+            log.info(
+                "asked", by=caller.name, method=scope["method"], path=scope["path"]
+            )
         if scope["path"].startswith(SNAPSHOTS):
             check_headers(scope["headers"], self._most_bytes)
             return receive
@@ -165,11 +180,14 @@ class Gate:
         caller: Caller | None = scope.get("corral.caller")
         if caller is None or caller.expires_at is None or caller.job is not None:
             return
-        if is_near_end(caller.created_at, caller.expires_at, self._control.clock.wall()):
+        if is_near_end(
+            caller.created_at, caller.expires_at, self._control.clock.wall()
+        ):
             begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
 
     def _operated_by(self, caller: Caller) -> Set[QueueName]:
-        """Return the queues that a user with a token operates, if its rights go beyond viewing."""
+        """Return the queues that a user with a token operates, if its rights go beyond
+        viewing."""
         if caller.role != Role.USER or caller.job is not None:
             return frozenset()
         return self._control.world.queues.operated_by(caller.name)
@@ -184,7 +202,9 @@ class Gate:
             if self._jobs.attempt_of(secret) is None:
                 await self._failures.check(address, token_digest(secret))
             renews = scope["path"] == RENEW
-            caller = await identify(self._control.store, secret, now, self._jobs, renews=renews)
+            caller = await identify(
+                self._control.store, secret, now, self._jobs, renews=renews
+            )
             check_kind(caller, in_cookie=in_cookie)
             if in_cookie:
                 check_page(caller, page_secret(scope["headers"]))
@@ -197,7 +217,10 @@ class Gate:
             raise refusal from None
         if connection is not None:
             connection.prove(caller.holder)
-        if caller.job is None and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
+        if (
+            caller.job is None
+            and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS
+        ):
             self._used[caller.token] = now
             with suppress(Trouble):  # what may only be read now can still be read
                 await self._control.store.use_token(caller.token, at=now)
@@ -209,43 +232,54 @@ class Gate:
             self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
 
     async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
-        """A change that was refused goes into the audit log by the refusal's code alone: its
-        words may hold what was sent. What was granted is there already, with the change."""
+        """A change that was refused goes into the audit log by the refusal's code
+        alone: its words may hold what was sent. What was granted is there already, with
+        the change."""
         caller: Caller | None = scope.get("corral.caller")
         errors = [error for error in refused if isinstance(error, Refusal)]
         if caller is None or not errors or caller.key not in RIGHTS:
             return
         if not RIGHTS[caller.key].what:
             return
-        now, on = self._control.clock.wall(), str(scope.get("corral.on", ""))[:_ON_BYTES]
+        now, on = (
+            self._control.clock.wall(),
+            str(scope.get("corral.on", ""))[:_ON_BYTES],
+        )
         entry = caller.entry(now, on=on, code=errors[0].code)
         try:
             await self._control.store.record(entry)
         except CorralError as error:
-            log.error("not_written_down", by=caller.name, what=entry.what, error=error.message)
+            log.error(
+                "not_written_down", by=caller.name, what=entry.what, error=error.message
+            )
 
     async def _refuse(
         self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
-        """Answer; what has begun already, and is the caller's no more, is ended instead."""
+        """Answer; what has begun already, and is the caller's no more, is ended
+        instead."""
         if not begun.begun or not isinstance(error, Unauthorised):
             await self._answer(answer(error), scope, receive, begun)
         elif scope["type"] == "websocket":
             reason = error.message.encode()[:120].decode(errors="ignore")
             with suppress(RuntimeError, OSError):  # it may be closed already
-                await begun({"type": "websocket.close", "code": REVOKED, "reason": reason})
+                await begun(
+                    {"type": "websocket.close", "code": REVOKED, "reason": reason}
+                )
         else:
             await begun({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(
         self, response: Response, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
-        """Answer, unless an answer has begun: then the connection is broken off, never faked."""
+        """Answer, unless an answer has begun: then the connection is broken off, never
+        faked."""
         if begun.begun:
             raise ConnectionAbortedError(f"{scope['path']}: cut short by an error")
         connection = connection_of(scope)
         if connection is not None and not connection.is_proven:
-            response.headers["Connection"] = "close"  # a flood has to reconnect each time
+            # a flood has to reconnect each time
+            response.headers["Connection"] = "close"
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:

@@ -9,7 +9,8 @@ class Begun:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.begun = False
-        self.headers: list[tuple[bytes, bytes]] = []  # that the answer has besides its own
+        # that the answer has besides its own
+        self.headers: list[tuple[bytes, bytes]] = []
         self.answer_bytes = 0  # as announced; 0 for a stream
 
     async def __call__(self, message: Message) -> None:
@@ -19,5 +20,8 @@ class Begun:
                 if name == b"content-length":
                     self.answer_bytes = int(value)
             if self.headers:
-                message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
+                message = {
+                    **message,
+                    "headers": [*message.get("headers", ()), *self.headers],
+                }
         await self._send(message)

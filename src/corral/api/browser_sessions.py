@@ -1,4 +1,5 @@
-"""Sessions of browsers: a token is shown once, and the browser gets one of its own in a cookie."""
+"""Sessions of browsers: a token is shown once, and the browser gets one of its own in a
+cookie."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -33,20 +34,28 @@ async def session(house: Within, caller: Asker) -> wire.SessionView:
 
 
 @router.post("/v1/session", status_code=201)
-async def log_in(response: Response, house: Within, caller: Asker) -> wire.SessionOpened:
-    """A session for who shows a token, or a link's: a token of its own, in a cookie alone, and a
-    second secret for the page."""
+async def log_in(
+    response: Response, house: Within, caller: Asker
+) -> wire.SessionOpened:
+    """A session for who shows a token, or a link's: a token of its own, in a cookie
+    alone, and a second secret for the page."""
     now, end = house.control.clock.wall(), caller.expires_at
     page = secrets.token_urlsafe(32)
     is_link = house.links.is_unused(caller.token)
     async with _token_quota(house, caller, without=caller.token if is_link else None):
-        if house.links.use(caller.token):  # after the quota, so that a refusal keeps the link
+        # after the quota, so that a refusal keeps the link
+        if house.links.use(caller.token):
             end = house.links.end_of(caller.token)
             entry = caller.entry(now, on=caller.token, detail="a link, used once")
             await house.control.store.revoke_token(caller.token, at=now, entry=entry)
         expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
         secret = await _add_token(
-            house, caller, expires_at, "a browser's session", TokenKind.SESSION, page_secret=page
+            house,
+            caller,
+            expires_at,
+            "a browser's session",
+            TokenKind.SESSION,
+            page_secret=page,
         )
     keep_session(house, response, secret, expires_at - now)
     session_view = _told(house, caller.name, caller.role, expires_at)
@@ -54,7 +63,8 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
 
 
 def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
-    """Have the browser keep the session's token, where no script and no other site reads it."""
+    """Have the browser keep the session's token, where no script and no other site
+    reads it."""
     response.set_cookie(
         session_cookie(house.control.world.cluster, is_tls=house.settings.is_tls),
         secret,
@@ -66,7 +76,9 @@ def keep_session(house: House, response: Response, secret: str, seconds: float) 
 
 
 @router.delete("/v1/session", status_code=204)
-async def log_out(request: Request, response: Response, house: Within, caller: Asker) -> None:
+async def log_out(
+    request: Request, response: Response, house: Within, caller: Asker
+) -> None:
     """The session's token lets in no more, and its cookie goes."""
     if "authorization" in request.headers:
         raise Conflict(
@@ -86,14 +98,18 @@ async def log_out(request: Request, response: Response, house: Within, caller: A
 
 @router.post("/v1/session/links", status_code=201)
 async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
-    """Return a link that opens the pages once, in the part of an address that browsers do not
-    send."""
+    """Return a link that opens the pages once, in the part of an address that browsers
+    do not send."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
     async with _token_quota(house, caller):
-        secret = await _add_token(house, caller, expires_at, "a link for a browser", TokenKind.LINK)
+        secret = await _add_token(
+            house, caller, expires_at, "a link for a browser", TokenKind.LINK
+        )
     house.links.made(token_id(token_digest(secret)), caller.expires_at)
-    return wire.LinkMade(url=f"{house.settings.url}/#login={secret}", expires_at=expires_at)
+    return wire.LinkMade(
+        url=f"{house.settings.url}/#login={secret}", expires_at=expires_at
+    )
 
 
 @asynccontextmanager
@@ -109,7 +125,9 @@ async def _token_quota(
         OverQuota.
     """
     now = house.control.clock.wall()
-    tokens = [token for token in await house.control.store.tokens() if token.id != without]
+    tokens = [
+        token for token in await house.control.store.tokens() if token.id != without
+    ]
     used = sum(is_valid(token, caller.name, now) for token in tokens)
     quotas = house.quotas.of_caller(caller)
     with house.quotas.taking(quotas, Quota.TOKENS, used=used, asked=1):
@@ -137,12 +155,16 @@ async def _add_token(
         origin=caller.origin or caller.token,
         page_secret=page_secret,
     )
-    entry = caller.entry(now, on=made.id, detail=f"{what}, until {moment_text(expires_at)}")
+    entry = caller.entry(
+        now, on=made.id, detail=f"{what}, until {moment_text(expires_at)}"
+    )
     await house.control.store.add_token(made, entry=entry)
     return secret
 
 
-def _told(house: House, name: UserName, role: str, expires_at: float | None) -> wire.SessionView:
+def _told(
+    house: House, name: UserName, role: str, expires_at: float | None
+) -> wire.SessionView:
     queues = house.control.world.queues
     return wire.SessionView(
         user=name,

@@ -17,11 +17,14 @@ from corral.schedule.capacity.node_room import mark_of
 async def with_origins(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> tuple[JobSpec, ...]:
-    """Return the specs with the save that each starts from, where it names a job for that.
+    """Return the specs with the save that each starts from, where it names a job for
+    that.
 
     Raises: NotFound, Conflict, Forbidden, NotShared, SpecInvalid.
     """
-    rules = {spec.checkpoint for spec in specs if spec.checkpoint and spec.checkpoint.source}
+    rules = {
+        spec.checkpoint for spec in specs if spec.checkpoint and spec.checkpoint.source
+    }
     known_rules = {rule: await _with_origin(house, rule, caller) for rule in rules}
     job_specs = tuple(
         replace(spec, checkpoint=known_rules[spec.checkpoint])
@@ -34,7 +37,9 @@ async def with_origins(
     return job_specs
 
 
-async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> CheckpointRule:
+async def _with_origin(
+    house: House, rule: CheckpointRule, caller: Caller
+) -> CheckpointRule:
     name, at, asked_step = rule.source.rpartition("@")
     if not at:
         name, asked_step = rule.source, ""
@@ -47,8 +52,12 @@ async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> Ch
     saves = kept_saves(await house.control.store.saves(job.id), _kept(job))
     save = _chosen(job, saves, int(asked_step) if at else None)
     attempts = await house.control.store.attempts(job.id)
-    node = next(attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt)
-    own_path = job.spec.checkpoint.path if job.spec.checkpoint is not None else save.path
+    node = next(
+        attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt
+    )
+    own_path = (
+        job.spec.checkpoint.path if job.spec.checkpoint is not None else save.path
+    )
     origin = Origin(
         job=job.id,
         attempt=save.attempt,
@@ -61,8 +70,8 @@ async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> Ch
 
 
 async def _ended_job(house: House, name: str, caller: Caller) -> Job:
-    """The job of this name, whose saves the caller may read. Raises: NotFound, Conflict,
-    Forbidden."""
+    """The job of this name, whose saves the caller may read. Raises: NotFound,
+    Conflict, Forbidden."""
     try:
         job = await find_job(house.control, name, caller)
     except NotFound:
@@ -94,7 +103,9 @@ def _chosen(job: Job, saves: Sequence[Save], step: int | None) -> Save:
     """The newest save, or the newest one of this step. Raises: NotFound, Conflict."""
     see = f"see: corral checkpoints {job.id}"
     if not saves:
-        raise Conflict(f"{job.spec.name} ({job.id}) has no save to start from", hint=see)
+        raise Conflict(
+            f"{job.spec.name} ({job.id}) has no save to start from", hint=see
+        )
     for save in saves:
         if step in (None, save.step):
             return save
@@ -106,7 +117,8 @@ def _chosen(job: Job, saves: Sequence[Save], step: int | None) -> Save:
 
 
 def _check_seen_by_all(house: House, spec: JobSpec) -> None:
-    """Refuse a save on one node's own disk where other nodes would need it, or that node is gone.
+    """Refuse a save on one node's own disk where other nodes would need it, or that
+    node is gone.
 
     Raises: NotShared.
     """

@@ -31,7 +31,8 @@ from corral.wire.node_labels import set_labels
 
 router = APIRouter()
 LEAST_FREE_BYTES: Final = 16 * MEGABYTE  # SQLite's log alone may grow by as much
-STOP_SECONDS: Final = 120.0  # that jobs are given to end before the head stops without them
+# that jobs are given to end before the head stops without them
+STOP_SECONDS: Final = 120.0
 
 
 @router.get("/healthz")
@@ -53,14 +54,19 @@ async def status(house: Within, caller: Asker) -> Response:
             version=settings.version,
             started_at=settings.started_at,
         ),
-        cluster=api.ClusterView(id=world.cluster, engine=control.engine.name, term=world.term),
+        cluster=api.ClusterView(
+            id=world.cluster, engine=control.engine.name, term=world.term
+        ),
         nodes=[shown_node(sight, row) for row in rows],
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[
             *sight.texts(control.warnings()),
             *_full(house),
-            *filter(None, [settings.too_few_files(len(world.nodes)), settings.audit_trouble()]),
+            *filter(
+                None,
+                [settings.too_few_files(len(world.nodes)), settings.audit_trouble()],
+            ),
             *sight.texts(_told(house)),
             *await _together(house),
         ],
@@ -86,12 +92,16 @@ def _told(house: House) -> list[str]:
 
 
 def _full(house: House) -> list[str]:
-    """Return a warning if the disk of the cluster's directory is full: then nothing can be
-    acknowledged."""
+    """Return a warning if the disk of the cluster's directory is full: then nothing can
+    be acknowledged."""
     root = house.settings.root
     folders = dict.fromkeys((root, house.settings.snapshots.parent))
     low = {folder: house.disk.warning(folder) for folder in folders}
-    if low[root] and (room := house.disk.room_now(root)) and room.free < LEAST_FREE_BYTES:
+    if (
+        low[root]
+        and (room := house.disk.room_now(root))
+        and room.free < LEAST_FREE_BYTES
+    ):
         low[root] = (
             f"the disk of {root} is full ({size_text(room.free)} of {size_text(room.total)} left): "
             "what is asked cannot be written down, nor what jobs print; make room there"
@@ -100,7 +110,8 @@ def _full(house: House) -> list[str]:
 
 
 async def _together(house: House) -> list[str]:
-    """Nodes on which users are not kept apart, and users whose ranks cannot reach their files."""
+    """Nodes on which users are not kept apart, and users whose ranks cannot reach their
+    files."""
     users = await house.control.store.users()
     out = house.settings.kept_out(users)
     shared = account_warnings(house.control.world.nodes.values(), len(users))
@@ -139,9 +150,11 @@ async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 
 
 @router.patch("/v1/nodes/{node}/labels", status_code=202)
-async def label(node: str, body: api.NodeLabels, house: Within, caller: Asker) -> api.NodeDetail:
-    """Set labels of the node, and take those away that are null; others stay. They hold from the
-    next pass on, for whoever waits, whatever the node declares itself."""
+async def label(
+    node: str, body: api.NodeLabels, house: Within, caller: Asker
+) -> api.NodeDetail:
+    """Set labels of the node, and take those away that are null; others stay. They hold
+    from the next pass on, for whoever waits, whatever the node declares itself."""
     found_node = views.find_node(house.control, node)
     labels = SetLabels(node=found_node.id, labels=set_labels(body.labels))
     await house.control.ask(labels, by=caller.name, speaker=caller.speaker)
@@ -160,7 +173,8 @@ async def _set_node(
 
 @router.post("/v1/head/down", status_code=202)
 async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, str]:
-    """Stop the head. With `jobs: stop` their cancels are durable before this answers."""
+    """Stop the head. With `jobs: stop` their cancels are durable before this
+    answers."""
     unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
     now = house.control.clock.wall()
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
@@ -188,9 +202,11 @@ async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -
 
 
 @router.get("/v1/agents/secrets/{job}/{attempt}")
-async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
-    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is not set, or
-    is by now another user's, is left out."""
+async def agent_secrets(
+    job: str, attempt: int, house: Within, caller: Asker
+) -> JSONResponse:
+    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is
+    not set, or is by now another user's, is left out."""
     assert caller.node is not None
     world = house.control.world
     id = JobId(job)
@@ -209,13 +225,17 @@ async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) ->
             values[name] = house.settings.seals.open(name, sealed).decode()
     if values:
         now, names = house.control.clock.wall(), ", ".join(values)
-        entry = caller.entry(now, on=f"{id}.{attempt}", detail=f"{names} of {asked_job.owner}")
+        entry = caller.entry(
+            now, on=f"{id}.{attempt}", detail=f"{names} of {asked_job.owner}"
+        )
         await house.control.store.record(entry)
     return JSONResponse({"secrets": values}, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/v1/agents/owners/{job}/{attempt}")
-async def agent_owner(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
+async def agent_owner(
+    job: str, attempt: int, house: Within, caller: Asker
+) -> JSONResponse:
     """{"number": n} of the user who owns an attempt that is placed on the node."""
     assert caller.node is not None
     world, id = house.control.world, JobId(job)
@@ -233,8 +253,9 @@ async def agent_owner(job: str, attempt: int, house: Within, caller: Asker) -> J
 async def agent_forgotten(
     house: Within, jobs: Annotated[str, Query(max_length=10_000)] = ""
 ) -> JSONResponse:
-    """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not kept any
-    more: what a node still has of them may go; and {"work": limits of the rest}."""
+    """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not
+    kept any more: what a node still has of them may go; and {"work": limits of the
+    rest}."""
     world = house.control.world
     job_ids = [JobId(job_id) for job_id in jobs.split(",")]
     forgotten = [job for job in job_ids if world.forgot(job)]

@@ -1,8 +1,9 @@
 """A browser's session: a token of its own in a cookie that no script reads.
 
-A cookie is sent by the browser whoever has made the page, so it counts only where the browser
-itself says that the request comes from a page of this head (docs/decisions/0056), and with a second
-secret that a browser shows to pages of this head alone (docs/decisions/0087).
+A cookie is sent by the browser whoever has made the page, so it counts only where the
+browser itself says that the request comes from a page of this head
+(docs/decisions/0056), and with a second secret that a browser shows to pages of this
+head alone (docs/decisions/0087).
 """
 
 from collections.abc import Iterable
@@ -20,19 +21,23 @@ _LOG_IN: Final = "open the pages by: corral ui"
 
 
 def cookie_of(cluster: str) -> str:
-    """Its name: a browser sends a cookie to every port of a host, and each cluster has its own."""
-    return "corral_" + "".join(character for character in cluster if character.isalnum())[:12]
+    """Its name: a browser sends a cookie to every port of a host, and each cluster has
+    its own."""
+    return (
+        "corral_"
+        + "".join(character for character in cluster if character.isalnum())[:12]
+    )
 
 
 def session_cookie(cluster: str, *, is_tls: bool) -> str:
-    """The name of the session's cookie. Over TLS with the prefix by which browsers take it from
-    this host alone, encrypted, and from no neighbour in the domain."""
+    """The name of the session's cookie. Over TLS with the prefix by which browsers take
+    it from this host alone, encrypted, and from no neighbour in the domain."""
     return f"__Host-{cookie_of(cluster)}" if is_tls else cookie_of(cluster)
 
 
 def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
-    """The token that a request shows, in its Authorization header or else in its cookie, and
-    whether it was the cookie.
+    """The token that a request shows, in its Authorization header or else in its
+    cookie, and whether it was the cookie.
 
     Raises: Unauthorised, also for a cookie that another site's page has had sent.
     """
@@ -66,13 +71,21 @@ def _kept(headers: Headers, cookie: str) -> str | None:
 
 
 def check_origin(headers: Headers) -> None:
-    """Check a request by headers that only the browser can set. Raises: Unauthorised."""
+    """Check a request by headers that only the browser can set. Raises:
+    Unauthorised."""
     header_values = {name.lower(): value for name, value in headers}
     site = header_values.get(b"sec-fetch-site")
     if site is not None:
         ours = site in OUR_PAGES
     else:
-        origin, host = header_values.get(b"origin", b""), header_values.get(b"host", b"")
-        ours = urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host != b""
+        origin, host = (
+            header_values.get(b"origin", b""),
+            header_values.get(b"host", b""),
+        )
+        ours = (
+            urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host != b""
+        )
     if not ours:
-        raise Unauthorised("the session's cookie came from a page of another site", hint=_LOG_IN)
+        raise Unauthorised(
+            "the session's cookie came from a page of another site", hint=_LOG_IN
+        )

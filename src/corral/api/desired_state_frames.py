@@ -1,4 +1,5 @@
-"""Wanted state as frames for agents: a word that is too long for one frame goes in parts."""
+"""Wanted state as frames for agents: a word that is too long for one frame goes in
+parts."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -14,8 +15,8 @@ LAUNCH_BYTES: Final = FRAME_BYTES // 2  # of launches in a word that goes in par
 def word_frame(wanted: DesiredState, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
     """Return the word as a frame, and whether that holds all of it.
 
-    Where it does not, attempts that the node reports already are left out, and so are launches
-    beyond LAUNCH_BYTES: they follow once the node reports the first ones.
+    Where it does not, attempts that the node reports already are left out, and so are
+    launches beyond LAUNCH_BYTES: they follow once the node reports the first ones.
     """
     if sum(map(_characters, wanted.run)) < LAUNCH_BYTES:
         frame = encode(WantedNow(wanted))

@@ -1,4 +1,5 @@
-"""Room on the disks of the head: a reserve is kept for what the head itself must write."""
+"""Room on the disks of the head: a reserve is kept for what the head itself must
+write."""
 
 import shutil
 from collections.abc import Callable
@@ -22,7 +23,8 @@ class Room(NamedTuple):
 
 
 def room_of(folder: Path) -> Room:
-    """Return the room on the disk of the folder, or of the nearest one above it that exists.
+    """Return the room on the disk of the folder, or of the nearest one above it that
+    exists.
 
     Raises: OSError.
     """
@@ -74,7 +76,8 @@ class DiskGuard:
             return None
 
     def is_low(self, folder: Path, asked_bytes: int = 0) -> bool:
-        """Return whether the reserve would be touched. A disk that cannot be asked is not low."""
+        """Return whether the reserve would be touched. A disk that cannot be asked is
+        not low."""
         room = self.room_now(folder)
         return room is not None and room.free - asked_bytes < self.reserve(room)
 

@@ -12,7 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket
 
-from corral.domain.errors import Bug, CorralError, NoLeader, Refusal, StoreTrouble, Trouble
+from corral.domain.errors import (
+    Bug,
+    CorralError,
+    NoLeader,
+    Refusal,
+    StoreTrouble,
+    Trouble,
+)
 from corral.ports.log import HeadLogger
 from corral.wire.api import error_of
 
@@ -51,8 +58,13 @@ STATUS: Final[Mapping[str, int]] = {
     "request_invalid": 422,
     "encoding_refused": 415,
 }
-REFUSED: Final = "corral.refused"  # in the scope: what the route has refused, for the gate
-_HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed", 400: "request_invalid"}
+# in the scope: what the route has refused, for the gate
+REFUSED: Final = "corral.refused"
+_HTTP_CODES: Final = {
+    404: "no_such_route",
+    405: "method_not_allowed",
+    400: "request_invalid",
+}
 
 
 class RequestInvalid(Refusal):
@@ -62,11 +74,14 @@ class RequestInvalid(Refusal):
 
 
 class TooMany(Refusal):
-    """More requests, or more failed authentications, than the limits of the cluster allow."""
+    """More requests, or more failed authentications, than the limits of the cluster
+    allow."""
 
     code = "too_many"
 
-    def __init__(self, message: str, *, hint: str = "", retry_seconds: float = 1.0) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", retry_seconds: float = 1.0
+    ) -> None:
         super().__init__(message, hint=hint)
         self.retry_seconds = retry_seconds
 
@@ -78,7 +93,8 @@ class TooSlow(Refusal):
 
 
 class WrongHost(Refusal):
-    """The request names a host that is not this head: a browser may have been led astray."""
+    """The request names a host that is not this head: a browser may have been led
+    astray."""
 
     code = "wrong_host"
 
@@ -95,7 +111,10 @@ def answer(error: CorralError) -> JSONResponse:
     if isinstance(error, Refusal):
         status = STATUS.get(error.code, 400)
     elif isinstance(error, Trouble):
-        status, headers["Retry-After"] = 503, "2" if isinstance(error, NoLeader) else "1"
+        status, headers["Retry-After"] = (
+            503,
+            "2" if isinstance(error, NoLeader) else "1",
+        )
     else:
         status = 500
     if status == 401:
@@ -109,24 +128,31 @@ def answer(error: CorralError) -> JSONResponse:
 
 
 def _text(words: str) -> str:
-    """Words as UTF-8 can carry them: a lone surrogate of the caller is shown, not sent."""
+    """Words as UTF-8 can carry them: a lone surrogate of the caller is shown, not
+    sent."""
     return words.encode(errors="backslashreplace").decode()
 
 
 def bug(error: Exception, id: str) -> JSONResponse:
-    """Ours, but for a full disk. The answer holds an id that the log holds too, and nothing of the
-    inside."""
+    """Ours, but for a full disk. The answer holds an id that the log holds too, and
+    nothing of the inside."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("disk_full", error=str(error))
-        return answer(StoreTrouble("the head's disk is full", hint="run: corral status"))
-    trace = "".join(traceback.format_exception(error))  # without locals: they may hold a token
+        return answer(
+            StoreTrouble("the head's disk is full", hint="run: corral status")
+        )
+    # without locals: they may hold a token
+    trace = "".join(traceback.format_exception(error))
     log.error("bug", id=id, trace=trace)
-    what = Bug(f"Corral met a bug of its own while answering ({id})", hint="see head.log")
+    what = Bug(
+        f"Corral met a bug of its own while answering ({id})", hint="see head.log"
+    )
     return answer(what)
 
 
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
-    """Also of a WebSocket that is not accepted yet: who called this sends what it returns."""
+    """Also of a WebSocket that is not accepted yet: who called this sends what it
+    returns."""
     assert isinstance(error, CorralError)
     asked.scope.get(REFUSED, []).append(error)
     return answer(error)
@@ -137,7 +163,9 @@ async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "request_invalid")
     message = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    body = error_of(code, _text(message), "see docs/architecture/overview.md for the routes")
+    body = error_of(
+        code, _text(message), "see docs/architecture/overview.md for the routes"
+    )
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 
 
@@ -146,4 +174,6 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
-    return answer(RequestInvalid(f"{where}: {first['msg']}", hint="see docs/reference/schema"))
+    return answer(
+        RequestInvalid(f"{where}: {first['msg']}", hint="see docs/reference/schema")
+    )

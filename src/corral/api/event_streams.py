@@ -1,4 +1,5 @@
-"""Events and logs as server-sent events: pushed, resumable, bounded by the reader's own pace."""
+"""Events and logs as server-sent events: pushed, resumable, bounded by the reader's own
+pace."""
 
 import asyncio
 import contextlib
@@ -42,14 +43,18 @@ def _sent(value: BaseModel, id: str = "", kind: str = "") -> bytes:
 async def follow_events(
     control: Control, job: JobId | None, after: int, caller: Caller
 ) -> AsyncIterator[bytes]:
-    """Every event with a number above `after` that the caller sees, as it is committed; one job's
-    end when it does."""
+    """Every event with a number above `after` that the caller sees, as it is committed;
+    one job's end when it does."""
     async with control.hub.follow(job) as news:
         yield HEARTBEAT
         behind = True
         while True:
-            while behind and (page := await control.store.events(after=after, job=job, limit=PAGE)):
-                for event in await seen_events(control, sight_of(control, caller), page):
+            while behind and (
+                page := await control.store.events(after=after, job=job, limit=PAGE)
+            ):
+                for event in await seen_events(
+                    control, sight_of(control, caller), page
+                ):
                     yield _sent(api.EventView.of(event), id=str(event.number))
                 after = page[-1].number
             behind = False
@@ -66,16 +71,22 @@ async def follow_events(
             behind = new is None
             if new is not None and new.number > after:
                 after = new.number
-                for event in await seen_events(control, sight_of(control, caller), [new]):
+                for event in await seen_events(
+                    control, sight_of(control, caller), [new]
+                ):
                     yield _sent(api.EventView.of(event), id=str(after))
 
 
 def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
-    """Return a notice in place of bytes that log rotation removed before they were read."""
+    """Return a notice in place of bytes that log rotation removed before they were
+    read."""
     notice = (
-        f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
+        f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was "
+        "newer\n"
     )
-    return api.LogLines(rank=rank, attempt=attempt, data=f"\n{notice}" if asked else notice)
+    return api.LogLines(
+        rank=rank, attempt=attempt, data=f"\n{notice}" if asked else notice
+    )
 
 
 def places_of(text: str) -> dict[tuple[int, int], int]:
@@ -85,7 +96,8 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
         match = _PLACE.fullmatch(part)
         if match is None:
             raise RequestInvalid(
-                f"{part[:60]!r} is no place in a log", hint="send the ids of the stream's events"
+                f"{part[:60]!r} is no place in a log",
+                hint="send the ids of the stream's events",
             )
         attempt, rank, place = map(int, match.groups())
         places[attempt, rank] = place
@@ -94,8 +106,8 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
 
 @dataclass(slots=True, kw_only=True)
 class LogStream:
-    """One reader of a job's logs. `rank`, `attempt` None: every rank, and the newest attempt with
-    all that follow it. `places` are where this reader has been."""
+    """One reader of a job's logs. `rank`, `attempt` None: every rank, and the newest
+    attempt with all that follow it. `places` are where this reader has been."""
 
     control: Control
     keeper: LogKeeper
@@ -121,7 +133,8 @@ class LogStream:
         yield _sent(api.LogLines(end=self.job.state))
 
     async def _grow(self, bell: asyncio.Event, first: int) -> AsyncIterator[bytes]:
-        """All there is; with `follow`, until the job is over and its last bytes are here."""
+        """All there is; with `follow`, until the job is over and its last bytes are
+        here."""
         give_up_at: float | None = None
         while True:
             bell.clear()
@@ -148,7 +161,9 @@ class LogStream:
         return min(been, default=max(1, self.job.attempt))
 
     def _attempts(self, first: int) -> Sequence[int]:
-        return [first] if self.attempt is not None else range(first, self.job.attempt + 1)
+        return (
+            [first] if self.attempt is not None else range(first, self.job.attempt + 1)
+        )
 
     async def _renew(self) -> None:
         """The job as it is now."""
@@ -158,7 +173,8 @@ class LogStream:
         self.job = job or self.job
 
     def _pieces(self, first: int, *, last: bool) -> Iterator[bytes]:
-        """All that is kept and has not been sent; with `last`, also a character cut in two."""
+        """All that is kept and has not been sent; with `last`, also a character cut in
+        two."""
         for attempt in self._attempts(first):
             ranks = self.keeper.ranks(self.job.id, AttemptNumber(attempt))
             for rank in ranks if self.rank is None else {self.rank} & set(ranks):
@@ -180,23 +196,33 @@ class LogStream:
                     begun = data.find(b"\n") + 1  # from a whole line on
                     place, data = place + begun, data[begun:]
                     yield _sent(
-                        _gone(rank, attempt, asked_place, place), id=f"{attempt}:{rank}:{place}"
+                        _gone(rank, attempt, asked_place, place),
+                        id=f"{attempt}:{rank}:{place}",
                     )
-                whole = len(data) if last and len(data) < PIECE_BYTES else whole_characters(data)
+                whole = (
+                    len(data)
+                    if last and len(data) < PIECE_BYTES
+                    else whole_characters(data)
+                )
                 self.places[attempt, rank] = place + whole
                 if not whole:
                     return
                 text = data[:whole].decode(errors="replace")
-                times = self.keeper.times(key, place, data[:whole]) if self.times else []
+                times = (
+                    self.keeper.times(key, place, data[:whole]) if self.times else []
+                )
                 place += whole
                 lines = api.LogLines(rank=rank, attempt=attempt, data=text, times=times)
                 yield _sent(lines, id=f"{attempt}:{rank}:{place}")
 
     def _is_complete(self) -> bool:
-        """An agent goes on reporting an ended attempt until all of its logs are here."""
+        """An agent goes on reporting an ended attempt until all of its logs are
+        here."""
         key = (self.job.id, self.job.attempt)
         for heard in self.control.facts.nodes.values():
-            if any(seen.key == key for seen in heard.seen) and self.is_connected(heard.node):
+            if any(seen.key == key for seen in heard.seen) and self.is_connected(
+                heard.node
+            ):
                 return False
         return True
 

@@ -24,7 +24,8 @@ async def events(
     follow: bool = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
-    """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
+    """Events of a job, oldest first; with `follow` as server-sent events until it is
+    over."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job)
     return await house.events(found_job.id, after, follow, last_event_id, caller)
@@ -40,7 +41,8 @@ async def all_events(
     newest: Annotated[int | None, Query(ge=1, le=1_000)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
-    """Return all events, oldest first; with `follow`, as server-sent events without end.
+    """Return all events, oldest first; with `follow`, as server-sent events without
+    end.
 
     `newest`: only the last N events, of the cluster or of one node.
     """
@@ -48,7 +50,11 @@ async def all_events(
         name = None if node is None else NodeId(node)
         limit = newest or event_streams.PAGE
         store = house.control.store
-        event_list = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
-        seen = await seen_events(house.control, sight_of(house.control, caller), event_list)
+        event_list = await store.events(
+            after=after, job=None, limit=limit, node=name, newest=True
+        )
+        seen = await seen_events(
+            house.control, sight_of(house.control, caller), event_list
+        )
         return api.Events(events=[api.EventView.of(event) for event in seen])
     return await house.events(None, after, follow, last_event_id, caller)

@@ -27,18 +27,21 @@ async def failures(
     since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_COUNTED)] = 20,
 ) -> wire.FailedJobs:
-    """Return the jobs that ended FAILED since a moment (the last 24 hours), newest first, and the
-    classes of the causes of at most 200 of them."""
+    """Return the jobs that ended FAILED since a moment (the last 24 hours), newest
+    first, and the classes of the causes of at most 200 of them."""
     begin = house.control.clock.wall() - DAY_SECONDS if since is None else since
     which = Which(states=frozenset({JobState.FAILED}), since=begin)
     sight = sight_of(house.control, caller)
-    listed_jobs = await seen_jobs(house.control.store, sight, True, MOST_COUNTED + 1, None, which)
+    listed_jobs = await seen_jobs(
+        house.control.store, sight, True, MOST_COUNTED + 1, None, which
+    )
     counted = sorted(listed_jobs[:MOST_COUNTED], key=lambda job: -(job.ended_at or 0.0))
     kinds = [await _failure(house, job) for job in counted]
     return wire.FailedJobs(
         since=begin,
         jobs=[
-            _row(sight, job, kind) for job, kind in zip(counted[:limit], kinds[:limit], strict=True)
+            _row(sight, job, kind)
+            for job, kind in zip(counted[:limit], kinds[:limit], strict=True)
         ],
         classes=[
             wire.FailureClass(

@@ -1,4 +1,5 @@
-"""Failed log-ins in the audit log: summed by address, so that a flood cannot fill the store."""
+"""Failed log-ins in the audit log: summed by address, so that a flood cannot fill the
+store."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from corral.ports.store import Store
 
 log = HeadLogger("corral.api")
 WHAT: Final = "login.fail"
-FIRST_SECONDS: Final = 1.0  # after which the first failures after a quiet time are written
+# after which the first failures after a quiet time are written
+FIRST_SECONDS: Final = 1.0
 NEXT_SECONDS: Final = 60.0  # between two writes
 ENTRIES_MOST: Final = 20  # of one write; the rest is one entry more
 KINDS_MOST: Final = 10_000  # counted separately until the next write
@@ -29,7 +31,8 @@ class LogInFailure(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FailedLogIns:
-    """Counts of failures since the last write. At most 21 entries are written a minute."""
+    """Counts of failures since the last write. At most 21 entries are written a
+    minute."""
 
     store: Store
     clock: Clock
@@ -49,7 +52,9 @@ class FailedLogIns:
     async def _write_on(self) -> None:
         while self._counts:
             since = self.clock.monotonic() - self._wrote_at
-            await asyncio.sleep(FIRST_SECONDS if since >= NEXT_SECONDS else NEXT_SECONDS - since)
+            await asyncio.sleep(
+                FIRST_SECONDS if since >= NEXT_SECONDS else NEXT_SECONDS - since
+            )
             self._wrote_at = self.clock.monotonic()
             await self.write()
 
@@ -78,7 +83,8 @@ class FailedLogIns:
 
 
 def _summed(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
-    """The most frequent kinds as they are; all others together, without their addresses."""
+    """The most frequent kinds as they are; all others together, without their
+    addresses."""
     ordered = sorted(counts, key=lambda kind: -counts[kind])
     summed = {kind: counts[kind] for kind in ordered[:ENTRIES_MOST]}
     if rest := ordered[ENTRIES_MOST:]:

@@ -12,15 +12,17 @@ from corral.ingress.buckets import TokenBuckets
 FAILURES: Final = 20  # of one network at once; then one a second
 RATE: Final = 1.0
 RENEW_SECONDS: Final = 1.0
-HOLD_SECONDS: Final = 1.0  # before a refusal: who waits for the answer fails once a second
+# before a refusal: who waits for the answer fails once a second
+HOLD_SECONDS: Final = 1.0
 
 
 class FailureLimits:
     """Bucket of failed authentications for each network.
 
-    A valid token is always let in, since the clients behind an address may be many. So a network
-    that has failed too often is refused by the digest of its token alone, unless the store has a
-    token of that digest: `digests` lists those, at most once a second.
+    A valid token is always let in, since the clients behind an address may be many. So
+    a network that has failed too often is refused by the digest of its token alone,
+    unless the store has a token of that digest: `digests` lists those, at most once a
+    second.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class FailureLimits:
         self._reading = asyncio.Lock()
         self.refused = 0
 
-    def note(self, address: str, error: Unauthorised | TooMany) -> Unauthorised | TooMany:
+    def note(
+        self, address: str, error: Unauthorised | TooMany
+    ) -> Unauthorised | TooMany:
         """Count a failure, and return the answer to it."""
         if isinstance(error, TooMany):
             return error
@@ -45,7 +49,8 @@ class FailureLimits:
         return error if seconds == 0 else self._too_many(seconds)
 
     async def check(self, address: str, digest: str) -> None:
-        """Refuse a token that the store does not have where the network has failed too often.
+        """Refuse a token that the store does not have where the network has failed too
+        often.
 
         Raises: TooMany, StoreTrouble.
         """

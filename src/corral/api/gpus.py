@@ -22,14 +22,19 @@ Holders = Mapping[tuple[NodeId, int], str]
 
 
 @router.get("/v1/gpus", response_model=answers.GpusNow)
-async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = True) -> Response:
-    """Return what every GPU does, which job holds it, and the hourly cost of all that is allocated.
-    Nodes report every 10 s, so asking more often gains nothing. With `nodes=0` only the cost."""
+async def gpus(
+    house: Within, caller: Asker, nodes: Annotated[bool, Query()] = True
+) -> Response:
+    """Return what every GPU does, which job holds it, and the hourly cost of all that
+    is allocated. Nodes report every 10 s, so asking more often gains nothing. With
+    `nodes=0` only the cost."""
     control = house.control
     money = hourly_money(control.world)
     holder_names = holders(control.world, sight_of(control, caller))
     rows = []
-    shown = sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
+    shown = (
+        sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
+    )
     for number, node in enumerate(shown):
         rows.append(row(node, control.sensed.newest.get(node.id), holder_names))
         if number % NODES_AT_ONCE == 0:
@@ -45,7 +50,8 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
 
 
 def holders(world: World, sight: CallerView) -> Holders:
-    """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same word."""
+    """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same
+    word."""
     names: dict[tuple[NodeId, int], str] = {}
     for allocation in world.allocations.values():
         job = allocation.job if sight.id(allocation.job) else HIDDEN
@@ -56,7 +62,8 @@ def holders(world: World, sight: CallerView) -> Holders:
 
 
 def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
-    """A `wire.gpus.GpusOfNode` as JSON takes it: 8,000 GPUs are made into no further objects."""
+    """A `wire.gpus.GpusOfNode` as JSON takes it: 8,000 GPUs are made into no further
+    objects."""
     sample_by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
     node_gpus = node.inventory.gpus
     seen = [sample_by_index.get(gpu.index) for gpu in node_gpus]
@@ -64,15 +71,21 @@ def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
         "node": node.id,
         "at": sample.at if sample else None,
         "index": [gpu.index for gpu in node_gpus],
-        "utilisation": [_rounded(reading.utilisation, 3) if reading else None for reading in seen],
+        "utilisation": [
+            _rounded(reading.utilisation, 3) if reading else None for reading in seen
+        ],
         "memory": [_memory(reading) if reading else None for reading in seen],
-        "power_watts": [_rounded(reading.power_watts, 1) if reading else None for reading in seen],
+        "power_watts": [
+            _rounded(reading.power_watts, 1) if reading else None for reading in seen
+        ],
         "temperature_celsius": [
-            _rounded(reading.temperature_celsius, 1) if reading else None for reading in seen
+            _rounded(reading.temperature_celsius, 1) if reading else None
+            for reading in seen
         ],
         "holders": [held.get((node.id, gpu.index), "") for gpu in node_gpus],
         "signs": [
-            _sign(reading, taken=gpu.taken) for reading, gpu in zip(seen, node_gpus, strict=True)
+            _sign(reading, taken=gpu.taken)
+            for reading, gpu in zip(seen, node_gpus, strict=True)
         ],
         "pretend": node.inventory.pretend,
     }

@@ -1,4 +1,5 @@
-"""Route by which a head proves itself to callers on loopback, before they send a token."""
+"""Route by which a head proves itself to callers on loopback, before they send a
+token."""
 
 import re
 from collections import OrderedDict
@@ -24,8 +25,9 @@ _ATTEMPT: Final = re.compile(r"(j[0-9_]{1,40})\.(\d{1,9})", re.ASCII)
 
 
 class Proofs:
-    """Answers to challenges (wire/head_proof.py). The digest of a token never changes, so it is
-    cached; whether the token still lets anybody in is decided when it is shown."""
+    """Answers to challenges (wire/head_proof.py). The digest of a token never changes,
+    so it is cached; whether the token still lets anybody in is decided when it is
+    shown."""
 
     def __init__(self, store: Store, seals: Seals) -> None:
         self._store = store
@@ -38,14 +40,18 @@ class Proofs:
         Raises: RequestInvalid, StoreTrouble.
         """
         query = parse_qs(scope["query_string"].decode("latin-1"))
-        nonce, token, attempt = (query.get(name, [""])[0] for name in ("nonce", "token", "attempt"))
+        nonce, token, attempt = (
+            query.get(name, [""])[0] for name in ("nonce", "token", "attempt")
+        )
         server = scope.get("server")
         if not _NONCE.fullmatch(nonce) or not server or server[1] is None:
             raise RequestInvalid("a challenge has a nonce of 32 hexadecimal digits")
         proof = await self._proof(nonce, (server[0], server[1]), token, attempt)
         return JSONResponse({"proof": proof}, headers={"Cache-Control": "no-store"})
 
-    async def _proof(self, nonce: str, address: Address, token: str, attempt: str) -> str | None:
+    async def _proof(
+        self, nonce: str, address: Address, token: str, attempt: str
+    ) -> str | None:
         if token == CLUSTER:
             return self._seals.sign(proof_text(nonce, address))
         if not _TOKEN.fullmatch(token):

@@ -1,4 +1,5 @@
-"""Routes of history: jobs that another system ran, from which starts and ends are foretold."""
+"""Routes of history: jobs that another system ran, from which starts and ends are
+foretold."""
 
 from typing import Annotated
 
@@ -23,7 +24,9 @@ async def put_imports(
         known_imports = await control.store.known_imports(sorted(ids))
         return wire.ImportDone(new=len(ids) - known_imports, known=known_imports)
     sources = sorted({id.partition(":")[0] for id in ids})
-    entry = caller.entry(control.clock.wall(), on=", ".join(sources), detail=f"{len(ids)} jobs")
+    entry = caller.entry(
+        control.clock.wall(), on=", ".join(sources), detail=f"{len(ids)} jobs"
+    )
     new = await control.store.keep_imported(rows, entry=entry)
     if new:
         control.learning = await learned_of(control.store, control.world, control.now())

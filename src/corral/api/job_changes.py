@@ -29,7 +29,8 @@ JOBS_AT_ONCE: Final = 500  # that are looked at between two looks at other reque
 
 @dataclass(slots=True)
 class _Chosen:
-    """Jobs that the change can be granted for, each once, and the refusals of the others."""
+    """Jobs that the change can be granted for, each once, and the refusals of the
+    others."""
 
     house: House
     caller: Caller
@@ -69,7 +70,8 @@ class _Chosen:
         return None
 
     async def _with_restart(self, job: Job, refusal: Conflict) -> Conflict:
-        """Return the refusal; of a job that is to be resumed, with what can be done instead."""
+        """Return the refusal; of a job that is to be resumed, with what can be done
+        instead."""
         if not isinstance(self.asked.of(job.id), Resume):
             return refusal
         whole = self.caller.may_on(job, key=LOGS)
@@ -110,7 +112,9 @@ async def _meant(house: House, name: str, caller: Caller) -> Sequence[Job]:
         return unfinished
     if ended is not None:
         return [ended]
-    raise Conflict(f"all jobs of {name} are over already", hint=f"run: corral show {name}")
+    raise Conflict(
+        f"all jobs of {name} are over already", hint=f"run: corral show {name}"
+    )
 
 
 @router.post("/v1/jobs/changes", response_model=api.JobsChanged)
@@ -138,10 +142,15 @@ async def change_jobs(
                 caller.entry(control.clock.wall(), on=on, code=change_refused.code)
             )
     changed = [_row(control.world, job) for job in chosen.jobs.values()]
-    answer = {"jobs": changed, "refused": [refusal.model_dump() for refusal in chosen.refused]}
+    answer = {
+        "jobs": changed,
+        "refused": [refusal.model_dump() for refusal in chosen.refused],
+    }
     return await packed_answer(listing_rows.encode(answer), request)
 
 
 def _row(world: World, job: Job) -> listing_rows.ChangedRow:
     state = world.state_of(job.id) or job.state
-    return listing_rows.ChangedRow(job.id, job.spec.name, state, job.array, job.spec.array_index)
+    return listing_rows.ChangedRow(
+        job.id, job.spec.name, state, job.array, job.spec.array_index
+    )

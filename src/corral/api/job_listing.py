@@ -1,4 +1,5 @@
-"""Listing of jobs: thousands of rows in one answer, without blocking agents' messages."""
+"""Listing of jobs: thousands of rows in one answer, without blocking agents'
+messages."""
 
 import asyncio
 import zlib
@@ -22,7 +23,10 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 async def listing(
-    control: Control, jobs: Sequence[Job | ListedJob], request: Request, sight: CallerView
+    control: Control,
+    jobs: Sequence[Job | ListedJob],
+    request: Request,
+    sight: CallerView,
 ) -> Response:
     """The jobs as they are now, those that are not over as the head knows them."""
     parts = []
@@ -34,18 +38,25 @@ async def listing(
 
 
 async def packed_answer(body: bytes, request: Request) -> Response:
-    """Return the JSON as an answer, compressed where it is large and the client takes that."""
+    """Return the JSON as an answer, compressed where it is large and the client takes
+    that."""
     headers = {"Vary": "Accept-Encoding"}
-    if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+    if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get(
+        "accept-encoding", ""
+    ):
         body = await asyncio.to_thread(_packed, body)
         headers["Content-Encoding"] = "gzip"
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _row(control: Control, job: Job | ListedJob, sight: CallerView) -> listing_rows.JobRow:
+def _row(
+    control: Control, job: Job | ListedJob, sight: CallerView
+) -> listing_rows.JobRow:
     newest = control.world.jobs.get(job.id)
     if newest is None:  # it is over: nothing is known of it but what is recorded
-        return listing_rows.job_row(job, reason=sight.text(job.reason), reason_code=job.reason_code)
+        return listing_rows.job_row(
+            job, reason=sight.text(job.reason), reason_code=job.reason_code
+        )
     reason, attempt = control.reason(newest), control.world.attempts.get(job.id)
     sentence = sight.text(reason.sentence)
     if attempt is None:  # most of those that wait

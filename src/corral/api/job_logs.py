@@ -12,7 +12,13 @@ from corral.api.auth import caller_of
 from corral.api.errors import RequestInvalid
 from corral.api.job_lookup import find_job
 from corral.api.jobs import Within
-from corral.api.log_ranges import MOST_RANGE_BYTES, SEARCH_BYTES, pieces, range_of, ranks_from
+from corral.api.log_ranges import (
+    MOST_RANGE_BYTES,
+    SEARCH_BYTES,
+    pieces,
+    range_of,
+    ranks_from,
+)
 from corral.api.log_ranges import search as search_log
 from corral.domain.errors import NotFound
 from corral.domain.ids import AttemptNumber
@@ -36,8 +42,11 @@ class KeptLogRanks(NamedTuple):
     ranks: Sequence[int]
 
 
-async def _kept(request: Request, house: House, name: str, attempt: int | None) -> KeptLogRanks:
-    """Find the attempt for a caller who may read its log, and note the read in the audit log.
+async def _kept(
+    request: Request, house: House, name: str, attempt: int | None
+) -> KeptLogRanks:
+    """Find the attempt for a caller who may read its log, and note the read in the
+    audit log.
 
     Raises: NotFound, Forbidden.
     """
@@ -63,11 +72,15 @@ async def log_range(
     size: Annotated[int, Query(ge=1, le=MOST_RANGE_BYTES)] = RANGE_BYTES,
     times: bool = False,
 ) -> LogRange:
-    """At most `size` bytes of one rank's log, from the beginning of a line: those before a place,
-    those from a place on, or the newest. With `times` when each line reached the head."""
-    kept_range = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    """At most `size` bytes of one rank's log, from the beginning of a line: those
+    before a place, those from a place on, or the newest. With `times` when each line
+    reached the head."""
+    # whose it is goes before what is asked
+    kept_range = await _kept(request, house, job, attempt)
     if before is not None and after is not None:
-        raise RequestInvalid("`before` and `after` exclude each other", hint="send one of them")
+        raise RequestInvalid(
+            "`before` and `after` exclude each other", hint="send one of them"
+        )
     key, keeper = (kept_range.job.id, kept_range.attempt, rank), house.keeper
     oldest, newest = keeper.oldest(key), keeper.end(key)
     end = newest if before is None else min(before, newest)
@@ -98,9 +111,11 @@ async def log_search(
     after: Annotated[str, Query(max_length=30)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_MATCHES)] = 100,
 ) -> LogMatches:
-    """Lines of an attempt that hold the text, in any case of its letters, of all ranks or of one.
-    A search reads 64 MiB at most: `after` with the answer's `next` goes on behind it."""
-    kept_range = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    """Lines of an attempt that hold the text, in any case of its letters, of all ranks
+    or of one. A search reads 64 MiB at most: `after` with the answer's `next` goes on
+    behind it."""
+    # whose it is goes before what is asked
+    kept_range = await _kept(request, house, job, attempt)
     if not text:
         raise RequestInvalid("there is no text to search for", hint="send `text`")
     begin = _begin(after)
@@ -119,25 +134,31 @@ async def log_search(
                 house.keeper, key, text, place=place, limit=room, most_bytes=bytes_left
             )
             matches += [
-                LogMatch(rank=shown_rank, place=at, line=line) for at, line, _ in result.found
+                LogMatch(rank=shown_rank, place=at, line=line)
+                for at, line, _ in result.found
             ]
             searched += max(0, result.place - first)
             if result.place < house.keeper.end(key):
                 resume = f"{shown_rank}:{result.place}"
                 break
     return LogMatches(
-        attempt=kept_range.attempt, matches=matches, searched_bytes=searched, next=resume
+        attempt=kept_range.attempt,
+        matches=matches,
+        searched_bytes=searched,
+        next=resume,
     )
 
 
 def _begin(after: str) -> tuple[int, int] | None:
-    """Return the rank and the place behind an earlier search. Raises: RequestInvalid."""
+    """Return the rank and the place behind an earlier search. Raises:
+    RequestInvalid."""
     if not after:
         return None
     match = _NEXT.fullmatch(after)
     if match is None:
         raise RequestInvalid(
-            f"{after!r} is not a place in a search", hint="send `next` of the answer before"
+            f"{after!r} is not a place in a search",
+            hint="send `next` of the answer before",
         )
     return int(match[1]), int(match[2])
 
@@ -150,8 +171,8 @@ async def log_file(
     rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
     attempt: Attempt = None,
 ) -> Response:
-    """All that is kept of an attempt's log as a file: of one rank, or of every rank, each below a
-    line with its number."""
+    """All that is kept of an attempt's log as a file: of one rank, or of every rank,
+    each below a line with its number."""
     kept_range = await _kept(request, house, job, attempt)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     part = "" if rank is None else f".rank-{rank}"

@@ -14,10 +14,12 @@ from corral.ports.store import Which
 
 
 async def find_job(control: Control, name: str, caller: Caller) -> Job:
-    """Return the job with this id, or the newest of this name that the caller sees: their own
-    before those of others. A hidden job is as unknown as one that is not there.
+    """Return the job with this id, or the newest of this name that the caller sees:
+    their own before those of others. A hidden job is as unknown as one that is not
+    there.
 
-    Raises: NotFound, also where they have an array of this name; NoSuchIndex; Forgotten.
+    Raises: NotFound, also where they have an array of this name; NoSuchIndex;
+    Forgotten.
     """
     sight = sight_of(control, caller)
     if sight.everything:
@@ -39,9 +41,12 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
 async def _newest_seen(
     control: Control, sight: CallerView, name: str, fits: Callable[[ListedJob], bool]
 ) -> ListedJob | None:
-    """Return the newest job that the caller sees of those that fit, whose names hold `name`."""
+    """Return the newest job that the caller sees of those that fit, whose names hold
+    `name`."""
     before: JobId | None = None
-    while page := await seen_jobs(control.store, sight, True, PAGE, before, Which(text=name)):
+    while page := await seen_jobs(
+        control.store, sight, True, PAGE, before, Which(text=name)
+    ):
         listed_job = next((job for job in page if fits(job)), None)
         if listed_job is not None:
             return listed_job
@@ -52,7 +57,11 @@ async def _newest_seen(
 async def _found(control: Control, name: str, by: UserName) -> Job:
     """Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
-    job = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
+    job = (
+        control.world.jobs.get(id)
+        or await store.job(id)
+        or await store.named(name, by=by)
+    )
     if job is None and not await store.array(name, by=by):
         job = await store.named(name)
     if job is None:
@@ -67,8 +76,8 @@ async def _found(control: Control, name: str, by: UserName) -> Job:
 async def _check_index(control: Control, name: str, by: UserName) -> None:
     """Refuse an index that does not exist.
 
-    Raises: NoSuchIndex for an unknown index of an array that has not lost any of its jobs
-    yet, and for any index of a job that is not an array.
+    Raises: NoSuchIndex for an unknown index of an array that has not lost any of its
+    jobs yet, and for any index of a job that is not an array.
     """
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
@@ -81,7 +90,8 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
         return
     keep = control.keeping.retention
     is_young = control.clock.wall() - parts[0].submitted_at < keep.seconds
-    if is_young and len(control.world.ended) < keep.jobs:  # who ended before it goes before it
+    # who ended before it goes before it
+    if is_young and len(control.world.ended) < keep.jobs:
         indices = spans_text(job.spec.array_index or 0 for job in parts)
         raise NoSuchIndex(
             f"there is no job {name[:100]}: array {parts[0].array} has the indices {indices}",
@@ -90,16 +100,19 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
-    """Whether there may have been a job of this id. Other wishes than jobs have numbers, too: one
-    above the newest job's was never given to any."""
+    """Whether there may have been a job of this id. Other wishes than jobs have
+    numbers, too: one above the newest job's was never given to any."""
     newest = await control.store.jobs(final=True, limit=1)
-    is_above = bool(newest) and (sequence_of(id) or 0) > (sequence_of(newest[0].id) or 0)
+    is_above = bool(newest) and (sequence_of(id) or 0) > (
+        sequence_of(newest[0].id) or 0
+    )
     return control.world.forgot(id) and not is_above
 
 
 async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
-    """Return the jobs of the array with this id, or of the newest of this name that the caller
-    sees: their own before those of others. None: there is no such array, or it is hidden."""
+    """Return the jobs of the array with this id, or of the newest of this name that the
+    caller sees: their own before those of others. None: there is no such array, or it
+    is hidden."""
     sight, parts = sight_of(control, caller), await _array(control, of, caller.name)
     seen = sight.jobs(parts)
     if seen or not parts:
@@ -127,8 +140,8 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:
-    """Return a note if the name means another user's job. For example: train is bob's (j7); no job
-    of that name is alice's."""
+    """Return a note if the name means another user's job. For example: train is bob's
+    (j7); no job of that name is alice's."""
     if asked == job.id or job.owner == by:
         return ""
     return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

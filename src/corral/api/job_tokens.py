@@ -1,8 +1,9 @@
-"""The token of a job itself: while its attempt lives it lets in the job's owner, as a user at most,
-and on its own job and array alone where the spec does not say `token: submit`.
+"""The token of a job itself: while its attempt lives it lets in the job's owner, as a
+user at most, and on its own job and array alone where the spec does not say `token:
+submit`.
 
-It is no row of the store: the head signs the attempt's name with its own key. A spec asks for it by
-naming the secret CORRAL_TOKEN, or by `token` (docs/decisions/0072).
+It is no row of the store: the head signs the attempt's name with its own key. A spec
+asks for it by naming the secret CORRAL_TOKEN, or by `token` (docs/decisions/0072).
 """
 
 import hmac
@@ -46,13 +47,18 @@ class JobTokenIndex:
         made = self._seals.signatures(_signed(key), placed_at)
         return (
             key
-            if any(hmac.compare_digest(match.group(3), token_text) for token_text in made)
+            if any(
+                hmac.compare_digest(match.group(3), token_text) for token_text in made
+            )
             else None
         )
 
     async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None:
-        """Return the identity of the token; None once its attempt is over. Raises: StoreTrouble."""
-        return await identity_of(self._control.store, self._control.world, attempt, sha256)
+        """Return the identity of the token; None once its attempt is over. Raises:
+        StoreTrouble."""
+        return await identity_of(
+            self._control.store, self._control.world, attempt, sha256
+        )
 
     def job_of(self, attempt: AttemptKey) -> OwnJob | None:
         """The job that the attempt is of, and how far its token reaches."""
@@ -68,13 +74,18 @@ def job_token(seals: Seals, key: AttemptKey) -> str:
 
 
 def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
-    """Return the attempt's token under each key of the cluster, the newest key first."""
+    """Return the attempt's token under each key of the cluster, the newest key
+    first."""
     job, attempt = key
-    return [f"cj.{job}.{attempt}.{signature}" for signature in seals.signatures(_signed(key))]
+    return [
+        f"cj.{job}.{attempt}.{signature}"
+        for signature in seals.signatures(_signed(key))
+    ]
 
 
 def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
-    """A token that could ask for others of its own kind would never end. Raises: Forbidden."""
+    """A token that could ask for others of its own kind would never end. Raises:
+    Forbidden."""
     if own is None:
         return
     for spec in specs:
@@ -86,10 +97,18 @@ def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
             )
 
 
-async def identity_of(store: Store, world: World, key: AttemptKey, sha256: str) -> Identity | None:
-    """Return the identity of the token; None once its attempt is over. Raises: StoreTrouble."""
+async def identity_of(
+    store: Store, world: World, key: AttemptKey, sha256: str
+) -> Identity | None:
+    """Return the identity of the token; None once its attempt is over. Raises:
+    StoreTrouble."""
     job, attempt = world.jobs.get(key[0]), world.attempts.get(key[0])
-    if job is None or attempt is None or attempt.number != key[1] or job.state not in ON_NODES:
+    if (
+        job is None
+        or attempt is None
+        or attempt.number != key[1]
+        or job.state not in ON_NODES
+    ):
         return None
     token = Token(
         id=TokenId(f"{key[0]}.{key[1]}"),
@@ -98,7 +117,9 @@ async def identity_of(store: Store, world: World, key: AttemptKey, sha256: str) 
         role=Role.USER,
         created_at=attempt.placed_at,
     )
-    return token, next((user for user in await store.users() if user.name == job.owner), None)
+    return token, next(
+        (user for user in await store.users() if user.name == job.owner), None
+    )
 
 
 def _signed(key: AttemptKey) -> str:

@@ -50,7 +50,8 @@ J = TypeVar("J", bound=VisibleJob)
 
 @dataclass(frozen=True)
 class CallerView:
-    """One caller's view at one moment. `everything`: nothing is hidden from the caller."""
+    """One caller's view at one moment. `everything`: nothing is hidden from the
+    caller."""
 
     world: World
     caller: Caller
@@ -65,8 +66,11 @@ class CallerView:
         return self.everything or may_see(self.world.queues, queue, owner, user, role)
 
     def job(self, job: VisibleJob) -> bool:
-        """Whether the job is seen. That of an earlier user of the caller's name is another's."""
-        earlier = job.owner == self.caller.name and job.submitted <= self.caller.jobs_after
+        """Whether the job is seen. That of an earlier user of the caller's name is
+        another's."""
+        earlier = (
+            job.owner == self.caller.name and job.submitted <= self.caller.jobs_after
+        )
         return self.of(job.spec.queue, EARLIER if earlier else job.owner)
 
     def jobs(self, jobs: Iterable[J]) -> list[J]:
@@ -100,10 +104,14 @@ class CallerView:
     @cached_property
     def _hidden_names(self) -> set[str]:
         jobs = self.world.jobs.values()
-        seen = {str(job.spec.name) for job in jobs if self.job(job)} | {str(self.caller.name)}
+        seen = {str(job.spec.name) for job in jobs if self.job(job)} | {
+            str(self.caller.name)
+        }
         hidden = [job for job in jobs if not self.job(job)]
         return {
-            str(hidden_name) for job in hidden for hidden_name in (job.spec.name, job.owner)
+            str(hidden_name)
+            for job in hidden
+            for hidden_name in (job.spec.name, job.owner)
         } - seen
 
     def texts(self, texts: Iterable[str]) -> list[str]:
@@ -118,20 +126,27 @@ def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
     """The job's own page, without the names of hidden jobs in its sentences."""
     if sight.everything:
         return detail
-    seen = {"reason": sight.text(detail.reason), "receipts": _receipts(sight, detail.receipts)}
+    seen = {
+        "reason": sight.text(detail.reason),
+        "receipts": _receipts(sight, detail.receipts),
+    }
     return detail.model_copy(update=seen)
 
 
 def shown_why(sight: CallerView, why: api.Why) -> api.Why:
     if sight.everything:
         return why
-    seen: dict[str, Any] = {name: sight.text(getattr(why, name)) for name in ("reason", "holders")}
+    seen: dict[str, Any] = {
+        name: sight.text(getattr(why, name)) for name in ("reason", "holders")
+    }
     seen["suggestions"] = sight.texts(why.suggestions)
     seen["receipts"] = _receipts(sight, why.receipts)
     return why.model_copy(update=seen)
 
 
-def _receipts(sight: CallerView, receipts: Iterable[api.ReceiptView]) -> list[api.ReceiptView]:
+def _receipts(
+    sight: CallerView, receipts: Iterable[api.ReceiptView]
+) -> list[api.ReceiptView]:
     return [
         receipt.model_copy(
             update={
@@ -180,7 +195,8 @@ def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:
         for device in node.devices
     ]
     ailments = [
-        ailment.model_copy(update={"text": sight.text(ailment.text)}) for ailment in node.ailments
+        ailment.model_copy(update={"text": sight.text(ailment.text)})
+        for ailment in node.ailments
     ]
     return {
         "devices": devices,
@@ -194,7 +210,10 @@ def _shown_sample(sight: CallerView, sample: NodeSample) -> NodeSample:
         sample,
         gpus=tuple(
             replace(
-                gpu, processes=tuple(_shown_process(sight, process) for process in gpu.processes)
+                gpu,
+                processes=tuple(
+                    _shown_process(sight, process) for process in gpu.processes
+                ),
             )
             for gpu in sample.gpus
         ),
@@ -207,7 +226,9 @@ def _shown_process(sight: CallerView, process: GpuProcess) -> GpuProcess:
     return replace(process, job=JobId(HIDDEN), attempt=None)
 
 
-async def seen_events(control: Control, sight: CallerView, events: Sequence[Event]) -> list[Event]:
+async def seen_events(
+    control: Control, sight: CallerView, events: Sequence[Event]
+) -> list[Event]:
     """Events of jobs that are seen, and of no job; without the names of hidden ones."""
     if sight.everything:
         return list(events)
@@ -215,7 +236,9 @@ async def seen_events(control: Control, sight: CallerView, events: Sequence[Even
     visible_events = []
     for event in events:
         if event.job is not None and event.job not in is_visible:
-            job = control.world.jobs.get(event.job) or await control.store.job(event.job)
+            job = control.world.jobs.get(event.job) or await control.store.job(
+                event.job
+            )
             is_visible[event.job] = job is not None and sight.job(job)
         if event.job is None or is_visible[event.job]:
             visible_events.append(replace(event, text=sight.text(event.text)))

@@ -59,7 +59,11 @@ async def submit(
         specs = await specs_of(house, body, caller)
         with await admitted(house, caller, specs):
             jobs = await house.control.submit(
-                specs, key=body.key, by=caller.name, speaker=caller.speaker, held=body.held
+                specs,
+                key=body.key,
+                by=caller.name,
+                speaker=caller.speaker,
+                held=body.held,
             )
     rows = await views.job_rows(house.control, jobs)
     return _json(api.JobsView(jobs=rows), status=201)
@@ -98,14 +102,17 @@ async def jobs(
     before: Annotated[str | None, Query(max_length=100)] = None,
     which: Annotated[Which, Depends(_which)] = ALL,
 ) -> Response:
-    """Newest first; unfinished ones, or all; of these states, of this owner, of this queue, and
-    with `text` in their name, or as their id or their array's. With `since` those that had not
-    ended by that moment. With `array` those of one array, by its id or its name, in order of their
-    indices. With `before` those that follow the job of this id, the last of the page before."""
+    """Newest first; unfinished ones, or all; of these states, of this owner, of this
+    queue, and with `text` in their name, or as their id or their array's. With `since`
+    those that had not ended by that moment. With `array` those of one array, by its id
+    or its name, in order of their indices. With `before` those that follow the job of
+    this id, the last of the page before."""
     store, sight = house.control.store, sight_of(house.control, caller)
     listed_jobs: Sequence[Job | ListedJob]
     if caller.job is not None and caller.job.scope == TokenScope.OWN:
-        listed_jobs = [job for job in await own_jobs(house.control, caller.job) if which.takes(job)]
+        listed_jobs = [
+            job for job in await own_jobs(house.control, caller.job) if which.takes(job)
+        ]
         listed_jobs = [job for job in listed_jobs if everything or not job.is_final]
     elif array is not None:
         parts = await array_of(house.control, array, caller)
@@ -119,8 +126,8 @@ async def jobs(
 
 @router.get("/v1/jobs/{job}")
 async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    """One job by its id, or the newest of this name. The command and the workdir are shown to
-    those who may read its logs."""
+    """One job by its id, or the newest of this name. The command and the workdir are
+    shown to those who may read its logs."""
     return await _detail(house, await _asked(house, job, caller), caller, job)
 
 
@@ -133,12 +140,15 @@ async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.Job
 
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
-    """Return the reason of a job's state, what would change it, and when it will start."""
+    """Return the reason of a job's state, what would change it, and when it will
+    start."""
     found_job = await _asked(house, job, caller)
     forecast = None
     if house.forecasts is not None:
         forecast = await house.forecasts.of(found_job, caller.name)
-    ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
+    ending_of = (
+        house.forecasts.ending_of if house.forecasts is not None else lambda _: None
+    )
     whose = whose_text(found_job, job, caller.name)
     whole = caller.may_on(found_job, key=LOGS)
     line = (
@@ -147,7 +157,13 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
         else {}
     )
     answer = await views.why(
-        house.control, found_job, forecast, ending_of, whose=whose, whole=whole, line=line
+        house.control,
+        found_job,
+        forecast,
+        ending_of,
+        whose=whose,
+        whole=whole,
+        line=line,
     )
     return shown_why(sight_of(house.control, caller), answer)
 
@@ -155,14 +171,18 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found_job = await _asked(house, job, caller)
-    await house.control.ask(Cancel(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    await house.control.ask(
+        Cancel(job=found_job.id), by=caller.name, speaker=caller.speaker
+    )
     return await _detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found_job = await _asked(house, job, caller)
-    await house.control.ask(Suspend(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    await house.control.ask(
+        Suspend(job=found_job.id), by=caller.name, speaker=caller.speaker
+    )
     return await _detail(house, found_job, caller, job)
 
 
@@ -172,7 +192,9 @@ async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     if found_job.is_final:
         whole = caller.may_on(found_job, key=LOGS)
         raise await resume_refusal(house.control.store, found_job, whole=whole)
-    await house.control.ask(Resume(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    await house.control.ask(
+        Resume(job=found_job.id), by=caller.name, speaker=caller.speaker
+    )
     return await _detail(house, found_job, caller, job)
 
 
@@ -180,7 +202,9 @@ async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """Stop the job's attempt, with a save, and restart it in its old place in line."""
     found_job = await _asked(house, job, caller)
-    await house.control.ask(Requeue(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    await house.control.ask(
+        Requeue(job=found_job.id), by=caller.name, speaker=caller.speaker
+    )
     return await _detail(house, found_job, caller, job)
 
 
@@ -189,17 +213,24 @@ async def signal(
     job: str, house: Within, caller: Asker, body: api.JobSignal | None = None
 ) -> api.JobDetail:
     """Send a signal to what runs of it; it goes on, unless the signal ends it."""
-    found_job = await _asked(house, job, caller)  # whose it is goes before what is asked
+    # whose it is goes before what is asked
+    found_job = await _asked(house, job, caller)
     number = signals.number_of(body.signal) if body is not None else None
     if body is None or number is None:
-        complaint = "no signal was named" if body is None else f"{body.signal!r} is no signal"
-        raise RequestInvalid(complaint, hint=f"one of {', '.join(signals.NAMES)}, or its number")
+        complaint = (
+            "no signal was named" if body is None else f"{body.signal!r} is no signal"
+        )
+        raise RequestInvalid(
+            complaint, hint=f"one of {', '.join(signals.NAMES)}, or its number"
+        )
     to = body.to or ("all" if is_batch(found_job.spec.run) else "ranks")
     await _send(house, found_job, caller, number, to)
     return await _detail(house, found_job, caller, job)
 
 
-async def _send(house: House, job: Job, caller: Caller, number: int, to: signals.To) -> None:
+async def _send(
+    house: House, job: Job, caller: Caller, number: int, to: signals.To
+) -> None:
     """Raises: Conflict, Unsupported."""
     name, attempt = signals.name_of(number), house.control.world.attempts.get(job.id)
     if job.state != "RUNNING" or attempt is None:
@@ -227,8 +258,10 @@ async def _send(house: House, job: Job, caller: Caller, number: int, to: signals
 async def change(
     job: str, house: Within, caller: Asker, body: api.JobChange | None = None
 ) -> api.JobDetail:
-    """Change a waiting job; what is not named stays. Its priority only operators change."""
-    found_job = await _asked(house, job, caller)  # whose it is goes before what is asked
+    """Change a waiting job; what is not named stays. Its priority only operators
+    change."""
+    # whose it is goes before what is asked
+    found_job = await _asked(house, job, caller)
     body = body or api.JobChange()
     if body.priority is not None and not caller.operates(found_job):
         raise Forbidden(
@@ -243,7 +276,9 @@ async def change(
     if set_job.queue is not None and set_job.queue in tree.by_name:
         await check_queues_of(house, [set_job.of(found_job.spec)], caller)
         if set_job.of(found_job.spec).max_duration_seconds is None:
-            set_job = replace(set_job, max_duration_seconds=longest_seconds(tree, set_job.queue))
+            set_job = replace(
+                set_job, max_duration_seconds=longest_seconds(tree, set_job.queue)
+            )
     await house.control.ask(set_job, by=caller.name, speaker=caller.speaker)
     return await _detail(house, found_job, caller, job)
 
@@ -267,13 +302,15 @@ async def logs(
     after: Annotated[str, Query(max_length=100_000)] = "",
     times: bool = False,
 ) -> Response:
-    """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`. With
-    `times` when each line reached the head."""
+    """Server-sent pieces of the ranks' logs; the last one holds the job's state as
+    `end`. With `times` when each line reached the head."""
     found_job = await find_job(house.control, job, caller_of(request))
     caller_of(request).check_job(found_job, f"the log of {found_job.spec.name}")
     if attempt is not None and attempt > found_job.attempt and not follow:
         raise NotFound("attempt", str(attempt), see=f"corral show {found_job.id}")
-    if rank is not None and rank >= (await views.rank_bound(house.control, found_job) or rank + 1):
+    if rank is not None and rank >= (
+        await views.rank_bound(house.control, found_job) or rank + 1
+    ):
         raise NotFound("rank", str(rank), see=f"corral show {found_job.id}")
     await house.reads.note(caller_of(request), found_job)
     stream = event_streams.LogStream(
@@ -286,19 +323,22 @@ async def logs(
         tail=tail,
         follow=follow,
         times=times,
-        places=event_streams.places_of(after or request.headers.get("last-event-id", "")),
+        places=event_streams.places_of(
+            after or request.headers.get("last-event-id", "")
+        ),
     )
     return event_streams.response(stream.run())
 
 
 @router.get("/v1/jobs/{job}/spec")
 async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
-    """The job's spec as a document that asks for the same job again, for those who may read its
-    log."""
+    """The job's spec as a document that asks for the same job again, for those who may
+    read its log."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the spec of {found_job.spec.name}")
     return WrittenSpec(
-        spec=written_spec(found_job.spec), has_workdir=found_job.spec.workdir is not None
+        spec=written_spec(found_job.spec),
+        has_workdir=found_job.spec.workdir is not None,
     )
 
 
@@ -307,4 +347,6 @@ async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints
     """Recorded saves, also those that were found broken."""
     found_job = await _asked(house, job, caller)
     saves = await house.control.store.saves(found_job.id)
-    return api.Checkpoints(checkpoints=api.CheckpointView.all_of(saves, found_job.spec.checkpoint))
+    return api.Checkpoints(
+        checkpoints=api.CheckpointView.all_of(saves, found_job.spec.checkpoint)
+    )

@@ -10,7 +10,13 @@ from corral.api.app_state import House
 from corral.api.auth import Caller, token_digest
 from corral.api.jobs import Asker, Within
 from corral.control import jobs_on
-from corral.domain.errors import Conflict, SpecInvalid, TokenRevoked, TokenUsed, Unsupported
+from corral.domain.errors import (
+    Conflict,
+    SpecInvalid,
+    TokenRevoked,
+    TokenUsed,
+    Unsupported,
+)
 from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
 from corral.domain.node import Liveness
 from corral.domain.pilot import is_part
@@ -37,7 +43,8 @@ SEEN_JOBS: Final = 5
 async def create_join_token(
     body: wire.JoinTokenCreate, house: Within, caller: Asker
 ) -> wire.JoinTokenMade:
-    """Create a token that allows N machines to join. Its secret is returned only once."""
+    """Create a token that allows N machines to join. Its secret is returned only
+    once."""
     now = house.control.clock.wall()
     secret = PREFIX + secrets.token_urlsafe(24)
     digest = token_digest(secret)
@@ -51,7 +58,9 @@ async def create_join_token(
         uses_left=body.uses,
     )
     detail = f"{body.uses} uses, until {moment_text(now + body.expires_seconds)}"
-    await house.control.store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
+    await house.control.store.add_token(
+        made, entry=caller.entry(now, on=made.id, detail=detail)
+    )
     return wire.JoinTokenMade(
         token=secret,
         id=made.id,
@@ -64,15 +73,19 @@ async def create_join_token(
 
 @router.get("/v1/join")
 async def needs(house: Within, caller: Asker) -> wire.JoinNeeds:
-    """Return the requirements of a machine that joins. The shown token is not used up."""
+    """Return the requirements of a machine that joins. The shown token is not used
+    up."""
     return house.settings.needs()
 
 
 @router.post("/v1/nodes/join", status_code=201)
 async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJoined:
-    """Let the machine that shows a join token be a node, by the token that it has made."""
+    """Let the machine that shows a join token be a node, by the token that it has
+    made."""
     if not is_name(body.node):
-        raise SpecInvalid(f"{body.node[:80]!r} cannot name a node", hint=f"use {NAME_RULE}")
+        raise SpecInvalid(
+            f"{body.node[:80]!r} cannot name a node", hint=f"use {NAME_RULE}"
+        )
     if body.node in house.control.world.nodes:
         raise Conflict(
             f"there is a node {body.node} already",
@@ -126,8 +139,9 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 async def remove(
     node: str, house: Within, caller: Asker, force: Annotated[bool, Query()] = False
 ) -> None:
-    """Be done with a node: its token is revoked, and it is known no more. One that holds something
-    is refused, unless it is dead or `force` says that what is lost may be."""
+    """Be done with a node: its token is revoked, and it is known no more. One that
+    holds something is refused, unless it is dead or `force` says that what is lost may
+    be."""
     found_node = views.find_node(house.control, node)
     if found_node.id in house.settings.own_nodes():
         raise Conflict(
@@ -146,12 +160,17 @@ async def remove(
 
 
 @router.post(RENEW)
-async def renew(body: wire.TokenRenew, house: Within, caller: Asker) -> wire.TokenRenewed:
-    """Replace the node's token by one that it has made, whose hash it sends. A token that ended
-    less than 30 days ago is taken for this alone. The agent of one attempt does so once: its first
-    token counts no more, and the fresh one lasts as long as the attempt."""
+async def renew(
+    body: wire.TokenRenew, house: Within, caller: Asker
+) -> wire.TokenRenewed:
+    """Replace the node's token by one that it has made, whose hash it sends. A token
+    that ended less than 30 days ago is taken for this alone. The agent of one attempt
+    does so once: its first token counts no more, and the fresh one lasts as long as the
+    attempt."""
     if not _renews(house):
-        raise Unsupported("the token of this node is renewed by the engine that lends it")
+        raise Unsupported(
+            "the token of this node is renewed by the engine that lends it"
+        )
     node = NodeId(_own(caller))
     store, now = house.control.store, house.control.clock.wall()
     ends = None if is_part(node) else now + NODE_TOKEN_SECONDS
@@ -182,8 +201,11 @@ def _renews(house: House) -> bool:
 
 @router.get("/v1/agents/node")
 async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
-    """Return the node that the token belongs to; not found before its first heartbeat."""
-    return views.node_detail(house.control, views.find_node(house.control, _own(caller)))
+    """Return the node that the token belongs to; not found before its first
+    heartbeat."""
+    return views.node_detail(
+        house.control, views.find_node(house.control, _own(caller))
+    )
 
 
 @router.delete("/v1/agents/node", status_code=204)
@@ -213,6 +235,8 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
     await _set(house, node, "remove", caller)
 
 
-async def _set(house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller) -> None:
+async def _set(
+    house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller
+) -> None:
     set_node = SetNode(node=node, to=to)
     await house.control.ask(set_node, by=caller.name, speaker=caller.speaker)

@@ -1,9 +1,9 @@
 """The head's copy of the ranks' logs, as far as shipped.
 
-Each byte of a log has two positions: the agent's offset, and the place in the head's copy.
-They differ once a gap was recorded as a line. A copy consists of two files of half the cap
-each; the older one is named .1. `rank-N.json` records where they begin. Files are not
-synced: after a power failure, the agent ships the lost bytes again.
+Each byte of a log has two positions: the agent's offset, and the place in the head's
+copy. They differ once a gap was recorded as a line. A copy consists of two files of
+half the cap each; the older one is named .1. `rank-N.json` records where they begin.
+Files are not synced: after a power failure, the agent ships the lost bytes again.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 @dataclass(slots=True, kw_only=True)
 class LogTrack:
-    """Position in one kept log. `base`: the position of the newer file's first byte; `older`: that
-    of the older file's; an agent's offset is a position plus `ahead`. `stamped_at`: when bytes last
-    had a time stamp."""
+    """Position in one kept log. `base`: the position of the newer file's first byte;
+    `older`: that of the older file's; an agent's offset is a position plus `ahead`.
+    `stamped_at`: when bytes last had a time stamp."""
 
     base: int = 0
     older: int = 0
@@ -64,8 +64,9 @@ class OpenedLog(NamedTuple):
 
 
 class LogCursor:
-    """One reader's way through a log. The file that it is in stays open: what rotation lets go of
-    meanwhile is still read to its end, so that who reads faster than is written misses nothing."""
+    """One reader's way through a log. The file that it is in stays open: what rotation
+    lets go of meanwhile is still read to its end, so that who reads faster than is
+    written misses nothing."""
 
     def __init__(self, opened: Callable[[int], OpenedLog]) -> None:
         self._opened = opened
@@ -104,7 +105,8 @@ def _read(opened: OpenedLog, place: int, most: int) -> bytes:
 
 
 class LogKeeper:
-    """All copies under one directory. One thread: the files are small and in the page cache."""
+    """All copies under one directory. One thread: the files are small and in the page
+    cache."""
 
     def __init__(
         self, root: Path, *, most_bytes: int, wall: Callable[[], float] | None = None
@@ -118,7 +120,8 @@ class LogKeeper:
         self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
 
     def append(self, key: RankKey, offset: int, data: bytes) -> int:
-        """Take bytes in; what is already here is skipped. Answers how far the log is kept.
+        """Take bytes in; what is already here is skipped. Answers how far the log is
+        kept.
 
         Raises: OSError when the disk does not take them.
         """
@@ -145,7 +148,8 @@ class LogKeeper:
         return track.end + track.ahead
 
     def cut(self, key: RankKey, keep_bytes: int, why: str) -> int:
-        """Keep the last lines alone, below a line that says so. Return how many bytes are freed.
+        """Keep the last lines alone, below a line that says so. Return how many bytes
+        are freed.
 
         Nothing is done where that frees little. Raises: OSError.
         """
@@ -156,7 +160,10 @@ class LogKeeper:
         data = self.read(key, end - keep_bytes, keep_bytes)[1] if keep_bytes else b""
         data = data[data.find(b"\n", 0, len(data) // 2) + 1 :]
         dropped = end - len(data)
-        notice = NOTICE + f"{dropped:,} bytes before this line were dropped: {why}\n".encode()
+        notice = (
+            NOTICE
+            + f"{dropped:,} bytes before this line were dropped: {why}\n".encode()
+        )
         fresh = self._path(key, ".log.new")
         fresh.write_bytes(notice + data)
         os.replace(fresh, self._path(key))
@@ -173,7 +180,8 @@ class LogKeeper:
         return track.end + track.ahead
 
     def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
-        """(place, bytes) from the place on, or from the oldest byte that is still here."""
+        """(place, bytes) from the place on, or from the oldest byte that is still
+        here."""
         with self.reading(key) as reading:
             return reading.read(place, most)
 
@@ -195,12 +203,15 @@ class LogKeeper:
         return self._track(key).end
 
     def opened(self, key: RankKey, place: int) -> "OpenedLog":
-        """The file that holds the place or, where none does any more, what is oldest."""
+        """The file that holds the place or, where none does any more, what is
+        oldest."""
         track = self._track(key)
         place = max(place, track.older)
         if place < track.base:
             with suppress(FileNotFoundError):
-                return OpenedLog(place, track.older, self._path(key, ".log.1").open("rb"))
+                return OpenedLog(
+                    place, track.older, self._path(key, ".log.1").open("rb")
+                )
             place = track.base
         with suppress(FileNotFoundError):
             return OpenedLog(place, track.base, self._path(key).open("rb"))
@@ -231,7 +242,9 @@ class LogKeeper:
             names = os.listdir(self._folder(job, attempt))
         except OSError:
             return []
-        return sorted(int(match.group(1)) for name in names if (match := _LOG.fullmatch(name)))
+        return sorted(
+            int(match.group(1)) for name in names if (match := _LOG.fullmatch(name))
+        )
 
     @contextmanager
     def bell(self, job: JobId) -> Iterator[asyncio.Event]:
@@ -264,12 +277,15 @@ class LogKeeper:
         track = LogTrack()
         try:
             stored = json.loads(self._path(key, ".json").read_text())
-            track = LogTrack(base=stored["base"], older=stored["older"], ahead=stored["ahead"])
+            track = LogTrack(
+                base=stored["base"], older=stored["older"], ahead=stored["ahead"]
+            )
         except (OSError, ValueError, KeyError, TypeError):
             pass  # none yet: neither gap nor rotation
         newer, older = _size(self._path(key)), _size(self._path(key, ".log.1"))
         if newer is None and older is not None and track.base - track.older != older:
-            track.older, track.base = track.base, track.base + older  # cut short while rotating
+            # cut short while rotating
+            track.older, track.base = track.base, track.base + older
         track.size = newer or 0
         return track
 
@@ -283,11 +299,13 @@ class LogKeeper:
         self.sizes.add(key[:2], len(data))
 
     def times(self, key: RankKey, begin: int, data: bytes) -> list[float | None]:
-        """Return when each line of the data reached the head, as `times_of_lines` does."""
+        """Return when each line of the data reached the head, as `times_of_lines`
+        does."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
     def _stamp(self, key: RankKey, track: LogTrack) -> None:
-        """Note when what is written next has come. A clock that was set back stamps again."""
+        """Note when what is written next has come. A clock that was set back stamps
+        again."""
         if self._wall is None or 0 <= self._wall() - track.stamped_at < STAMP_SECONDS:
             return
         track.stamped_at = self._wall()
@@ -305,7 +323,9 @@ class LogKeeper:
 
     def _keep(self, key: RankKey, track: LogTrack) -> None:
         fresh = self._path(key, ".json.new")
-        track_fields = {name: getattr(track, name) for name in ("base", "older", "ahead")}
+        track_fields = {
+            name: getattr(track, name) for name in ("base", "older", "ahead")
+        }
         fresh.write_text(json.dumps(track_fields))
         os.replace(fresh, self._path(key, ".json"))
 

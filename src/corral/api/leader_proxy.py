@@ -1,4 +1,5 @@
-"""Handing a request on to the head that leads, and its answer back: as it comes, byte by byte."""
+"""Handing a request on to the head that leads, and its answer back: as it comes, byte
+by byte."""
 
 import asyncio
 import hashlib
@@ -24,7 +25,15 @@ from corral.wire.proven_socket import proven_socket
 CONNECT_SECONDS: Final = 3.0
 COME_AGAIN: Final = 1013
 _OF_ONE_HOP: Final = frozenset(
-    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"host"}
+    {
+        b"connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"host",
+    }
 )
 _FORWARDED: Final = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"forwarded"})
 _CREDENTIALS: Final = (b"authorization", b"cookie")
@@ -38,8 +47,8 @@ class CallerGone(Exception):
 
 
 class Forwarder:
-    """Forwarder to the head at one address. Each connection lasts until one of its sides ends
-    it."""
+    """Forwarder to the head at one address. Each connection lasts until one of its
+    sides ends it."""
 
     def __init__(self, url: str, trusted: ssl.SSLContext | None, seals: Seals) -> None:
         self.url = url
@@ -55,13 +64,18 @@ class Forwarder:
         request = self._client().build_request(
             scope["method"],
             httpx2.URL(self.url).copy_with(raw_path=_path(scope)),
-            headers=[*_without(scope["headers"], _OF_ONE_HOP | _FORWARDED), *_forwarded(scope)],
+            headers=[
+                *_without(scope["headers"], _OF_ONE_HOP | _FORWARDED),
+                *_forwarded(scope),
+            ],
             content=_body(receive) if _has_body(scope["headers"]) else None,
         )
         try:
             answer = await self._client().send(request, stream=True)
         except (httpx2.TransportError, WrongHead) as error:
-            raise NoLeader(f"the head that leads does not answer at {self.url}") from error
+            raise NoLeader(
+                f"the head that leads does not answer at {self.url}"
+            ) from error
         except CallerGone:
             return
         if answer.status_code != UNAUTHORISED:
@@ -78,7 +92,9 @@ class Forwarder:
 
         Raises: NoLeader if the leader does not answer.
         """
-        forwarded_headers = [header for header in scope["headers"] if header[0] in _SAID_AGAIN]
+        forwarded_headers = [
+            header for header in scope["headers"] if header[0] in _SAID_AGAIN
+        ]
         forwarded_headers += _forwarded(scope)
         try:
             proven = needs_proof(self.url)
@@ -101,7 +117,9 @@ class Forwarder:
             await _deny(no, scope, receive, send)
             return
         except (OSError, TimeoutError, WebSocketException, WrongHead) as error:
-            raise NoLeader(f"the head that leads does not answer at {self.url}") from error
+            raise NoLeader(
+                f"the head that leads does not answer at {self.url}"
+            ) from error
         _prove(scope)
         async with connection:
             await receive()  # that they would like to begin
@@ -113,14 +131,17 @@ class Forwarder:
             await self._http.aclose()
 
     def _challenge(self, address: Address) -> Challenge:
-        """The leader proves itself by the cluster's key, before a caller's token goes there."""
+        """The leader proves itself by the cluster's key, before a caller's token goes
+        there."""
         return Challenge.by_keys(self.url, self._seals.signatures, address)
 
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
             self._http = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=20
+                ),
                 trust_env=False,
                 verify=self._trusted or ssl.create_default_context(),
                 event_hooks=async_hooks(lambda _, address: self._challenge(address)),
@@ -129,7 +150,8 @@ class Forwarder:
 
 
 def _forwarded(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the header that names the client, for a head that trusts this one as a proxy."""
+    """Return the header that names the client, for a head that trusts this one as a
+    proxy."""
     client = scope.get("client")
     return [] if client is None else [(b"x-forwarded-for", str(client[0]).encode())]
 
@@ -179,9 +201,12 @@ async def _until_gone(receive: Receive) -> None:
 
 async def _deny(no: InvalidStatus, scope: Scope, receive: Receive, send: Send) -> None:
     headers = [
-        (name.lower().encode(), value.encode()) for name, value in no.response.headers.raw_items()
+        (name.lower().encode(), value.encode())
+        for name, value in no.response.headers.raw_items()
     ]
-    answer = Response(bytes(no.response.body or b""), status_code=no.response.status_code)
+    answer = Response(
+        bytes(no.response.body or b""), status_code=no.response.status_code
+    )
     answer.raw_headers = _without(headers, _OF_ONE_HOP)
     await WebSocket(scope, receive, send).send_denial_response(answer)
 
@@ -213,7 +238,8 @@ def _close_code(code: int | None) -> int:
 
 
 async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
-    """Run both until one ends; what a side that is gone raises ends the talk as well."""
+    """Run both until one ends; what a side that is gone raises ends the talk as
+    well."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

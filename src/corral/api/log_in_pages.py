@@ -1,4 +1,5 @@
-"""Pages of a log-in that a browser opens by itself: a refusal, and the code of a terminal.
+"""Pages of a log-in that a browser opens by itself: a refusal, and the code of a
+terminal.
 
 They hold no script and no style, so that nothing of what is shown can become either.
 """
@@ -13,7 +14,8 @@ from corral.domain.errors import CorralError
 from corral.domain.terminal_log_in import CODE_LENGTH, TerminalLogIn, TerminalPerson
 
 TERMINAL: Final = "/v1/oidc/terminal"
-# `same-origin`: with `no-referrer` a browser sends a form without its origin, which is checked.
+# `same-origin`: with `no-referrer` a browser sends a form without its origin, which is
+# checked.
 GUARDS: Final = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
@@ -27,20 +29,30 @@ def refusal_page(error: CorralError) -> HTMLResponse:
     """Return a refusal as a page, because a browser navigated here without a script."""
     message, hint = html.escape(error.message), html.escape(error.hint)
     text = (
-        f'<h1>You are not logged in</h1><p>{message}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
+        f'<h1>You are not logged in</h1><p>{message}.</p><p>{hint}</p><p><a href="/">Log '
+        "in</a></p>"
     )
     return _page(text, answer(error).status_code)
 
 
 def form_page(
-    log_in: TerminalLogIn, person: TerminalPerson, sealed: str, *, is_again: bool = False
+    log_in: TerminalLogIn,
+    person: TerminalPerson,
+    sealed: str,
+    *,
+    is_again: bool = False,
 ) -> HTMLResponse:
-    """The question for the code. `sealed` says who has logged in, and comes back with the form."""
+    """The question for the code. `sealed` says who has logged in, and comes back with
+    the form."""
     name, source = html.escape(person.name), html.escape(log_in.source)
     elsewhere = ""
     if log_in.source != person.source:
         elsewhere = f" You are at {html.escape(person.source)}."
-    wrong = "<p><strong>That is not the code of the terminal.</strong></p>" if is_again else ""
+    wrong = (
+        "<p><strong>That is not the code of the terminal.</strong></p>"
+        if is_again
+        else ""
+    )
     text = (
         f"<h1>Log in a terminal as {name}</h1>"
         f"<p>A terminal at {source} asks to be logged in.{elsewhere} Type the code that it shows, "

@@ -10,7 +10,13 @@ from corral.api.log_sizes import measured, write_dropped
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId, UserName
-from corral.domain.log_quota import KEPT_BYTES, KeptLogs, LogPart, cut_order, excess_bytes
+from corral.domain.log_quota import (
+    KEPT_BYTES,
+    KeptLogs,
+    LogPart,
+    cut_order,
+    excess_bytes,
+)
 from corral.domain.observed_state import AttemptKey
 from corral.domain.quota import RULES, Quota, Quotas
 from corral.domain.users import User
@@ -24,7 +30,9 @@ log = HeadLogger("corral.api")
 class LogQuota:
     """Use of logs by user and job, and the cutting of what exceeds their limits."""
 
-    def __init__(self, keeper: LogKeeper, control: Control, cluster: Mapping[str, int]) -> None:
+    def __init__(
+        self, keeper: LogKeeper, control: Control, cluster: Mapping[str, int]
+    ) -> None:
         """Args:
         cluster: limits that were set for everybody.
         """
@@ -42,7 +50,8 @@ class LogQuota:
         self._users_at = float("-inf")
         self._forgotten = -1
         self._is_measured = False
-        self._cut_to: dict[AttemptKey, int] = {}  # nothing more can be cut until it grows
+        # nothing more can be cut until it grows
+        self._cut_to: dict[AttemptKey, int] = {}
 
     def used(self, user: UserName) -> int:
         """Return the bytes of all logs of the user."""
@@ -62,7 +71,8 @@ class LogQuota:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def enforce(self) -> None:
-        """Count what has changed, and cut what exceeds a quota. Raises: OSError, Trouble."""
+        """Count what has changed, and cut what exceeds a quota. Raises: OSError,
+        Trouble."""
         sizes = self.keeper.sizes
         if not self._is_measured:
             bytes_by_attempt, dropped = await asyncio.to_thread(measured, sizes.root)
@@ -75,7 +85,9 @@ class LogQuota:
             await self._cut(Quota.JOB_LOG_BYTES, quotas, [job], self._of_job[job])
         for user in [user for user, used in self._of_user.items() if used]:
             quotas = await self._quotas(user)
-            await self._cut(Quota.LOG_BYTES, quotas, self._jobs[user], self._of_user[user])
+            await self._cut(
+                Quota.LOG_BYTES, quotas, self._jobs[user], self._of_user[user]
+            )
 
     async def _count(self, changed: Iterable[AttemptKey]) -> set[JobId]:
         """Bring the sums up to date. The jobs whose logs have changed."""
@@ -107,30 +119,46 @@ class LogQuota:
     async def _quotas(self, user: UserName) -> Quotas:
         now = self._control.clock.monotonic()
         if now - self._users_at >= USERS_SECONDS:
-            self._users = {user.name: user for user in await self._control.store.users()}
+            self._users = {
+                user.name: user for user in await self._control.store.users()
+            }
             self._users_at = now
         known_user = self._users.get(user)
         if known_user is None:
             return Quotas.of_unknown(user, self._cluster)
         return Quotas(
-            user=user, role=known_user.role, own=dict(known_user.limits), cluster=self._cluster
+            user=user,
+            role=known_user.role,
+            own=dict(known_user.limits),
+            cluster=self._cluster,
         )
 
-    async def _cut(self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int) -> None:
-        """Cut logs of the jobs until they are within the quota, or nothing more can be cut."""
+    async def _cut(
+        self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int
+    ) -> None:
+        """Cut logs of the jobs until they are within the quota, or nothing more can be
+        cut."""
         limit = quotas.limit(quota)
         excess = excess_bytes(used, limit)
         if not excess:
             return
-        whose = f"all logs of {quotas.user}" if quota == Quota.LOG_BYTES else "the logs of this job"
+        whose = (
+            f"all logs of {quotas.user}"
+            if quota == Quota.LOG_BYTES
+            else "the logs of this job"
+        )
         why = f"{whose} may have {RULES[quota].amount(limit)} (corral user show {quotas.user})"
         kept_logs = [
-            KeptLogs(key=key, part=self._part(key)) for job in jobs for key in self._keys(job)
+            KeptLogs(key=key, part=self._part(key))
+            for job in jobs
+            for key in self._keys(job)
         ]
         for kept_log in cut_order(kept_logs):
             if excess <= 0:
                 break
-            if self._cut_to.get(kept_log.key) != self.keeper.sizes.bytes.get(kept_log.key):
+            if self._cut_to.get(kept_log.key) != self.keeper.sizes.bytes.get(
+                kept_log.key
+            ):
                 excess -= await self._cut_attempt(kept_log, why)
 
     def _keys(self, job: JobId) -> list[AttemptKey]:
@@ -160,7 +188,8 @@ class LogQuota:
         return LogPart.ENDED_JOB if is_over else LogPart.UNFINISHED_JOB
 
     def _forget(self) -> None:
-        """Take jobs that are not kept any more out of the sums; their logs are swept."""
+        """Take jobs that are not kept any more out of the sums; their logs are
+        swept."""
         if self._forgotten == self._control.keeping.forgotten:
             return
         self._forgotten = self._control.keeping.forgotten

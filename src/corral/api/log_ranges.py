@@ -1,8 +1,8 @@
 """Ranges of kept logs, and searches in them, with bounds.
 
-They are read in a thread, outside the head's event loop. Each step reads one piece, so a
-search in a large log neither blocks the loop nor uses much memory. Each user can run one
-search at a time.
+They are read in a thread, outside the head's event loop. Each step reads one piece, so
+a search in a large log neither blocks the loop nor uses much memory. Each user can run
+one search at a time.
 """
 
 import asyncio
@@ -46,12 +46,17 @@ class Searched:
     found: list[MatchedLine] = field(default_factory=list)
 
 
-async def read_beside(keeper: LogKeeper, key: RankKey, place: int, most: int) -> LogSlice:
-    """Return at most this many bytes from the place on, or from the oldest byte that is kept."""
+async def read_beside(
+    keeper: LogKeeper, key: RankKey, place: int, most: int
+) -> LogSlice:
+    """Return at most this many bytes from the place on, or from the oldest byte that is
+    kept."""
     opened = keeper.opened(key, place)
     if opened.file is None:
         return LogSlice(opened.place, b"")
-    return LogSlice(opened.place, await asyncio.to_thread(_read_and_close, opened, most))
+    return LogSlice(
+        opened.place, await asyncio.to_thread(_read_and_close, opened, most)
+    )
 
 
 def _read_and_close(opened: OpenedLog, most: int) -> bytes:
@@ -73,7 +78,8 @@ async def pieces(
 
 
 async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> LogSlice:
-    """Return the bytes of a range, from the first whole line on, without a character cut in two."""
+    """Return the bytes of a range, from the first whole line on, without a character
+    cut in two."""
     start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
     first, whole = begin, b""
     async for part in pieces(keeper, key, start, end):
@@ -89,7 +95,13 @@ async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> Log
 
 
 async def search(
-    keeper: LogKeeper, key: RankKey, text: str, *, place: int, limit: int, most_bytes: int
+    keeper: LogKeeper,
+    key: RankKey,
+    text: str,
+    *,
+    place: int,
+    limit: int,
+    most_bytes: int,
 ) -> Searched:
     """Return the lines that hold the text, whatever the case of its ASCII letters."""
     needle = text.encode().lower()
@@ -98,7 +110,8 @@ async def search(
     until = min(keeper.end(key), place + most_bytes)
     rest = b""
     async for part in pieces(keeper, key, place, until):
-        if part.begin > result.place + len(rest):  # rotation has dropped what lay between
+        # rotation has dropped what lay between
+        if part.begin > result.place + len(rest):
             result.place, rest = part.begin, b""
         data = rest + part.data
         is_last = part.begin + len(part.data) >= keeper.end(key)
@@ -106,7 +119,9 @@ async def search(
         if not end and len(data) >= LINE_BYTES:
             end = len(data)
         room = limit - len(result.found)
-        matches = await asyncio.to_thread(_matches, data[:end], needle, result.place, room)
+        matches = await asyncio.to_thread(
+            _matches, data[:end], needle, result.place, room
+        )
         result.found += matches
         if len(matches) == room:
             result.place = matches[-1].end
@@ -116,7 +131,10 @@ async def search(
 
 
 def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[MatchedLine]:
-    return [match for match, _ in zip(_each_match(data, needle, base), range(limit), strict=False)]
+    return [
+        match
+        for match, _ in zip(_each_match(data, needle, base), range(limit), strict=False)
+    ]
 
 
 def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
@@ -130,7 +148,9 @@ def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
         yield MatchedLine(base + begin, line.replace("\0", "?"), base + at)
 
 
-def ranks_from(ranks: Sequence[int], after: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+def ranks_from(
+    ranks: Sequence[int], after: tuple[int, int] | None
+) -> Iterator[tuple[int, int]]:
     """Each rank and the place at which its search begins, behind an earlier search."""
     for rank in ranks:
         if after is None or rank > after[0]:

@@ -14,17 +14,21 @@ DROPPED: Final = "dropped"  # in a job's folder: bytes of its logs that a quota 
 
 @dataclass(slots=True)
 class LogSizes:
-    """Bytes of each attempt's logs. `changed`: attempts whose size is not the one last taken."""
+    """Bytes of each attempt's logs. `changed`: attempts whose size is not the one last
+    taken."""
 
     root: Path
     bytes: dict[AttemptKey, int] = field(default_factory=dict)
     changed: set[AttemptKey] = field(default_factory=set)
 
     def add(self, key: AttemptKey, size: int) -> None:
-        """Count bytes that were written, or removed. An attempt not counted yet is measured."""
+        """Count bytes that were written, or removed. An attempt not counted yet is
+        measured."""
         known_bytes = self.bytes.get(key)
         self.bytes[key] = (
-            size_of(self.root, key) if known_bytes is None else max(0, known_bytes + size)
+            size_of(self.root, key)
+            if known_bytes is None
+            else max(0, known_bytes + size)
         )
         self.changed.add(key)
 
@@ -55,7 +59,8 @@ def _is_log(name: str) -> bool:
 
 
 def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
-    """Return the bytes of all attempts' logs, and what was dropped of each job's. It takes time."""
+    """Return the bytes of all attempts' logs, and what was dropped of each job's. It
+    takes time."""
     sizes: dict[AttemptKey, int] = {}
     dropped: dict[JobId, int] = {}
     for job in _names(root):

@@ -1,8 +1,9 @@
 """Arrival times of logs: stamps in a file next to each log, at most one a second.
 
-A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of the
-last stamp at or before it, so a time is at most a second early. The file is bounded: when
-it is full, every second stamp is dropped. Like logs, the file is not synced.
+A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of
+the last stamp at or before it, so a time is at most a second early. The file is
+bounded: when it is full, every second stamp is dropped. Like logs, the file is not
+synced.
 """
 
 import os
@@ -54,9 +55,11 @@ def read_stamps(file: Path) -> list[Stamp]:
 
 
 def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float | None]:
-    """Return when each line that begins in the data arrived, and the line that it begins with.
+    """Return when each line that begins in the data arrived, and the line that it
+    begins with.
 
-    None for a line of before there were stamps. Shape: one for each part between line ends.
+    None for a line of before there were stamps. Shape: one for each part between line
+    ends.
     """
     times: list[float | None] = []
     at = 0

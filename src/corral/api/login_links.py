@@ -11,8 +11,9 @@ _MOST: Final = 10_000
 
 @dataclass(slots=True)
 class LogInLinks:
-    """Log-in links of this head, until it ends: from the id of a link's token to the end of the
-    token that made it. Nothing is stored; an unknown link is valid only until it expires."""
+    """Log-in links of this head, until it ends: from the id of a link's token to the
+    end of the token that made it. Nothing is stored; an unknown link is valid only
+    until it expires."""
 
     _made: dict[TokenId, float | None] = field(default_factory=dict)
     _used: dict[TokenId, None] = field(default_factory=dict)
@@ -22,11 +23,13 @@ class LogInLinks:
         _bound(self._made)
 
     def is_unused(self, link: TokenId) -> bool:
-        """Return whether this token is a link of this head that has not been used yet."""
+        """Return whether this token is a link of this head that has not been used
+        yet."""
         return link in self._made
 
     def use(self, link: TokenId) -> bool:
-        """Whether this token is a link, which is used up by this. Raises: Conflict when it was."""
+        """Whether this token is a link, which is used up by this. Raises: Conflict when
+        it was."""
         if link in self._used:
             raise Conflict("this link was used already", hint="get another: corral ui")
         if link not in self._made:

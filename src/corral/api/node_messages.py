@@ -1,5 +1,5 @@
-"""Filter of a node's messages: only what the node may report, within bounds and at a limited
-rate."""
+"""Filter of a node's messages: only what the node may report, within bounds and at a
+limited rate."""
 
 import asyncio
 from collections import Counter, OrderedDict
@@ -63,12 +63,13 @@ class Talk:
 
 
 class Taking:
-    """For all nodes. `labels`: those that the engine has given a node, None where it gives none.
-    `refused`: how much was not taken, by why."""
+    """For all nodes. `labels`: those that the engine has given a node, None where it
+    gives none. `refused`: how much was not taken, by why."""
 
     def __init__(self) -> None:
         self.labels: Callable[[NodeId], Labels | None] = lambda node: None
-        self.refused: Counter[str] = Counter()  # malformed, twin, not_yours, out_of_bounds, ...
+        # malformed, twin, not_yours, out_of_bounds, ...
+        self.refused: Counter[str] = Counter()
         self._paces: OrderedDict[NodeId, NodeRates] = OrderedDict()
 
     def pace(self, node: NodeId) -> NodeRates:
@@ -79,13 +80,22 @@ class Taking:
             self._paces.popitem(last=False)
         return node_rates
 
-    def drop(self, node: NodeId, control: Control, dropped: Dropped, count: int = 1) -> None:
-        """Count what was not taken. A job is named where the attempt is the node's own."""
+    def drop(
+        self, node: NodeId, control: Control, dropped: Dropped, count: int = 1
+    ) -> None:
+        """Count what was not taken. A job is named where the attempt is the node's
+        own."""
         key, at = dropped.key, control.clock.wall()
-        own_key = key if key is not None and was_on(control.world, node_of(node), key) else None
+        own_key = (
+            key
+            if key is not None and was_on(control.world, node_of(node), key)
+            else None
+        )
         self.refused["out_of_bounds"] += count
         what, why = dropped.what, dropped.why
-        if control.dropped.note(node_of(node), what, why, at=at, key=own_key, count=count):
+        if control.dropped.note(
+            node_of(node), what, why, at=at, key=own_key, count=count
+        ):
             control.wake()
 
     async def wait(self, talk: Talk, size: int, control: Control) -> None:
@@ -93,7 +103,9 @@ class Taking:
         if await talk.pace.wait(size, control.clock.monotonic()):
             self.drop(talk.node, control, Dropped("heartbeat", None, TOO_FAST))
 
-    async def take_inventory(self, talk: Talk, inventory: Inventory, control: Control) -> None:
+    async def take_inventory(
+        self, talk: Talk, inventory: Inventory, control: Control
+    ) -> None:
         """Take in what the node says that it has."""
         if await talk.pace.wait_for_inventory(control.clock.monotonic()):
             self.drop(talk.node, control, Dropped("inventory", None, TOO_FAST))
@@ -103,11 +115,14 @@ class Taking:
         """With the labels that count: an agent cannot attract work by others (0084)."""
         if is_part(id):
             return inventory
-        trusted_inventory = own_labels(control.world.nodes.get(id), self.labels(id), inventory)
+        trusted_inventory = own_labels(
+            control.world.nodes.get(id), self.labels(id), inventory
+        )
         if trusted_inventory.labels != inventory.labels:
             ignored = sorted(set(inventory.labels) - set(trusted_inventory.labels))
             ignored_labels = (
-                ", ".join(label_text(*label) for label in ignored[:MOST_LABELS]) or "some are gone"
+                ", ".join(label_text(*label) for label in ignored[:MOST_LABELS])
+                or "some are gone"
             )
             why = f"{ignored_labels}; an operator sets them: corral node label {id} NAME=VALUE"
             self.drop(id, control, Dropped("labels", None, why))
@@ -131,8 +146,8 @@ class Taking:
         return seen
 
     def signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
-        """Return the signals of the node and of its attempts; a pilot may report only its own GPUs
-        (0062)."""
+        """Return the signals of the node and of its attempts; a pilot may report only
+        its own GPUs (0062)."""
         if not frame.signals:
             return frame.signals
         if is_part(talk.node):
@@ -146,7 +161,10 @@ class Taking:
         due = talk.pace.due_signals(signals, taken, talk.heard_at)
         if len(due) < len(signals):
             self.drop(
-                talk.node, control, Dropped("signal", None, TOO_FAST), len(signals) - len(due)
+                talk.node,
+                control,
+                Dropped("signal", None, TOO_FAST),
+                len(signals) - len(due),
             )
         return due
 
@@ -154,7 +172,9 @@ class Taking:
 def recorded(talk: Talk, control: Control) -> int:
     """The number up to which its signals are recorded."""
     node = control.world.nodes.get(node_of(talk.node))
-    return 0 if node is None else node.taken_of(talk.node if is_part(talk.node) else None)
+    return (
+        0 if node is None else node.taken_of(talk.node if is_part(talk.node) else None)
+    )
 
 
 def _without(seen: Seen, late: Collection[ReportedSave]) -> Seen:

@@ -1,5 +1,5 @@
-"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no other
-node."""
+"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no
+other node."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,17 +12,21 @@ from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.refill_budget import RefillBudget
 
 MEGABYTE: Final = 1024 * 1024
-LONGEST_WAIT_SECONDS: Final = 5.0  # then the next frame is taken: a node is never silenced for good
+# then the next frame is taken: a node is never silenced for good
+LONGEST_WAIT_SECONDS: Final = 5.0
 MOST_CHARGED: Final = 8_192
 ReportedSave = tuple[AttemptKey, int, bool]
 
 
 @dataclass(slots=True)
 class NodeRates:
-    """The budgets of one node, which outlive its connections. Moments are of one clock that only
-    rises. What is over the budget of signals or saves comes again with the next heartbeat."""
+    """The budgets of one node, which outlive its connections. Moments are of one clock
+    that only rises. What is over the budget of signals or saves comes again with the
+    next heartbeat."""
 
-    bytes: RefillBudget = field(default_factory=lambda: RefillBudget(2 * MEGABYTE, 32 * MEGABYTE))
+    bytes: RefillBudget = field(
+        default_factory=lambda: RefillBudget(2 * MEGABYTE, 32 * MEGABYTE)
+    )
     frames: RefillBudget = field(default_factory=lambda: RefillBudget(250, 1_000))
     inventories: RefillBudget = field(default_factory=lambda: RefillBudget(0.5, 60))
     samples: RefillBudget = field(default_factory=lambda: RefillBudget(1, 30))
@@ -37,7 +41,8 @@ class NodeRates:
         return await self._until(self.bytes.spend(size, now), self.frames.spend(1, now))
 
     async def wait_for_inventory(self, now: float) -> bool:
-        """Likewise for an inventory: each change is recorded, and placement looks again."""
+        """Likewise for an inventory: each change is recorded, and placement looks
+        again."""
         return await self._until(self.inventories.spend(1, now))
 
     async def _until(self, *waits: float) -> bool:
@@ -49,8 +54,8 @@ class NodeRates:
     def due_signals(
         self, signals: tuple[Signal, ...], taken: int, now: float
     ) -> tuple[Signal, ...]:
-        """Return those that may be recorded now; each is charged once. `taken`: up to which number
-        they are recorded."""
+        """Return those that may be recorded now; each is charged once. `taken`: up to
+        which number they are recorded."""
         self._signal = max(self._signal, taken)
         for place, signal in enumerate(signals):
             if signal.number > self._signal:
@@ -60,7 +65,8 @@ class NodeRates:
         return signals
 
     def due_saves(self, seen: Iterable[Seen], now: float) -> frozenset[ReportedSave]:
-        """Return the saves that must wait for a later heartbeat; each other is charged once."""
+        """Return the saves that must wait for a later heartbeat; each other is charged
+        once."""
         late: set[ReportedSave] = set()
         for attempt in seen:
             for save in attempt.saves:
@@ -76,7 +82,8 @@ class NodeRates:
         return frozenset(late)
 
     def newly_dropped(self, seen: Seen) -> int:
-        """Return how many more rank messages the node has dropped since its last report."""
+        """Return how many more rank messages the node has dropped since its last
+        report."""
         before = self._dropped.get(seen.key, 0)
         if len(self._dropped) >= MOST_CHARGED:
             self._dropped.clear()

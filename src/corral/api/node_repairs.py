@@ -1,4 +1,5 @@
-"""Routes of what ails nodes: a person says that one is mended, or cordons all suspects."""
+"""Routes of what ails nodes: a person says that one is mended, or cordons all
+suspects."""
 
 from fastapi import APIRouter
 
@@ -12,7 +13,8 @@ router = APIRouter()
 
 @router.post("/v1/nodes/{node}/clear", status_code=202)
 async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """All that ails the node is mended. It takes work again unless a person has cordoned it."""
+    """All that ails the node is mended. It takes work again unless a person has
+    cordoned it."""
     control = house.control
     found_node = views.find_node(control, node)
     await control.ask(
@@ -23,8 +25,8 @@ async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 
 @router.post("/v1/suspects/cordon", status_code=202)
 async def cordon_suspects(house: Within, caller: Asker) -> api.Nodes:
-    """Cordon or drain, as its health asks for, each node that the breaker or the settings left to a
-    person. Answers with those nodes."""
+    """Cordon or drain, as its health asks for, each node that the breaker or the
+    settings left to a person. Answers with those nodes."""
     control = house.control
     suspects = {id for id, node in control.world.nodes.items() if node.suspect}
     await control.ask(BarSuspects(), by=caller.name, speaker=caller.speaker)

@@ -20,9 +20,12 @@ OWN_LABELS: Final = "node/"  # prefix of the labels that an agent may change by 
 Labels = tuple[tuple[str, str], ...]
 
 
-def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Seen, ...], int]:
-    """Return (accepted reports, number of refused ones). An unknown attempt may be reported, and is
-    left alone; a known one only by its own nodes, and only the ends of their ranks."""
+def believed(
+    world: World, node: NodeId, seen: Iterable[Seen]
+) -> tuple[tuple[Seen, ...], int]:
+    """Return (accepted reports, number of refused ones). An unknown attempt may be
+    reported, and is left alone; a known one only by its own nodes, and only the ends of
+    their ranks."""
     seens: list[Seen] = []
     refused = 0
     for attempt in seen:
@@ -33,7 +36,9 @@ def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Se
     return tuple(seens), refused
 
 
-def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
+def believed_signals(
+    world: World, part: NodeId, signals: Iterable[Signal]
+) -> tuple[Signal, ...]:
     """Return the accepted signals of a pilot: those of the GPUs of its attempt."""
     key = key_of(part)
     if key is None:
@@ -50,9 +55,11 @@ def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> t
     )
 
 
-def own_signals(world: World, node: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Return the accepted signals of a node with an agent of its own: those of itself and of the
-    attempts that are, or were last, on it."""
+def own_signals(
+    world: World, node: NodeId, signals: Iterable[Signal]
+) -> tuple[Signal, ...]:
+    """Return the accepted signals of a node with an agent of its own: those of itself
+    and of the attempts that are, or were last, on it."""
     return tuple(_own_signal(world, node, signal) for signal in signals)
 
 
@@ -71,15 +78,27 @@ def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
     return newest is not None and newest.number == key[1] and node in newest.nodes
 
 
-def own_labels(node: Node | None, given: Labels | None, inventory: Inventory) -> Inventory:
-    """The inventory with the labels that an operator has given the node (0084): those that the
-    engine has started it with (`given`), else those that it joined with. Whatever an agent declares
-    later counts under `node/` alone."""
-    trusted = given if given is not None else node.inventory.labels if node is not None else None
+def own_labels(
+    node: Node | None, given: Labels | None, inventory: Inventory
+) -> Inventory:
+    """The inventory with the labels that an operator has given the node (0084): those
+    that the engine has started it with (`given`), else those that it joined with.
+    Whatever an agent declares later counts under `node/` alone."""
+    trusted = (
+        given
+        if given is not None
+        else node.inventory.labels
+        if node is not None
+        else None
+    )
     if trusted is None or trusted == inventory.labels:
         return inventory
-    kept_labels = {name: value for name, value in trusted if not name.startswith(OWN_LABELS)}
-    own_values = {name: value for name, value in inventory.labels if name.startswith(OWN_LABELS)}
+    kept_labels = {
+        name: value for name, value in trusted if not name.startswith(OWN_LABELS)
+    }
+    own_values = {
+        name: value for name, value in inventory.labels if name.startswith(OWN_LABELS)
+    }
     return replace(inventory, labels=tuple(sorted((kept_labels | own_values).items())))
 
 
@@ -89,7 +108,9 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     if key_of(node) not in (None, seen.key):
         return None, False
     node = node_of(node)
-    is_own = not seen.saves or all((save.job, save.attempt) == seen.key for save in seen.saves)
+    is_own = not seen.saves or all(
+        (save.job, save.attempt) == seen.key for save in seen.saves
+    )
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None or (attempt is not None and number < attempt.number):
         return _bare(seen), is_own  # over, unknown or fenced: the node can only stop it
@@ -100,7 +121,9 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
         return None, False
     own_attempt = _of_ranks(seen, ranks)
     if not is_own:
-        saves = tuple(save for save in own_attempt.saves if (save.job, save.attempt) == seen.key)
+        saves = tuple(
+            save for save in own_attempt.saves if (save.job, save.attempt) == seen.key
+        )
         own_attempt = replace(own_attempt, saves=saves)
     return own_attempt, own_attempt is seen
 
@@ -116,29 +139,37 @@ def _bare(seen: Seen) -> Seen:
 
 
 def _of_ranks(seen: Seen, ranks: range) -> Seen:
-    """Return the report restricted to these ranks; nearly always it is unchanged, since heartbeats
-    come by the thousand. Only the engine may blame anything but the node and the program."""
+    """Return the report restricted to these ranks; nearly always it is unchanged, since
+    heartbeats come by the thousand. Only the engine may blame anything but the node and
+    the program."""
     progress = seen.progress
     if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
         own_paces = tuple(pace for pace in progress.ranks if pace.rank in ranks)
         seen = replace(seen, progress=replace(progress, ranks=own_paces))
     if seen.exits and not _each_once(seen.exits, ranks):
         seen = replace(
-            seen, exits=tuple({at: end for at, end in seen.exits if at in ranks}.items())
+            seen,
+            exits=tuple({at: end for at, end in seen.exits if at in ranks}.items()),
         )
     if seen.tails and not _each_once(seen.tails, ranks):
         seen = replace(
-            seen, tails=tuple({at: tail for at, tail in seen.tails if at in ranks}.items())
+            seen,
+            tails=tuple({at: tail for at, tail in seen.tails if at in ranks}.items()),
         )
-    return seen if seen.trouble_of in ("", OWN_PROGRAM) else replace(seen, trouble_of="")
+    return (
+        seen if seen.trouble_of in ("", OWN_PROGRAM) else replace(seen, trouble_of="")
+    )
 
 
 def _each_once(told: Sequence[tuple[int, object]], ranks: range) -> bool:
-    return len(told) <= len(ranks) and len({at for at, _ in told if at in ranks}) == len(told)
+    return len(told) <= len(ranks) and len(
+        {at for at, _ in told if at in ranks}
+    ) == len(told)
 
 
 def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> bool:
-    """Whether the attempt is placed on the node now: then it may ask for its secrets."""
+    """Whether the attempt is placed on the node now: then it may ask for its
+    secrets."""
     if key_of(node) not in (None, (job, attempt)):
         return False
     allocation = world.allocations.get((job, attempt, node_of(node)))
@@ -156,7 +187,9 @@ def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
     return any(job is not None and job.spec.workdir == sha256 for job in jobs)
 
 
-async def ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
+async def ranks_of(
+    control: Control, node: NodeId, job: JobId, attempt: AttemptNumber
+) -> range:
     """The ranks of the attempt that are the node's; none when it has no part in it."""
     known_job = control.world.jobs.get(job) or await control.store.job(job)
     if known_job is None or key_of(node) not in (None, (job, attempt)):

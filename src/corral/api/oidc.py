@@ -1,7 +1,9 @@
-"""Log-in by an OpenID Connect provider: the browser is sent there, and comes back with a code.
+"""Log-in by an OpenID Connect provider: the browser is sent there, and comes back with
+a code.
 
-What the browser must bring back with the code (state, nonce, the code's verifier) lies sealed in a
-cookie of its own for ten minutes: nothing is kept here of who never comes back (decision 0061).
+What the browser must bring back with the code (state, nonce, the code's verifier) lies
+sealed in a cookie of its own for ten minutes: nothing is kept here of who never comes
+back (decision 0061).
 """
 
 import base64
@@ -40,16 +42,20 @@ BEGUN_SECONDS: Final = 600
 AT_ONCE: Final = 8  # that wait for the provider
 PATH: Final = "/v1/oidc"
 _SEALED_AS: Final = "oidc"
-_OURS: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)  # a path here, and no host
+# a path here, and no host
+_OURS: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)
 _waiting: Final = Semaphore(AT_ONCE)
 Word = Annotated[str, Query(max_length=4096)]
 
 
 @router.get(PATH)
 async def sign_on(house: Within) -> wire.SignOnView:
-    """Return the identity provider of the cluster; null if the cluster has no provider."""
+    """Return the identity provider of the cluster; null if the cluster has no
+    provider."""
     sign_on_settings = house.settings.sign_on
-    return wire.SignOnView(provider=None if sign_on_settings is None else sign_on_settings.name)
+    return wire.SignOnView(
+        provider=None if sign_on_settings is None else sign_on_settings.name
+    )
 
 
 @router.get(f"{PATH}/start")
@@ -82,7 +88,8 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
         max_age=BEGUN_SECONDS,
         path=PATH,
         httponly=True,
-        samesite="lax",  # strict would keep it away from who comes back from another site
+        # strict would keep it away from who comes back from another site
+        samesite="lax",
         secure=house.settings.url.startswith("https"),
     )
     return response
@@ -92,7 +99,8 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
 async def back(
     request: Request, house: Within, code: Word = "", state: Word = "", error: Word = ""
 ) -> Response:
-    """Handle the return from the provider: open a session for a user with a role here."""
+    """Handle the return from the provider: open a session for a user with a role
+    here."""
     source, terminal = source_of(request.scope), ""
     try:
         begun = _begun(request, house, state)
@@ -126,8 +134,8 @@ async def back(
 
 
 def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
-    """Return the state with which this browser began its log-in. Raises: SignOnRefused if it does
-    not match what came back."""
+    """Return the state with which this browser began its log-in. Raises: SignOnRefused
+    if it does not match what came back."""
     again = "open the log-in page, and log in from there"
     try:
         sealed = base64.urlsafe_b64decode(request.cookies.get(_cookie(house), ""))
@@ -169,7 +177,11 @@ def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
 
 
 async def _open_session(
-    house: House, to: str, claims: Mapping[str, Any], provider: SignOnSettings, source: str
+    house: House,
+    to: str,
+    claims: Mapping[str, Any],
+    provider: SignOnSettings,
+    source: str,
 ) -> Response:
     """Open a session of the user that the claims identify.
 
@@ -198,13 +210,15 @@ async def _open_session(
 def provider_of(house: House) -> SignOnSettings:
     """Raises: NotFound."""
     if house.settings.sign_on is None:
-        raise NotFound("provider", "OIDC", see="corral ui, which prints a link that logs in")
+        raise NotFound(
+            "provider", "OIDC", see="corral ui, which prints a link that logs in"
+        )
     return house.settings.sign_on
 
 
 def _redirect(request: Request, house: House) -> str:
-    """Return the address to which the provider sends the browser: this head, by the host name that
-    the browser used and that was checked before."""
+    """Return the address to which the provider sends the browser: this head, by the
+    host name that the browser used and that was checked before."""
     scheme = house.settings.url.partition("://")[0]
     return f"{scheme}://{request.headers['host']}{PATH}/back"
 

@@ -1,4 +1,5 @@
-"""Outputs of attempts, through the head: asked of the nodes' agents and passed on as they come."""
+"""Outputs of attempts, through the head: asked of the nodes' agents and passed on as
+they come."""
 
 import asyncio
 from collections import Counter
@@ -64,7 +65,9 @@ class Transfer:
 class OutputDesk:
     """Asks agents for listings and files, a bounded number at once."""
 
-    def __init__(self, channels: Channels, sessions: DialledSessions, control: Control) -> None:
+    def __init__(
+        self, channels: Channels, sessions: DialledSessions, control: Control
+    ) -> None:
         self._channels = channels
         self._sessions = sessions
         self._control = control
@@ -82,25 +85,37 @@ class OutputDesk:
             async for piece in self._pieces(node, key, None):
                 buffer += piece
                 if len(buffer) > MOST_LISTING_BYTES:
-                    raise TransferCutShort(f"the list of node {node} is longer than the limit")
+                    raise TransferCutShort(
+                        f"the list of node {node} is longer than the limit"
+                    )
         try:
             return decode_listing(bytes(buffer))
         except ValueError as wrong:
-            raise TransferCutShort(f"the list of node {node} does not read: {wrong}") from None
+            raise TransferCutShort(
+                f"the list of node {node} does not read: {wrong}"
+            ) from None
 
-    async def begin(self, node: NodeId, key: AttemptKey, path: str, by: UserName) -> "Transfer":
+    async def begin(
+        self, node: NodeId, key: AttemptKey, path: str, by: UserName
+    ) -> "Transfer":
         """Return a transfer whose first piece is there already. It must be closed.
 
-        Raises: Conflict, OutputAbsent, CutShort; TooMany where as many run as are allowed.
+        Raises: Conflict, OutputAbsent, CutShort; TooMany where as many run as are
+        allowed.
         """
-        if self._transfers[by] >= MOST_OF_USER or self._transfers.total() >= MOST_OF_ALL:
+        if (
+            self._transfers[by] >= MOST_OF_USER
+            or self._transfers.total() >= MOST_OF_ALL
+        ):
             raise TooMany(
                 f"{self._transfers[by]} transfers of {by} run, of at most {MOST_OF_USER}, and "
                 f"{self._transfers.total()} of all users, of at most {MOST_OF_ALL}",
                 hint="try again when one has ended",
             )
         self._transfers[by] += 1
-        transfer = Transfer(self._pieces(node, key, path), lambda: self._transfers.subtract([by]))
+        transfer = Transfer(
+            self._pieces(node, key, path), lambda: self._transfers.subtract([by])
+        )
         try:
             transfer.first = await anext(transfer.pieces, b"")
         except BaseException:
@@ -122,7 +137,8 @@ class OutputDesk:
             wish = FilesNow(session=id, job=key[0], attempt=key[1], path=path)
             if not self._channels.attach(node, wish):
                 raise Conflict(
-                    f"node {node} is not connected now", hint=f"run: corral node show {node}"
+                    f"node {node} is not connected now",
+                    hint=f"run: corral node show {node}",
                 )
             socket = await session.dialled("files")
             try:
@@ -160,6 +176,10 @@ def _check_end(frame: bytes, node: NodeId) -> None:
     except ValueError:
         raise TransferCutShort(f"node {node} has sent what is not a file") from None
     if end.outcome == "absent":
-        raise OutputAbsent(f"node {node}: {end.why}", hint="what there is: corral outputs JOB")
+        raise OutputAbsent(
+            f"node {node}: {end.why}", hint="what there is: corral outputs JOB"
+        )
     if end.outcome == "refused":
-        raise Conflict(f"node {node}: {end.why}", hint="what there is: corral outputs JOB")
+        raise Conflict(
+            f"node {node}: {end.why}", hint="what there is: corral outputs JOB"
+        )

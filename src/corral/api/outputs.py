@@ -11,7 +11,12 @@ from starlette.types import Receive, Scope, Send
 from corral.api.app_state import House
 from corral.api.job_lookup import find_job
 from corral.api.jobs import Asker, Within
-from corral.api.output_desk import LIST_SECONDS, OutputAbsent, Transfer, TransferCutShort
+from corral.api.output_desk import (
+    LIST_SECONDS,
+    OutputAbsent,
+    Transfer,
+    TransferCutShort,
+)
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
@@ -21,7 +26,8 @@ from corral.wire.output_answers import NodeOutputs, Outputs
 
 router = APIRouter()
 LENT: Final = (
-    "a lent node keeps no work folder after the attempt: let jobs write results to a shared path"
+    "a lent node keeps no work folder after the attempt: let jobs write results to a "
+    "shared path"
 )
 MOST_NODES: Final = 64  # of a gang whose outputs one answer lists
 Number = Annotated[int | None, Query(ge=1, le=10**6)]
@@ -35,8 +41,9 @@ async def outputs(
     attempt: Number = None,
     wait: Annotated[float, Query(gt=0, le=LIST_SECONDS)] = LIST_SECONDS,
 ) -> Outputs:
-    """Return the files that an attempt (by default the newest) wrote into its work folders, by
-    node. A node that does not respond within `wait` seconds has an error in place of files."""
+    """Return the files that an attempt (by default the newest) wrote into its work
+    folders, by node. A node that does not respond within `wait` seconds has an error in
+    place of files."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
     tried = await _attempt(house, found_job, attempt)
@@ -67,7 +74,9 @@ async def _of_node(
     except (Conflict, TransferCutShort) as trouble:
         return NodeOutputs(node=node, ranks=list(ranks), trouble=trouble.message)
     except TimeoutError:
-        return NodeOutputs(node=node, ranks=list(ranks), trouble=f"node {node} does not answer")
+        return NodeOutputs(
+            node=node, ranks=list(ranks), trouble=f"node {node} does not answer"
+        )
     return NodeOutputs.of(node, ranks, listing)
 
 
@@ -81,8 +90,9 @@ async def files(
     node: Annotated[str | None, Query(max_length=253)] = None,
     rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
 ) -> Response:
-    """A file or folder of the work folder as a tar stream, from the node asked for, that of the
-    rank, or the first that has it. It is cut off where it cannot be sent whole."""
+    """A file or folder of the work folder as a tar stream, from the node asked for,
+    that of the rank, or the first that has it. It is cut off where it cannot be sent
+    whole."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
     tried = await _attempt(house, found_job, attempt)
@@ -96,7 +106,8 @@ async def files(
 
 
 class _TransferResponse(StreamingResponse):
-    """A stream whose transfer is closed also where its reader left before the first byte."""
+    """A stream whose transfer is closed also where its reader left before the first
+    byte."""
 
     def __init__(self, transfer: Transfer) -> None:
         super().__init__(transfer.body(), media_type="application/x-tar")
@@ -116,7 +127,8 @@ async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
         return newest
     if job.attempt == 0:
         raise Conflict(
-            f"{job.spec.name} is {job.state}, it has not run yet", hint=f"run: corral why {job.id}"
+            f"{job.spec.name} is {job.state}, it has not run yet",
+            hint=f"run: corral why {job.id}",
         )
     past = await house.control.store.attempts(job.id)
     for attempt in reversed(past):
@@ -125,15 +137,21 @@ async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
     raise NotFound("attempt", str(number), see=f"corral show {job.id}")
 
 
-def _chosen(job: Job, attempt: Attempt, node: str | None, rank: int | None) -> list[NodeId]:
+def _chosen(
+    job: Job, attempt: Attempt, node: str | None, rank: int | None
+) -> list[NodeId]:
     """Raises: NotFound for a node or rank that the attempt does not have."""
     nodes = list(attempt.nodes)
     if node is not None:
         nodes = [node_id for node_id in nodes if node_id == node]
         if not nodes:
-            raise NotFound("node", node, list(attempt.nodes), see=f"corral show {job.id}")
+            raise NotFound(
+                "node", node, list(attempt.nodes), see=f"corral show {job.id}"
+            )
     if rank is not None:
-        nodes = [node_id for node_id in nodes if rank in ranks_on(job.spec, attempt, node_id)]
+        nodes = [
+            node_id for node_id in nodes if rank in ranks_on(job.spec, attempt, node_id)
+        ]
         if not nodes:
             raise NotFound("rank", str(rank), see=f"corral show {job.id}")
     return nodes

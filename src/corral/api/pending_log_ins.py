@@ -55,7 +55,9 @@ class PendingLogIns:
         """Raises: NotFound."""
         by_id = {pending_log_in.id: pending_log_in for pending_log_in in self.all()}
         if id not in by_id:
-            raise NotFound("pending log-in", id[:40], list(by_id), see="corral user pending")
+            raise NotFound(
+                "pending log-in", id[:40], list(by_id), see="corral user pending"
+            )
         return by_id[id]
 
     def drop(self, id: str) -> None:

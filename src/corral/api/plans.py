@@ -1,4 +1,5 @@
-"""Routes of plans: POST /v1/plan/KIND, a request in, a report out. They touch no cluster."""
+"""Routes of plans: POST /v1/plan/KIND, a request in, a report out. They touch no
+cluster."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +18,9 @@ def _endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
     async def answer(body: BaseModel, house: Within, caller: Asker) -> Response:
         """Return the planner's report. It is computed in a separate process."""
         if house.planner is None:
-            raise Unsupported("this head makes no plans", hint="on your machine: corral plan")
+            raise Unsupported(
+                "this head makes no plans", hint="on your machine: corral plan"
+            )
         request = body.model_dump_json().encode()
         report = await house.planner.plan(kind, request, by=caller.name)
         return Response(report, media_type="application/json")

@@ -26,11 +26,12 @@ _ENTRIES: Final[Mapping[TokenKind, Key]] = {
 async def user_by_claims(
     house: House, claims: Mapping[str, Any], rule: SignOnRule, source: str
 ) -> tuple[User, Role]:
-    """Return the user that is linked to the identity, or made by its first log-in, and the role
-    that the groups give.
+    """Return the user that is linked to the identity, or made by its first log-in, and
+    the role that the groups give.
 
-    The user's role follows the groups at each log-in. An admin made here stays one; the token of
-    the log-in has the role of the groups. Raises: Forbidden, IdentityNotLinked, UserDisabled.
+    The user's role follows the groups at each log-in. An admin made here stays one; the
+    token of the log-in has the role of the groups. Raises: Forbidden,
+    IdentityNotLinked, UserDisabled.
     """
     store, now = house.control.store, house.control.clock.wall()
     identity, role = identity_in(claims, rule), role_in(claims, rule)
@@ -40,10 +41,14 @@ async def user_by_claims(
     by_groups = f"{role}, by the groups at the provider"
     if known_user is None:
         made = f"{by_groups}; {identity.subject} of {identity.issuer}"
-        entry = _entry(name, role, source, ("POST", "/v1/users"), now, on=name, detail=made)
+        entry = _entry(
+            name, role, source, ("POST", "/v1/users"), now, on=name, detail=made
+        )
         user = User(name=name, role=role, created_at=now, identity=identity)
         if not await store.add_user(user, entry=entry):
-            raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
+            raise Conflict(
+                f"another log-in has just made the user {name}", hint="log in again"
+            )
         await house.name_users()
         return user, role
     check_enabled(known_user)
@@ -75,7 +80,8 @@ async def add_token(
     detail: str,
     page_secret: str = "",
 ) -> tuple[str, Token]:
-    """Add a token of a user who has just logged in. Returns: its secret, and what is kept of it.
+    """Add a token of a user who has just logged in. Returns: its secret, and what is
+    kept of it.
 
     Raises: OverQuota.
     """
@@ -83,16 +89,31 @@ async def add_token(
     secret, token = fresh_token(
         user.name, role, now, now + seconds, kind=kind, page_secret=page_secret
     )
-    entry = _entry(user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail)
-    tokens = sum(is_valid(user_token, user.name, now) for user_token in await store.tokens())
-    with house.quotas.taking(house.quotas.of_user(user), Quota.TOKENS, used=tokens, asked=1):
+    entry = _entry(
+        user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail
+    )
+    tokens = sum(
+        is_valid(user_token, user.name, now) for user_token in await store.tokens()
+    )
+    with house.quotas.taking(
+        house.quotas.of_user(user), Quota.TOKENS, used=tokens, asked=1
+    ):
         await store.add_token(token, entry=replace(entry, token=token.id))
     return secret, token
 
 
 def _entry(
-    name: UserName, role: Role, source: str, key: Key, at: float, *, on: str, detail: str
+    name: UserName,
+    role: Role,
+    source: str,
+    key: Key,
+    at: float,
+    *,
+    on: str,
+    detail: str,
 ) -> AuditEntry:
     """Return the audit log's entry of a user that the provider has just identified."""
-    caller = Caller(name=name, role=role, token=TokenId(""), sha256="", source=source, key=key)
+    caller = Caller(
+        name=name, role=role, token=TokenId(""), sha256="", source=source, key=key
+    )
     return replace(caller.entry(at, on=on, detail=detail), token=None)

@@ -55,18 +55,25 @@ class QueueSnapshot:
         self.now = draft.now.wall
         self.tree = draft.tree
         self.held: list[ChargedAllocation] = list(held_now(draft))
-        self.standing: Standing = standing_of(draft, self.held, judge_budgets(draft, self.held))
+        self.standing: Standing = standing_of(
+            draft, self.held, judge_budgets(draft, self.held)
+        )
         self.spent = spent_now(draft, self.held)
-        weights = {str(queue_row.name): queue_row.weight for queue_row in self.tree.queues}
+        weights = {
+            str(queue_row.name): queue_row.weight for queue_row in self.tree.queues
+        }
         self.due = targets(
-            weights, {str(queue_row.name): queue_row.parent for queue_row in self.tree.queues}
+            weights,
+            {str(queue_row.name): queue_row.parent for queue_row in self.tree.queues},
         )
         jobs = self.world.jobs.values()
         self.waiting = self._below(
             Counter(job.spec.queue for job in jobs if job.state == JobState.QUEUED)
         )
         running = (JobState.STARTING, JobState.RUNNING)
-        self.running = self._below(Counter(j.spec.queue for j in jobs if j.state in running))
+        self.running = self._below(
+            Counter(j.spec.queue for j in jobs if j.state in running)
+        )
 
     def _below(self, counts: Counter[QueueName]) -> Counter[QueueName]:
         """With what is below each."""
@@ -77,7 +84,10 @@ class QueueSnapshot:
         return child_counts
 
     def rows(self) -> list[wire.QueueRow]:
-        return [wire.QueueRow(**self._row(depth, queue)) for depth, queue in self.tree.walk()]
+        return [
+            wire.QueueRow(**self._row(depth, queue))
+            for depth, queue in self.tree.walk()
+        ]
 
     def detail(self, name: str, sight: CallerView) -> wire.QueueDetail:
         """Raises: NotFound."""
@@ -88,7 +98,9 @@ class QueueSnapshot:
                     users=self._users(queue, sight),
                     kept=self._kept(queue, sight),
                 )
-        raise NotFound("queue", name[:100], list(self.tree.by_name), see="corral queue ls")
+        raise NotFound(
+            "queue", name[:100], list(self.tree.by_name), see="corral queue ls"
+        )
 
     def _row(self, depth: int, queue: Queue) -> dict[str, Any]:
         standing, name = self.standing, queue.name
@@ -107,7 +119,9 @@ class QueueSnapshot:
             owes=self._owes(name),
             used_gpu_hours=sum(queue_usage.total_gpu_seconds for queue_usage in used)
             / HOUR_SECONDS,
-            budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
+            budget=self._budget(queue, self.spent[name])
+            if queue.budget is not None
+            else None,
             form=form_of(queue),
         )
 
@@ -131,10 +145,16 @@ class QueueSnapshot:
                     (kind, millis / MILLIS_PER_GPU)
                     for kind, millis in charged_allocation.holding.gpu_millis
                 )
-                rate += sum(n * budget.rate(kind) if in_money else n for kind, n in gpus)
+                rate += sum(
+                    n * budget.rate(kind) if in_money else n for kind, n in gpus
+                )
         ends = [budget.until, self._renewed_at(queue)]
         remaining = max(0.0, amount - done)
-        out = self.now + remaining / rate * HOUR_SECONDS if rate > 0 and remaining > 0 else None
+        out = (
+            self.now + remaining / rate * HOUR_SECONDS
+            if rate > 0 and remaining > 0
+            else None
+        )
         if out is not None and any(end is not None and end <= out for end in ends):
             out = None
         return wire.BudgetRow(
@@ -156,7 +176,8 @@ class QueueSnapshot:
         return budget.period_start(self.now) + budget.period_seconds
 
     def _users(self, queue: Queue, sight: CallerView) -> list[wire.UserRow]:
-        """Return what each user holds and has used below, but for what is hidden there."""
+        """Return what each user holds and has used below, but for what is hidden
+        there."""
         below = {
             queue_row.name
             for queue_row in self.tree.queues
@@ -172,7 +193,11 @@ class QueueSnapshot:
             if holding.queue in below and sight.of(holding.queue, holding.user):
                 millis[holding.user] += sum(amount for _, amount in holding.gpu_millis)
         return [
-            wire.UserRow(user=user, used=millis[user] / MILLIS_PER_GPU, used_gpu_hours=hours[user])
+            wire.UserRow(
+                user=user,
+                used=millis[user] / MILLIS_PER_GPU,
+                used_gpu_hours=hours[user],
+            )
             for user in sorted(set(hours) | set(millis))
         ]
 
@@ -180,11 +205,15 @@ class QueueSnapshot:
         return [
             wire.KeptRow(
                 job=reservation.job,
-                victims=[str(id) for id in sight.ids(victim.job for victim in reservation.victims)],
+                victims=[
+                    str(id)
+                    for id in sight.ids(victim.job for victim in reservation.victims)
+                ],
                 since=reservation.since,
             )
             for reservation in self.world.reservations.values()
-            if reservation.latest_start is None  # a promise waits for ends, and displaces no job
+            # a promise waits for ends, and displaces no job
+            if reservation.latest_start is None
             and (job := self.world.jobs.get(reservation.job))
             and job.spec.queue == queue.name
             and sight.job(job)
@@ -212,15 +241,19 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
         return None
     return wire.RelocationRow(
         gpu_hours=rule.gpu_hours,
-        spent_gpu_hours=spent_gpu_seconds(world.relocations.values(), now) / HOUR_SECONDS,
+        spent_gpu_hours=spent_gpu_seconds(world.relocations.values(), now)
+        / HOUR_SECONDS,
         pause_seconds=rule.pause_seconds,
     )
 
 
 @router.get("/v1/queues/{queue}")
 async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
-    """One queue, and who uses it; with their quota of jobs for who may see these users."""
-    queue_detail = QueueSnapshot(house.control).detail(queue, sight_of(house.control, caller))
+    """One queue, and who uses it; with their quota of jobs for who may see these
+    users."""
+    queue_detail = QueueSnapshot(house.control).detail(
+        queue, sight_of(house.control, caller)
+    )
     users_by_user_name = {user.name: user for user in await house.control.store.users()}
     users = []
     for row in queue_detail.users:
@@ -244,14 +277,22 @@ async def put_queues(
 
 @router.put("/v1/queues/{queue}")
 async def put_queue(
-    queue: str, body: wire.QueueBody, house: Within, caller: Asker, dry_run: bool = False
+    queue: str,
+    body: wire.QueueBody,
+    house: Within,
+    caller: Asker,
+    dry_run: bool = False,
 ) -> wire.QueueChanges:
     """Create the queue of this name, or change it if it exists."""
     known_queue = house.control.world.queues.by_name.get(QueueName(queue))
     form = form_of(known_queue) if known_queue is not None else {}
     if "queues" in body.fields:
-        raise SpecInvalid("one queue is set here", hint="run: corral apply -f queues.yaml")
-    return await _set(house, read_queue(queue, {**form, **body.fields}), caller, dry_run)
+        raise SpecInvalid(
+            "one queue is set here", hint="run: corral apply -f queues.yaml"
+        )
+    return await _set(
+        house, read_queue(queue, {**form, **body.fields}), caller, dry_run
+    )
 
 
 @router.delete("/v1/queues/{queue}")
@@ -263,7 +304,9 @@ async def drop_queue(
     return await _set(house, set_queues, caller, dry_run)
 
 
-async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
+async def _set(
+    house: House, asked: SetQueues, caller: Caller, dry_run: bool
+) -> wire.QueueChanges:
     before = house.control.world.queues
     after = check_queues(house.control.world, asked, house.control.now().wall)
     if not caller.oversees:
@@ -277,10 +320,14 @@ async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) ->
 
 
 async def _unknown(house: House, asked: SetQueues) -> list[str]:
-    """Return names that are allowed somewhere and are not users: a typing error, or a future
-    user."""
-    named = [(queue.name, name) for queue in asked.queues for name in users_of(queue.allow)]
-    user_names = {user.name for user in await house.control.store.users()} if named else set()
+    """Return names that are allowed somewhere and are not users: a typing error, or a
+    future user."""
+    named = [
+        (queue.name, name) for queue in asked.queues for name in users_of(queue.allow)
+    ]
+    user_names = (
+        {user.name for user in await house.control.store.users()} if named else set()
+    )
     return [
         f"queue {queue} allows {name}, and there is no user of this name"
         for queue, name in named

@@ -32,12 +32,16 @@ class QuotaDesk:
     def of_caller(self, caller: Caller) -> Quotas:
         """Return the limits of who calls."""
         own_limits = dict(caller.limits)
-        return Quotas(user=caller.name, role=caller.role, own=own_limits, cluster=self.cluster)
+        return Quotas(
+            user=caller.name, role=caller.role, own=own_limits, cluster=self.cluster
+        )
 
     def of_user(self, user: User) -> Quotas:
         """Return the limits of a user."""
         own_limits = dict(user.limits)
-        return Quotas(user=user.name, role=user.role, own=own_limits, cluster=self.cluster)
+        return Quotas(
+            user=user.name, role=user.role, own=own_limits, cluster=self.cluster
+        )
 
     async def used(self, user: UserName) -> dict[Quota, int]:
         """Return what the user has of each quota that adds up."""
@@ -51,11 +55,15 @@ class QuotaDesk:
             Quota.LOG_BYTES: self.logs(user),
             Quota.SECRETS: user_holdings.secrets,
             Quota.SECRET_BYTES: user_holdings.secret_bytes,
-            Quota.TOKENS: sum(is_valid(token, user, now) for token in await store.tokens()),
+            Quota.TOKENS: sum(
+                is_valid(token, user, now) for token in await store.tokens()
+            ),
         }
 
     @contextmanager
-    def taking(self, quotas: Quotas, quota: Quota, *, used: int, asked: int) -> Iterator[None]:
+    def taking(
+        self, quotas: Quotas, quota: Quota, *, used: int, asked: int
+    ) -> Iterator[None]:
         """Hold so much for a request, until what it takes is counted by itself.
 
         Raises: OverQuota.
@@ -78,13 +86,19 @@ class QuotaDesk:
         Raises: OverQuota.
         """
         quotas, user = self.of_caller(caller), caller.name
-        arrays = Counter(spec.array_place for spec in specs if spec.array_index is not None)
+        arrays = Counter(
+            spec.array_place for spec in specs if spec.array_index is not None
+        )
         quotas.check(Quota.ARRAY, used=0, asked=max(arrays.values(), default=0))
         stored = (await self.control.store.holdings(user)).spec_bytes if size else 0
         jobs = self.control.world.unfinished_of(user)
         with ExitStack() as stack:
-            stack.enter_context(self.taking(quotas, Quota.JOBS, used=jobs, asked=len(specs)))
-            stack.enter_context(self.taking(quotas, Quota.SPEC_BYTES, used=stored, asked=size))
+            stack.enter_context(
+                self.taking(quotas, Quota.JOBS, used=jobs, asked=len(specs))
+            )
+            stack.enter_context(
+                self.taking(quotas, Quota.SPEC_BYTES, used=stored, asked=size)
+            )
             return stack.pop_all()
 
 

@@ -1,4 +1,5 @@
-"""Reads of other people's logs in the audit log: once in a while for each reader and job."""
+"""Reads of other people's logs in the audit log: once in a while for each reader and
+job."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ class ReadsOfOthers:
 
     store: Store
     clock: Clock
-    _noted: OrderedDict[tuple[TokenId, JobId], float] = field(default_factory=OrderedDict)
+    _noted: OrderedDict[tuple[TokenId, JobId], float] = field(
+        default_factory=OrderedDict
+    )
 
     async def note(self, caller: Caller, job: Job) -> None:
         """Record that the caller reads the log of another's job, before it is read.

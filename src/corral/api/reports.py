@@ -30,9 +30,9 @@ async def report(
     job: Annotated[str | None, Query(max_length=300)] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = MOST_ROWS,
 ) -> Response:
-    """Return the report of whole days (UTC) from that of `since` to that of `until`; today is
-    incomplete. Default: the last seven days. With `job` (id, or newest of this name): that job
-    alone, from its submission on."""
+    """Return the report of whole days (UTC) from that of `since` to that of `until`;
+    today is incomplete. Default: the last seven days. With `job` (id, or newest of this
+    name): that job alone, from its submission on."""
     now = house.control.now().wall
     last = day_of(now if until is None else until)
     first = last - USUAL_DAYS + 1 if since is None else day_of(since)
@@ -46,12 +46,24 @@ async def report(
     sight = sight_of(house.control, caller)
     shown = None if sight.everything else sight.account
     usage_report = await report_of(
-        house.control, kind, by, first=first, last=last, job=id, limit=limit, shown=shown
+        house.control,
+        kind,
+        by,
+        first=first,
+        last=last,
+        job=id,
+        limit=limit,
+        shown=shown,
     )
     world = house.control.world
     pretend = any(node.inventory.pretend for node in world.nodes.values())
     currency = world.queues.currency
     body = await asyncio.to_thread(
-        encoded, usage_report, first=first, last=last, currency=currency, pretend=pretend
+        encoded,
+        usage_report,
+        first=first,
+        last=last,
+        currency=currency,
+        pretend=pretend,
     )
     return Response(body, media_type="application/json")

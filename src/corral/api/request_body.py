@@ -1,4 +1,5 @@
-"""Bodies that are read whole: bounded in size, time, depth and form before anybody parses them."""
+"""Bodies that are read whole: bounded in size, time, depth and form before anybody
+parses them."""
 
 import asyncio
 import json
@@ -18,8 +19,10 @@ OPEN_BYTES: Final = 8 * 1024  # of a body that needs no token
 BODY_SECONDS: Final = 30.0
 BODY_SIZE: Final = "corral.body_bytes"  # in the scope: of what was read
 DEPTH: Final = 64
-MOST_KEYS: Final = 10_000  # of one object: a form makes an error of each that it does not know
-# Possessive, and also without its end: else a search starts over at each quote of an open string.
+# of one object: a form makes an error of each that it does not know
+MOST_KEYS: Final = 10_000
+# Possessive, and also without its end: else a search starts over at each quote of an
+# open string.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
@@ -27,8 +30,13 @@ _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> None:
     """Raises: EncodingRefused, TooLarge, RequestInvalid."""
     for name, value in headers:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise EncodingRefused("compressed bodies are not taken", hint="send the body as it is")
+        if name == b"content-encoding" and value.strip().lower() not in (
+            b"",
+            b"identity",
+        ):
+            raise EncodingRefused(
+                "compressed bodies are not taken", hint="send the body as it is"
+            )
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:
                 raise RequestInvalid("the Content-Length is no number of bytes")
@@ -38,12 +46,16 @@ def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> No
 
 def too_large(most_bytes: int) -> TooLarge:
     return TooLarge(
-        f"the body has more than {most_bytes:,} bytes", hint="send less, or in several requests"
+        f"the body has more than {most_bytes:,} bytes",
+        hint="send less, or in several requests",
     )
 
 
-async def read_json(scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES) -> Receive:
-    """Take the whole body in, check it, and answer with a receive that gives it out again.
+async def read_json(
+    scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES
+) -> Receive:
+    """Take the whole body in, check it, and answer with a receive that gives it out
+    again.
 
     Raises: TooLarge, EncodingRefused, RequestInvalid.
     """
@@ -59,7 +71,9 @@ async def read_json(scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES
                 if message["type"] != "http.request" or not message.get("more_body"):
                     break
     except TimeoutError:
-        raise RequestInvalid(f"the body did not come within {BODY_SECONDS:.0f} s") from None
+        raise RequestInvalid(
+            f"the body did not come within {BODY_SECONDS:.0f} s"
+        ) from None
     if not _is_form(scope["headers"]):
         check_json(bytes(body))
     scope[BODY_SIZE] = len(body)

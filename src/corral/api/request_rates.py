@@ -1,4 +1,5 @@
-"""Rates of requests: what one user, and one token of theirs, may send on average and at once."""
+"""Rates of requests: what one user, and one token of theirs, may send on average and at
+once."""
 
 from collections.abc import Callable
 from math import ceil
@@ -12,13 +13,17 @@ from corral.domain.users import Role
 from corral.ingress.buckets import TokenBuckets
 
 BURST_SECONDS: Final = 10.0  # of the rate, at once
-TOKEN_SHARE: Final = 0.75  # of its user's rate: one script leaves a part for the user's others
-COST_BYTES: Final = 64 * 1024  # of a body or an answer that cost as much as one more request
-COST_JOBS: Final = 10  # of a submission or a dry run that cost as much as one more request
+# of its user's rate: one script leaves a part for the user's others
+TOKEN_SHARE: Final = 0.75
+# of a body or an answer that cost as much as one more request
+COST_BYTES: Final = 64 * 1024
+# of a submission or a dry run that cost as much as one more request
+COST_JOBS: Final = 10
 
 
 class Rates:
-    """Token buckets of users and of their tokens. Agents and joining machines have none."""
+    """Token buckets of users and of their tokens. Agents and joining machines have
+    none."""
 
     def __init__(self, *, user_requests: float, clock: Callable[[], float]) -> None:
         """Args:
@@ -41,7 +46,9 @@ class Rates:
     def of_user(self, user: UserName) -> RateUse:
         """Return what the user has sent lately, and may send."""
         buckets = self._users
-        return RateUse(used=buckets.used(user), most=buckets.burst, a_second=buckets.rate)
+        return RateUse(
+            used=buckets.used(user), most=buckets.burst, a_second=buckets.rate
+        )
 
     def charge(self, caller: Caller, size_bytes: int) -> None:
         """Charge for the size of a body or an answer."""
@@ -49,7 +56,8 @@ class Rates:
             self._charge(caller, size_bytes / COST_BYTES)
 
     def charge_jobs(self, caller: Caller, jobs: int) -> None:
-        """Charge for the jobs of a submission and their waits: a small body may hold thousands."""
+        """Charge for the jobs of a submission and their waits: a small body may hold
+        thousands."""
         if jobs >= COST_JOBS:
             self._charge(caller, jobs / COST_JOBS)
 

@@ -19,12 +19,15 @@ def origin_text(origin: Origin | None) -> str:
 
 
 def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
-    """For example: start a new job from its save of step 21: corral run --from j35 -- CMD.
+    """For example: start a new job from its save of step 21: corral run --from j35 --
+    CMD.
 
     "" for a job that is not over, or has no save. `whole`: its command may be shown.
     """
     kept_checkpoints = (
-        kept_saves(saves, job.spec.checkpoint.keep) if job.spec.checkpoint is not None else ()
+        kept_saves(saves, job.spec.checkpoint.keep)
+        if job.spec.checkpoint is not None
+        else ()
     )
     if not (job.is_final and kept_checkpoints):
         return ""
@@ -35,10 +38,12 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
 
 
 async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
-    """Return the refusal to resume a job that is over, with what its user can do instead."""
+    """Return the refusal to resume a job that is over, with what its user can do
+    instead."""
     restart = restart_text(job, await store.saves(job.id), whole=whole)
     return Conflict(
-        f"job {job.id} is {job.state} already", hint=restart or f"run: corral show {job.id}"
+        f"job {job.id} is {job.state} already",
+        hint=restart or f"run: corral show {job.id}",
     )
 
 
@@ -60,7 +65,8 @@ def _command(job: Job, *, whole: bool) -> str:
 
 
 def _options(spec: JobSpec) -> list[str]:
-    """Return the request of a job as options of `corral run`, where there are short ones."""
+    """Return the request of a job as options of `corral run`, where there are short
+    ones."""
     options = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
     if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
         kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""

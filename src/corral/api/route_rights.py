@@ -1,4 +1,5 @@
-"""Rights of each route, by role and owner. A route that is not in this table cannot be served."""
+"""Rights of each route, by role and owner. A route that is not in this table cannot be
+served."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ NO_MORE: Final[Roles] = frozenset()
 JOINERS: Final[Roles] = frozenset({Role.JOIN})
 HEALTH: Final = "/healthz"
 # What asks for no token: that the head is there, and the way in of who has none yet.
-# The proof of a head is asked for before a token is shown, and answered by the gate itself.
+# The proof of a head is asked for before a token is shown, and answered by the gate
+# itself.
 OPEN: Final = frozenset(
     {
         *(HEALTH, PROOF, "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back"),
@@ -41,7 +43,8 @@ class Reach(StrEnum):
     OWNER = "owner"  # one of scope `submit`, as its owner being a user
     # Every one: the route describes the cluster, or lists only its own jobs
     CLUSTER = "cluster"
-    JOB = "job"  # every one on its own job and array; on the owner's others one of scope `submit`
+    # every one on its own job and array; on the owner's others one of scope `submit`
+    JOB = "job"
     SELF = "self"  # every one on its own job and array, and none on another job
 
 
@@ -49,8 +52,8 @@ class Reach(StrEnum):
 class RouteRight:
     """Roles that may call a route: on their own things, and on those of others.
 
-    `what` names the request in the audit log. A route without it reads what is no secret. `jobs`:
-    the tokens of jobs that may call it.
+    `what` names the request in the audit log. A route without it reads what is no
+    secret. `jobs`: the tokens of jobs that may call it.
     """
 
     own: Roles
@@ -65,20 +68,35 @@ def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> RouteRight:
 
 
 Key = tuple[str, str]  # (method, path); a WebSocket's method is WS
-LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")  # and the command and the workdir with them
+# and the command and the workdir with them
+LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")
 ADD_MACHINES: Final[Key] = ("POST", "/v1/nodes/tokens")
 RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("POST", "/v1/jobs"): _any(USERS, "job.submit", jobs=Reach.OWNER),
     ("GET", "/v1/jobs"): _any(VIEWERS, jobs=Reach.CLUSTER),
     ("GET", "/v1/jobs/{job}"): _any(VIEWERS, jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS, jobs=Reach.JOB),
-    ("POST", "/v1/jobs/changes"): RouteRight(USERS, OPERATORS, "job.change", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/cancel"): RouteRight(USERS, OPERATORS, "job.cancel", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/suspend"): RouteRight(USERS, OPERATORS, "job.suspend", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/resume"): RouteRight(USERS, OPERATORS, "job.resume", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/requeue"): RouteRight(USERS, OPERATORS, "job.requeue", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/signal"): RouteRight(USERS, OPERATORS, "job.signal", jobs=Reach.JOB),
-    ("PATCH", "/v1/jobs/{job}"): RouteRight(USERS, OPERATORS, "job.set", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/changes"): RouteRight(
+        USERS, OPERATORS, "job.change", jobs=Reach.JOB
+    ),
+    ("POST", "/v1/jobs/{job}/cancel"): RouteRight(
+        USERS, OPERATORS, "job.cancel", jobs=Reach.JOB
+    ),
+    ("POST", "/v1/jobs/{job}/suspend"): RouteRight(
+        USERS, OPERATORS, "job.suspend", jobs=Reach.JOB
+    ),
+    ("POST", "/v1/jobs/{job}/resume"): RouteRight(
+        USERS, OPERATORS, "job.resume", jobs=Reach.JOB
+    ),
+    ("POST", "/v1/jobs/{job}/requeue"): RouteRight(
+        USERS, OPERATORS, "job.requeue", jobs=Reach.JOB
+    ),
+    ("POST", "/v1/jobs/{job}/signal"): RouteRight(
+        USERS, OPERATORS, "job.signal", jobs=Reach.JOB
+    ),
+    ("PATCH", "/v1/jobs/{job}"): RouteRight(
+        USERS, OPERATORS, "job.set", jobs=Reach.JOB
+    ),
     ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS, jobs=Reach.JOB),
     # In the audit log where the job is another's.
     LOGS: RouteRight(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
@@ -92,9 +110,13 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/jobs/{job}/outputs"): RouteRight(
         VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB
     ),
-    ("GET", "/v1/jobs/{job}/files"): RouteRight(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/files"): RouteRight(
+        VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB
+    ),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
-    ("WS", "/v1/jobs/{job}/attach"): RouteRight(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
+    ("WS", "/v1/jobs/{job}/attach"): RouteRight(
+        USERS, ADMINS, "job.attach", jobs=Reach.SELF
+    ),
     **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},
     ("GET", "/v1/events"): _any(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/failures"): _any(VIEWERS, jobs=Reach.OWNER),
@@ -114,7 +136,8 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/checkups/{checkup}"): _any(VIEWERS, jobs=Reach.OWNER),
     ("POST", "/v1/suspects/cordon"): _any(OPERATORS, "node.cordon"),
     ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
-    ADD_MACHINES: _any(ADMINS, "node.token"),  # operators where the cluster's setting says so
+    # operators where the cluster's setting says so
+    ADD_MACHINES: _any(ADMINS, "node.token"),
     ("GET", "/v1/join"): _any(JOINERS),
     ("POST", "/v1/nodes/join"): _any(JOINERS, "node.join"),
     ("POST", "/v1/nodes/{node}/dead"): _any(OPERATORS, "node.dead"),
@@ -163,22 +186,24 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
 }
 
 
-# Taken from operators of a queue, too, for what is below it: the route looks at what is changed.
+# Taken from operators of a queue, too, for what is below it: the route looks at what is
+# changed.
 QUEUE_SETTINGS: Final[frozenset[Key]] = frozenset(
     {("PUT", "/v1/queues/{queue}"), ("DELETE", "/v1/queues/{queue}")}
 )
 
 
 def may(role: Role, key: Key, *, own: bool, more: Roles = NO_MORE) -> bool:
-    """Whether the role may call the route on a thing of its own, or of another's. `more`: the roles
-    that the cluster's settings let call it besides."""
+    """Whether the role may call the route on a thing of its own, or of another's.
+    `more`: the roles that the cluster's settings let call it besides."""
     right = RIGHTS[key]
     return role in more or role in (right.own if own else right.others)
 
 
 def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
-    """Whether a job's own token of this scope may call the route on its own job or array, or on
-    anything else. What its owner may do there as a user is asked besides."""
+    """Whether a job's own token of this scope may call the route on its own job or
+    array, or on anything else. What its owner may do there as a user is asked
+    besides."""
     match RIGHTS[key].jobs:
         case Reach.NONE:
             return False
@@ -193,9 +218,12 @@ def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
 
 
 def least(key: Key, *, own: bool) -> Role | None:
-    """The lowest role of a person that may call the route; None when it is for nodes alone."""
+    """The lowest role of a person that may call the route; None when it is for nodes
+    alone."""
     right = RIGHTS[key]
-    return next((role for role in LADDER if role in (right.own if own else right.others)), None)
+    return next(
+        (role for role in LADDER if role in (right.own if own else right.others)), None
+    )
 
 
 def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
@@ -219,22 +247,27 @@ class RequiredRight:
 class RouteRights:
     """The table over the routes of one app.
 
-    Raises: ValueError when the app has a route that the table does not name, or the other way.
+    Raises: ValueError when the app has a route that the table does not name, or the
+    other way.
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = list(routes)
         served = {key for key in routes_of(self._routes) if key[1] not in OPEN}
         if served != RIGHTS.keys():
-            raise ValueError(f"routes without rights, or the other way: {served ^ RIGHTS.keys()}")
+            raise ValueError(
+                f"routes without rights, or the other way: {served ^ RIGHTS.keys()}"
+            )
 
     def wanted(self, scope: Scope) -> RequiredRight | None:
-        """Return the right that a request needs. None: no route matches, and the answer is not
-        found."""
+        """Return the right that a request needs. None: no route matches, and the answer
+        is not found."""
         for route in self._routes:
             match, match_scope = route.matches(scope)
             if match is Match.FULL:
                 method = scope["method"] if scope["type"] == "http" else "WS"
-                on = ", ".join(str(value) for value in match_scope.get("path_params", {}).values())
+                on = ", ".join(
+                    str(value) for value in match_scope.get("path_params", {}).values()
+                )
                 return RequiredRight((method, str(getattr(route, "path", ""))), on)
         return None

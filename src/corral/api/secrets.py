@@ -1,4 +1,5 @@
-"""Routes of secrets. A value is never answered to anybody but the node that needs it."""
+"""Routes of secrets. A value is never answered to anybody but the node that needs
+it."""
 
 from contextlib import AbstractContextManager, ExitStack
 
@@ -23,7 +24,9 @@ async def secrets(house: Within, caller: Asker) -> api.Secrets:
     known_names = await known_secrets(house.control.store)
     return api.Secrets(
         secrets=[
-            api.Secret(name=name, by=by, at=at, for_everybody=name in known_names.for_everybody)
+            api.Secret(
+                name=name, by=by, at=at, for_everybody=name in known_names.for_everybody
+            )
             for name, by, at in await house.control.store.secrets()
             if _is_visible(known_names, name, caller)
         ]
@@ -31,8 +34,11 @@ async def secrets(house: Within, caller: Asker) -> api.Secrets:
 
 
 @router.put("/v1/secrets/{name}", status_code=204)
-async def put_secret(name: str, body: api.SecretValue, house: Within, caller: Asker) -> None:
-    """Keep it sealed. Another's secret, and one for everybody, is overwritten by an admin only."""
+async def put_secret(
+    name: str, body: api.SecretValue, house: Within, caller: Asker
+) -> None:
+    """Keep it sealed. Another's secret, and one for everybody, is overwritten by an
+    admin only."""
     if not is_secret_name(name):
         raise SpecInvalid(
             f"{name[:80]!r} cannot name a secret: it becomes a variable",
@@ -51,7 +57,12 @@ async def put_secret(name: str, body: api.SecretValue, house: Within, caller: As
     entry = caller.entry(now, on=name, detail=_SHARED_WORDS[body.for_everybody])
     with await _room(house, caller, name, len(sealed)):
         await control.store.put_secret(
-            name, sealed, by=caller.name, at=now, for_everybody=body.for_everybody, entry=entry
+            name,
+            sealed,
+            by=caller.name,
+            at=now,
+            for_everybody=body.for_everybody,
+            entry=entry,
         )
 
 
@@ -66,11 +77,19 @@ async def _room(
     user_holdings = await store.holdings(caller.name)
     owners = {secret_name: by for secret_name, by, _ in await store.secrets()}
     before = await store.secret(name) if owners.get(name) == caller.name else None
-    needed = {Quota.SECRETS: int(before is None), Quota.SECRET_BYTES: size - len(before or b"")}
-    used = {Quota.SECRETS: user_holdings.secrets, Quota.SECRET_BYTES: user_holdings.secret_bytes}
+    needed = {
+        Quota.SECRETS: int(before is None),
+        Quota.SECRET_BYTES: size - len(before or b""),
+    }
+    used = {
+        Quota.SECRETS: user_holdings.secrets,
+        Quota.SECRET_BYTES: user_holdings.secret_bytes,
+    }
     with ExitStack() as stack:
         for quota, amount in needed.items():
-            desk = house.quotas.taking(quotas, quota, used=used[quota], asked=max(0, amount))
+            desk = house.quotas.taking(
+                quotas, quota, used=used[quota], asked=max(0, amount)
+            )
             stack.enter_context(desk)
         return stack.pop_all()
 
@@ -83,7 +102,11 @@ async def drop_secret(name: str, house: Within, caller: Asker) -> None:
     known_names = await _check_secret(house, name, caller)
     entry = caller.entry(house.control.clock.wall(), on=name)
     if not await house.control.store.drop_secret(name, entry=entry):
-        visible = [owner for owner in known_names.owners if _is_visible(known_names, owner, caller)]
+        visible = [
+            owner
+            for owner in known_names.owners
+            if _is_visible(known_names, owner, caller)
+        ]
         raise NotFound("secret", name[:80], visible, see="corral secret ls")
 
 

@@ -16,10 +16,14 @@ WHAT: Final = "job.signal"
 SOON_SECONDS: Final = 30.0  # a program that takes longer to end has another reason
 CLOCK_SECONDS: Final = 2.0  # between the clocks of a node and the head
 SHELL_SIGNALS: Final = 128
-_BY_SIGNAL: Final = frozenset({FailureKind.INTERRUPTED, FailureKind.KILLED, FailureKind.UNKNOWN})
+_BY_SIGNAL: Final = frozenset(
+    {FailureKind.INTERRUPTED, FailureKind.KILLED, FailureKind.UNKNOWN}
+)
 
 
-async def with_sender(control: Control, job: Job, attempt: Attempt, failed: Failed) -> Failed:
+async def with_sender(
+    control: Control, job: Job, attempt: Attempt, failed: Failed
+) -> Failed:
     """Return the failure with who sent the signal that ended it, where a user did."""
     is_open = attempt.failure in _BY_SIGNAL or (attempt.exit_code or 0) > SHELL_SIGNALS
     if not is_open or attempt.ended_at is None or attempt.running_at is None:
@@ -31,7 +35,9 @@ async def with_sender(control: Control, job: Job, attempt: Attempt, failed: Fail
     at = datetime.fromtimestamp(sent.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     text = f"{sent.by} sent it {sent.detail} at {at} (corral stop --signal)"
     next_step = "nothing if that was meant; else submit it again"
-    return failed.model_copy(update={"evidence": f"{failed.evidence}: {text}", "next": next_step})
+    return failed.model_copy(
+        update={"evidence": f"{failed.evidence}: {text}", "next": next_step}
+    )
 
 
 def _ended_it(entry: AuditEntry, job: Job, attempt: Attempt) -> bool:
@@ -42,4 +48,6 @@ def _ended_it(entry: AuditEntry, job: Job, attempt: Attempt) -> bool:
     before_seconds = attempt.ended_at - entry.at
     number = signals.number_of(entry.detail.split(" ")[0])
     is_its = number is not None and attempt.exit_code == SHELL_SIGNALS + number
-    return before_seconds >= -CLOCK_SECONDS and (is_its or before_seconds <= SOON_SECONDS)
+    return before_seconds >= -CLOCK_SECONDS and (
+        is_its or before_seconds <= SOON_SECONDS
+    )

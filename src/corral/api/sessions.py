@@ -1,5 +1,6 @@
-"""Open connections by token. Once a token lets its bearer in no more, they end within a second or
-so, whichever process has changed it: a stream must not outlive the right to it."""
+"""Open connections by token. Once a token lets its bearer in no more, they end within a
+second or so, whichever process has changed it: a stream must not outlive the right to
+it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +31,9 @@ class OpenConnection:
 class Sessions:
     """Looks at all of them once a second, as long as there are any."""
 
-    def __init__(self, store: Store, wall: Callable[[], float], jobs: JobTokens) -> None:
+    def __init__(
+        self, store: Store, wall: Callable[[], float], jobs: JobTokens
+    ) -> None:
         self._store = store
         self._wall = wall
         self._jobs = jobs
@@ -67,23 +70,30 @@ class Sessions:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look_once()
-            except Trouble as trouble:  # what may not be read now is looked at a second later
+            except Trouble as trouble:
+                # what may not be read now is looked at a second later
                 log.warning("sessions_not_looked_at", error=trouble.message)
 
     async def _look_once(self) -> None:
-        sessions = list(self._open)  # one that is opened while the store looks was just let in
+        # one that is opened while the store looks was just let in
+        sessions = list(self._open)
         callers = {session.caller.sha256: session.caller for session in sessions}
-        kept_digests = [digest for digest, caller in callers.items() if caller.job is None]
+        kept_digests = [
+            digest for digest, caller in callers.items() if caller.job is None
+        ]
         identities = dict(
             zip(kept_digests, await self._store.identities(kept_digests), strict=True)
         )
         for digest, caller in callers.items():
             if caller.job is not None:
-                identities[digest] = await self._jobs.identity(caller.job.attempt, digest)
+                identities[digest] = await self._jobs.identity(
+                    caller.job.attempt, digest
+                )
         now = self._wall()
         for session in sessions:
             if session not in self._open or session.ended is not None:
-                continue  # it closed while the store looked, or it is ending: its limit is final
+                # it closed while the store looked, or it is ending: its limit is final
+                continue
             caller = session.caller
             session.ended = _over(identities.get(caller.sha256), caller.role, now)
             if session.ended is not None:
@@ -91,7 +101,8 @@ class Sessions:
 
 
 def _over(identity: Identity | None, role: Role, now: float) -> Unauthorised | None:
-    """Return why a connection that was opened in this role ends; None if it may continue."""
+    """Return why a connection that was opened in this role ends; None if it may
+    continue."""
     if identity is None:
         return Unauthorised("this cluster does not know the token any more")
     try:
@@ -99,5 +110,7 @@ def _over(identity: Identity | None, role: Role, now: float) -> Unauthorised | N
     except Unauthorised as error:
         return error
     if is_now != role:
-        return Unauthorised(f"the role was {role} and is {is_now} now", hint="connect again")
+        return Unauthorised(
+            f"the role was {role} and is {is_now} now", hint="connect again"
+        )
     return None

@@ -37,7 +37,8 @@ class Seals(Protocol):
     def sign(self, text: str) -> str: ...
 
     def signatures(self, text: str, made_at: float = 0.0) -> Sequence[str]:
-        """Return the signature by the newest key, then by each that was in use at `made_at`."""
+        """Return the signature by the newest key, then by each that was in use at
+        `made_at`."""
         ...
 
 
@@ -50,7 +51,9 @@ class SignOnSettings(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str: ...
+    async def address(
+        self, *, redirect: str, state: str, nonce: str, challenge: str
+    ) -> str: ...
 
     async def claims(
         self, *, code: str, verifier: str, nonce: str, redirect: str
@@ -62,8 +65,8 @@ class ApiSettings:
     """Settings of the API.
 
     `root` is the cluster's directory. `stop` ends this head; its jobs continue to run.
-    `hosts` are accepted host names of requests, in addition to the loopback names and the
-    host of `url`.
+    `hosts` are accepted host names of requests, in addition to the loopback names and
+    the host of `url`.
     """
 
     root: Path
@@ -75,23 +78,32 @@ class ApiSettings:
     stop: Callable[[], None]
     rotate: Callable[[AuditEntry], Awaitable[KeyRotated]]
     hosts: tuple[str, ...] = ()
-    kept_out: Callable[[Collection[User]], str] = lambda users: ""  # from here, and what to do
-    trusted: Callable[[], str] = lambda: ""  # what vouches for the head, as PEM; with TLS
+    # from here, and what to do
+    kept_out: Callable[[Collection[User]], str] = lambda users: ""
+    # what vouches for the head, as PEM; with TLS
+    trusted: Callable[[], str] = lambda: ""
     fingerprint: Callable[[], str] = lambda: ""  # of the certificate that it shows now
-    own_nodes: Callable[[], Collection[NodeId]] = lambda: ()  # of the head's own machine
+    # of the head's own machine
+    own_nodes: Callable[[], Collection[NodeId]] = lambda: ()
     needs: Callable[[], JoinNeeds] = JoinNeeds  # what a machine must have to join
     invite: Callable[[NodeId], RayInvitation | None] = lambda node: None  # as this node
     shared: Path | None = None  # with several heads: what all of them read lies there
-    heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
+    # of several, the one that leads first
+    heads: Callable[[], Sequence[HeadNow]] = lambda: ()
     sign_on: SignOnSettings | None = None  # None: tokens alone let in
-    # Return a warning if the limit of open files is too low for N nodes; "" if it is not.
+    # Return a warning if the limit of open files is too low for N nodes; "" if it is
+    # not.
     too_few_files: Callable[[int], str] = lambda nodes: ""
-    connections: ConnectionTable | None = None  # of the server; None: it has no such table
+    # of the server; None: it has no such table
+    connections: ConnectionTable | None = None
     audit_trouble: Callable[[], str] = lambda: ""  # of sending the audit log elsewhere
-    python: str = field(default_factory=own_python)  # of jobs that have none of their own
+    # of jobs that have none of their own
+    python: str = field(default_factory=own_python)
     snapshot_bytes: int = 512 * MEGABYTE
-    token_seconds: float = 30 * DAY_SECONDS  # of a token that is made without an end of its own
-    operators_add_machines: bool = False  # a machine is given the secrets of the jobs placed on it
+    # of a token that is made without an end of its own
+    token_seconds: float = 30 * DAY_SECONDS
+    # a machine is given the secrets of the jobs placed on it
+    operators_add_machines: bool = False
     log_bytes: int = 64 * MEGABYTE  # of one rank
     work: WorkLimits = field(default_factory=WorkLimits)  # of kept work folders
     limits: ClusterLimits = field(default_factory=ClusterLimits)

@@ -40,21 +40,31 @@ class Snapshots:
         return True
 
     async def put(
-        self, sha256: str, pieces: AsyncIterator[bytes], fresh_id: str, *, most_bytes: int
+        self,
+        sha256: str,
+        pieces: AsyncIterator[bytes],
+        fresh_id: str,
+        *,
+        most_bytes: int,
     ) -> int:
         """Keep the bytes if they are what the digest says; its size. Again is harmless.
 
-        Raises: RequestInvalid on other bytes, TooLarge, OSError, and what `pieces` raises.
+        Raises: RequestInvalid on other bytes, TooLarge, OSError, and what `pieces`
+        raises.
         """
         if not is_digest(sha256):
-            raise RequestInvalid(f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits")
+            raise RequestInvalid(
+                f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits"
+            )
         path = self._root / f"{sha256}.tar.gz"
         if self.has(sha256):
             return path.stat().st_size
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._root / f"{fresh_id}.part"
         try:
-            size = await self._write(part, sha256, pieces, min(most_bytes, self.most_bytes))
+            size = await self._write(
+                part, sha256, pieces, min(most_bytes, self.most_bytes)
+            )
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)

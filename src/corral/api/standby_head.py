@@ -1,4 +1,5 @@
-"""A head that stands by: it answers for what is its own alone, and hands all else on."""
+"""A head that stands by: it answers for what is its own alone, and hands all else
+on."""
 
 import asyncio
 from typing import Final
@@ -8,7 +9,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from corral.api.auth import bearer, caller_by, check_host, check_kind, hosts_of, token_digest
+from corral.api.auth import (
+    bearer,
+    caller_by,
+    check_host,
+    check_kind,
+    hosts_of,
+    token_digest,
+)
 from corral.api.begun_response import Begun
 from corral.api.errors import RequestInvalid, answer, bug
 from corral.api.head_proof import Proofs
@@ -25,14 +33,22 @@ from corral.wire.head_proof import PROOF
 
 log = HeadLogger("corral.api")
 DOWN: Final = ("POST", "/v1/head/down")
-WAIT: Final = "another one takes over within some seconds: try again; see: corral status"
+WAIT: Final = (
+    "another one takes over within some seconds: try again; see: corral status"
+)
 
 
 class Standby:
-    """The ASGI app of a head that does not lead. `forwarder` None: no head leads now."""
+    """The ASGI app of a head that does not lead. `forwarder` None: no head leads
+    now."""
 
     def __init__(
-        self, *, store: Store, clock: Clock, settings: ApiSettings, forwarder: Forwarder | None
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        settings: ApiSettings,
+        forwarder: Forwarder | None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -54,7 +70,8 @@ class Standby:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
         if scope["path"] == HEALTH:
-            json_response = JSONResponse({"status": "standing by"})  # only a token shows the leader
+            # only a token shows the leader
+            json_response = JSONResponse({"status": "standing by"})
             await json_response(scope, receive, send)
         elif scope["path"] == PROOF:
             await (await self._proofs.answer(scope))(scope, receive, send)
@@ -70,7 +87,9 @@ class Standby:
     async def _down(self, scope: Scope, receive: Receive) -> Response:
         """Stop this head; jobs are the leader's, and run on."""
         now = self._clock.wall()
-        stored_identity = await self._store.identity(token_digest(bearer(scope["headers"])))
+        stored_identity = await self._store.identity(
+            token_digest(bearer(scope["headers"]))
+        )
         if stored_identity is None:
             raise Unauthorised("this cluster does not know the token")
         caller = caller_by(stored_identity, now).asking(DOWN)
@@ -86,7 +105,9 @@ class Standby:
                 "this head stands by: the jobs are the leader's, and it stops none of them",
                 hint="to end this head alone, run: corral down --leave",
             )
-        await self._store.record(caller.entry(now, detail=f"a standby; jobs: {head_down.jobs}"))
+        await self._store.record(
+            caller.entry(now, detail=f"a standby; jobs: {head_down.jobs}")
+        )
         asyncio.get_running_loop().call_soon(self._settings.stop)
         return JSONResponse({"jobs": head_down.jobs}, status_code=202)
 
@@ -126,13 +147,17 @@ class Front:
                 self._open.discard(limit)
 
 
-async def _refuse(response: Response, scope: Scope, receive: Receive, begun: Begun) -> None:
+async def _refuse(
+    response: Response, scope: Scope, receive: Receive, begun: Begun
+) -> None:
     """Answer; what has begun already is ended, to be asked for again."""
     if scope["type"] == "websocket":
         if not begun.begun:
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:
-            await begun({"type": "websocket.close", "code": 1013, "reason": "come again"})
+            await begun(
+                {"type": "websocket.close", "code": 1013, "reason": "come again"}
+            )
     elif not begun.begun:
         await response(scope, receive, begun)
     else:

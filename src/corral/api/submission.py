@@ -61,7 +61,9 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
     return api.Plan(plan=rows)
 
 
-async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
+async def specs_of(
+    house: House, body: api.JobSubmit, caller: Caller
+) -> tuple[JobSpec, ...]:
     """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
     specs = to_domain(parse_values(body.specs))
     house.rates.charge_jobs(caller, len(specs) + sum(len(spec.after) for spec in specs))
@@ -80,14 +82,20 @@ async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[J
         for after in {dependency for spec in specs for dependency in spec.after}
     }
     check_waits(
-        sum(len(afters_by_after[dependency]) for spec in specs for dependency in spec.after),
+        sum(
+            len(afters_by_after[dependency])
+            for spec in specs
+            for dependency in spec.after
+        ),
         "specs",
     )
     return tuple(
         replace(
             spec,
             after=tuple(
-                dependency for after in spec.after for dependency in afters_by_after[after]
+                dependency
+                for after in spec.after
+                for dependency in afters_by_after[after]
             ),
         )
         if spec.after
@@ -96,26 +104,37 @@ async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[J
     )
 
 
-async def check_queues_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
-    """Raises: Forbidden for a queue that takes no job of the caller, or none of such a priority."""
+async def check_queues_of(
+    house: House, specs: Sequence[JobSpec], caller: Caller
+) -> None:
+    """Raises: Forbidden for a queue that takes no job of the caller, or none of such a
+    priority."""
     tree = house.control.world.queues
     for name in dict.fromkeys(spec.queue for spec in specs):
         allowed = may_submit(tree.allowed(name), caller.name, caller.role)
         if not allowed and name not in caller.operated:
             users = await house.control.store.users()
-            able = [user.name for user in users if user.role in OPERATORS and not user.disabled]
+            able = [
+                user.name
+                for user in users
+                if user.role in OPERATORS and not user.disabled
+            ]
             check_allowed(tree, name, caller.name, caller.role, able)
     if caller.role not in OPERATORS:
         job_specs = [spec for spec in specs if spec.queue not in caller.operated]
         check_priorities(tree, job_specs, caller.name)
 
 
-async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
+async def _check_secrets(
+    house: House, specs: Sequence[JobSpec], caller: Caller
+) -> None:
     """One that is not set now would fail the job when its GPUs are there.
 
     Raises: NotFound, Forbidden for another's.
     """
-    needed_secrets = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
+    needed_secrets = dict.fromkeys(
+        name for spec in specs for name in spec.secrets if name != OWN
+    )
     if not needed_secrets:
         return
     secrets = await known_secrets(house.control.store)
@@ -123,7 +142,8 @@ async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller)
     for name in needed_secrets:
         if name in secrets.owners and name not in usable:
             raise Forbidden(
-                f"the secret {name} is another user's", hint="set your own under another name"
+                f"the secret {name} is another user's",
+                hint="set your own under another name",
             )
         if name not in usable:
             raise NotFound("secret", name, usable, see=f"corral secret set {name}")
@@ -143,6 +163,7 @@ async def _meant(house: House, after: After, caller: Caller) -> tuple[After, ...
         if not parts:
             raise
         return tuple(
-            replace(after, job=job.id, name=job.spec.name, of=str(after.job)) for job in parts
+            replace(after, job=job.id, name=job.spec.name, of=str(after.job))
+            for job in parts
         )
     return (replace(after, job=job.id, name=job.spec.name),)

@@ -1,4 +1,5 @@
-"""Terminals: a person's WebSocket on one side, the agent's on the other, raw bytes between."""
+"""Terminals: a person's WebSocket on one side, the agent's on the other, raw bytes
+between."""
 
 import asyncio
 import contextlib
@@ -21,7 +22,8 @@ from corral.domain.rank_layout import ranks_on
 from corral.wire.agent_messages import AttachNow, exit_code_of
 
 MOST_COMMAND: Final = 4000  # characters: it is a part of an address
-LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say how it ended
+# a side that can no longer be sent to may still say how it ended
+LAST_SECONDS: Final = 2.0
 
 
 class Terminal(BaseModel):
@@ -44,7 +46,8 @@ class Terminals:
     async def person(self, socket: WebSocket, control: Control) -> None:
         """Bridge a person to a rank.
 
-        Raises, before the socket is accepted: NotFound, Forbidden, Conflict, RequestInvalid.
+        Raises, before the socket is accepted: NotFound, Forbidden, Conflict,
+        RequestInvalid.
         """
         terminal = _asked(socket)
         caller = caller_of(socket)
@@ -102,15 +105,25 @@ def _node_of(control: Control, job: Job, rank: int) -> NodeId:
 
 
 async def _bridge(one: WebSocket, other: WebSocket) -> None:
-    """Until either side closes; then both are, and a person hears the code of what has ended."""
-    pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
+    """Until either side closes; then both are, and a person hears the code of what has
+    ended."""
+    pumps = {
+        asyncio.create_task(_pump(one, other)),
+        asyncio.create_task(_pump(other, one)),
+    }
     closing = 1000
     try:
         done, tasks = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        if None in [pump.result() for pump in done]:  # it could not send: why, the other hears
-            done |= (await asyncio.wait(tasks, timeout=LAST_SECONDS))[0] if tasks else set()
+        # it could not send: why, the other hears
+        if None in [pump.result() for pump in done]:
+            done |= (
+                (await asyncio.wait(tasks, timeout=LAST_SECONDS))[0] if tasks else set()
+            )
         codes = [pump.result() for pump in done]
-        closing = next((code for code in codes if exit_code_of(code) is not None), None) or closing
+        closing = (
+            next((code for code in codes if exit_code_of(code) is not None), None)
+            or closing
+        )
     finally:
         for pump in pumps:
             pump.cancel()
@@ -121,7 +134,8 @@ async def _bridge(one: WebSocket, other: WebSocket) -> None:
 
 
 async def _pump(source: WebSocket, target: WebSocket) -> int | None:
-    """Copy frames until one side closes. Returns: the closing code, if there was one."""
+    """Copy frames until one side closes. Returns: the closing code, if there was
+    one."""
     try:
         while True:
             await target.send_bytes(await frame_of(source))

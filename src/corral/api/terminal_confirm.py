@@ -1,4 +1,5 @@
-"""The browser's part of a terminal's log-in: the code is typed here by who has just logged in."""
+"""The browser's part of a terminal's log-in: the code is typed here by who has just
+logged in."""
 
 import base64
 import json
@@ -29,8 +30,11 @@ router = APIRouter()
 _SEALED_AS: Final = "oidc-terminal"
 
 
-def code_page(house: House, id: str, person: TerminalPerson, *, is_again: bool = False) -> Response:
-    """Ask who has logged in for the code that the terminal shows. Raises: LogInExpired."""
+def code_page(
+    house: House, id: str, person: TerminalPerson, *, is_again: bool = False
+) -> Response:
+    """Ask who has logged in for the code that the terminal shows. Raises:
+    LogInExpired."""
     terminal_log_in = house.terminal_log_ins.find(id)
     content = {"terminal": id, "name": person.name, "role": person.role}
     content |= {"source": person.source, "at": str(house.control.clock.wall())}
@@ -72,7 +76,9 @@ async def confirm(request: Request, house: Within) -> Response:
         assert changed.refusal is not None
         house.failed_log_ins.note(source, changed.refusal.code, f"user {person.name}")
         if isinstance(changed.refusal, LogInDenied):
-            return done_page("The terminal is not logged in", "You may close this page.")
+            return done_page(
+                "The terminal is not logged in", "You may close this page."
+            )
         raise changed.refusal
     except CorralError as refused:
         return refusal_page(refused)
@@ -89,13 +95,16 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _person(house: House, sealed: str) -> tuple[str, TerminalPerson]:
-    """Return the terminal's log-in, and who has logged in for it. Raises: LogInExpired."""
+    """Return the terminal's log-in, and who has logged in for it. Raises:
+    LogInExpired."""
     try:
         opened = house.settings.seals.open(_SEALED_AS, base64.urlsafe_b64decode(sealed))
         content = json.loads(opened)
         age_seconds = house.control.clock.wall() - float(content["at"])
         person = TerminalPerson(
-            name=UserName(content["name"]), role=Role(content["role"]), source=content["source"]
+            name=UserName(content["name"]),
+            role=Role(content["role"]),
+            source=content["source"],
         )
         id = str(content["terminal"])
     except (CorralError, ValueError, KeyError, TypeError):

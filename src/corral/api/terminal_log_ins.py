@@ -1,4 +1,5 @@
-"""Log-ins of terminals that are under way, in memory: bounded, and gone with the head."""
+"""Log-ins of terminals that are under way, in memory: bounded, and gone with the
+head."""
 
 import secrets
 from collections import Counter
@@ -33,8 +34,8 @@ def _fresh_code() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class TerminalLogIns:
-    """Log-ins of terminals by their public id. Nobody needs a token to begin one, so their number
-    and their rate are bounded by the network that they come from."""
+    """Log-ins of terminals by their public id. Nobody needs a token to begin one, so
+    their number and their rate are bounded by the network that they come from."""
 
     clock: Clock
     fresh_code: Callable[[], str] = _fresh_code
@@ -45,7 +46,9 @@ class TerminalLogIns:
     def __post_init__(self) -> None:
         clock = self.clock.monotonic
         self._begins = TokenBuckets(rate=BEGIN_RATE, burst=BEGIN_BURST, clock=clock)
-        self._polls = TokenBuckets(rate=1.0 / POLL_SECONDS, burst=POLL_BURST, clock=clock)
+        self._polls = TokenBuckets(
+            rate=1.0 / POLL_SECONDS, burst=POLL_BURST, clock=clock
+        )
 
     def begin(self, source: str) -> tuple[str, TerminalLogIn]:
         """Return the terminal's secret, and a log-in that waits. Raises: TooMany."""
@@ -57,7 +60,8 @@ class TerminalLogIns:
         }
         network = network_of(source)
         of_network = Counter(
-            network_of(terminal_log_in.source) for terminal_log_in in self._by_id.values()
+            network_of(terminal_log_in.source)
+            for terminal_log_in in self._by_id.values()
         )[network]
         if of_network >= NETWORK_MOST or len(self._by_id) >= TERMINALS_MOST:
             raise TooMany("too many log-ins of terminals are under way", hint=_WAIT)
@@ -87,7 +91,8 @@ class TerminalLogIns:
         return terminal_log_in
 
     def keep(self, changed: TerminalLogIn) -> None:
-        """Keep what has become of a log-in. One that was fetched meanwhile is not kept again."""
+        """Keep what has become of a log-in. One that was fetched meanwhile is not kept
+        again."""
         if changed.id in self._by_id:
             self._by_id[changed.id] = changed
 
@@ -98,7 +103,12 @@ class TerminalLogIns:
         """
         digest = token_digest(secret)
         terminal_log_in = next(
-            (log_in for log_in in self._by_id.values() if log_in.secret_sha256 == digest), None
+            (
+                log_in
+                for log_in in self._by_id.values()
+                if log_in.secret_sha256 == digest
+            ),
+            None,
         )
         if terminal_log_in is None:
             raise expired()

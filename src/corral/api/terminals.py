@@ -1,5 +1,5 @@
-"""Log-in of a terminal by the provider: the terminal begins it, a browser confirms it, and the
-terminal fetches a token of the user (docs/decisions/0086)."""
+"""Log-in of a terminal by the provider: the terminal begins it, a browser confirms it,
+and the terminal fetches a token of the user (docs/decisions/0086)."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -46,8 +46,11 @@ async def open_in_browser(request: Request, house: Within, id: Word = "") -> Res
 
 
 @router.post(TERMINAL_TOKEN)
-async def fetch(body: wire.TerminalFetch, request: Request, house: Within) -> wire.TerminalToken:
-    """Return the token of the user who has confirmed the log-in; none while it waits."""
+async def fetch(
+    body: wire.TerminalFetch, request: Request, house: Within
+) -> wire.TerminalToken:
+    """Return the token of the user who has confirmed the log-in; none while it
+    waits."""
     terminal_log_in = house.terminal_log_ins.take(body.secret)
     source = source_of(request.scope)
     person = terminal_log_in.fetched_by(house.control.clock.wall())
@@ -64,7 +67,9 @@ async def fetch(body: wire.TerminalFetch, request: Request, house: Within) -> wi
         raise
 
 
-async def _token(house: House, person: TerminalPerson, source: str) -> wire.TerminalToken:
+async def _token(
+    house: House, person: TerminalPerson, source: str
+) -> wire.TerminalToken:
     """Raises: NotFound, UserDisabled, OverQuota, StoreTrouble."""
     user = await find_user(house, person.name)
     check_enabled(user)
@@ -78,5 +83,9 @@ async def _token(house: House, person: TerminalPerson, source: str) -> wire.Term
         detail=f"corral login, confirmed by a browser at {person.source}",
     )
     return wire.TerminalToken(
-        token=secret, id=made.id, user=user.name, role=person.role, expires_at=made.expires_at
+        token=secret,
+        id=made.id,
+        user=user.name,
+        role=person.role,
+        expires_at=made.expires_at,
     )

@@ -30,10 +30,13 @@ async def series(
     until: float | None = None,
     points: Annotated[int, Query(ge=1, le=10_000)] = 360,
 ) -> answers.SeriesView:
-    """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago)
-    `until` now, as at most `points` means. `fields`, separated by commas: only these."""
+    """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since`
+    (an hour ago) `until` now, as at most `points` means. `fields`, separated by commas:
+    only these."""
     if key != CLUSTER and not key.startswith(KINDS):
-        raise RequestInvalid(f"{key[:60]!r} is not one of cluster, node:NAME, job:ID, queue:NAME")
+        raise RequestInvalid(
+            f"{key[:60]!r} is not one of cluster, node:NAME, job:ID, queue:NAME"
+        )
     kind, _, name = key.partition(":")
     if kind == "job" and not sight_of(house.control, caller).everything:
         await find_job(house.control, name, caller)
@@ -45,7 +48,9 @@ async def series(
     field_names = [name for name in fields.split(",") if name]
     curve = Curve()
     if house.series is not None:
-        curve = await house.series.read(key, since=since, until=until, fields=field_names)
+        curve = await house.series.read(
+            key, since=since, until=until, fields=field_names
+        )
     step = (until - since) / points
     if len(curve.times) > points:
         curve = averaged(curve, step)

@@ -40,16 +40,25 @@ async def put_snapshot(
     quotas = house.quotas.of_caller(caller)
     used = (await store.holdings(caller.name)).upload_bytes
     remaining_bytes = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used)
-    declared = request.headers.get("content-length")  # the gate has checked that it is a number
+    # the gate has checked that it is a number
+    declared = request.headers.get("content-length")
     expected_bytes = (
-        min(snapshots.most_bytes, remaining_bytes) if declared is None else int(declared)
+        min(snapshots.most_bytes, remaining_bytes)
+        if declared is None
+        else int(declared)
     )
     house.disk.check(house.settings.snapshots, "this upload", int(declared or 0))
     pieces = paced(request.stream())
-    with house.quotas.taking(quotas, Quota.UPLOAD_BYTES, used=used, asked=expected_bytes):
-        size = await snapshots.put(sha256, pieces, clock.fresh_id(), most_bytes=expected_bytes)
+    with house.quotas.taking(
+        quotas, Quota.UPLOAD_BYTES, used=used, asked=expected_bytes
+    ):
+        size = await snapshots.put(
+            sha256, pieces, clock.fresh_id(), most_bytes=expected_bytes
+        )
         entry = caller.entry(clock.wall(), on=sha256, detail=size_text(size))
-        await store.add_upload(sha256, size, by=caller.name, at=clock.wall(), entry=entry)
+        await store.add_upload(
+            sha256, size, by=caller.name, at=clock.wall(), entry=entry
+        )
     return api.KeptSnapshot(sha256=sha256, size_bytes=size)
 
 
@@ -79,7 +88,8 @@ async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def upload_seconds(received_bytes: int) -> float:
-    """Return how long an upload may have taken until more than these bytes must have come."""
+    """Return how long an upload may have taken until more than these bytes must have
+    come."""
     return UPLOAD_SECONDS + received_bytes / UPLOAD_BYTES_PER_SECOND
 
 

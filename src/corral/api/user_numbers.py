@@ -1,4 +1,5 @@
-"""Numbers of users in the cluster, from which nodes with a range of uids make accounts."""
+"""Numbers of users in the cluster, from which nodes with a range of uids make
+accounts."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from corral.ports.store import Store
 class OwnerNumbers:
     """Cache of the numbers; the store keeps them for ever.
 
-    A number belongs to a name and the moment at which that user was added: a user who is removed
-    and added again under the same name gets another number, and none of the old files.
+    A number belongs to a name and the moment at which that user was added: a user who
+    is removed and added again under the same name gets another number, and none of the
+    old files.
     """
 
     _numbers: dict[str, int] = field(default_factory=dict)

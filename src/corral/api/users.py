@@ -27,12 +27,14 @@ from corral.wire import users as wire
 from corral.wire.quotas import QuotaRow, RateRow
 
 router = APIRouter()
-PREFIX: Final = "corral_"  # so that a token that got away can be found by those who look for them
+# so that a token that got away can be found by those who look for them
+PREFIX: Final = "corral_"
 
 
 @router.get("/v1/users")
 async def users(house: Within, caller: Asker) -> wire.UsersView:
-    """Return users by name: all of them, or only the caller if the caller may not see others."""
+    """Return users by name: all of them, or only the caller if the caller may not see
+    others."""
     user_list = await house.control.store.users()
     return wire.UsersView(
         users=[
@@ -53,7 +55,8 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
     entry = caller.entry(now, on=user.name, detail=user.role)
     if not await control.store.add_user(user, entry=entry):
         raise Conflict(
-            f"there is a user {user.name} already", hint=f"run: corral user show {user.name}"
+            f"there is a user {user.name} already",
+            hint=f"run: corral user show {user.name}",
         )
     await house.name_users()
     return wire.UserView.of(user)
@@ -64,23 +67,32 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     """One user, with what they use and may use."""
     caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
     found_user = await find_user(house, user)
-    quotas, used = house.quotas.of_user(found_user), await house.quotas.used(found_user.name)
+    quotas, used = (
+        house.quotas.of_user(found_user),
+        await house.quotas.used(found_user.name),
+    )
     rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
     rates = [RateRow.of("requests", house.rates.of_user(found_user.name))]
     if house.planner is not None:
-        rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found_user.name)))
+        rates.append(
+            RateRow.of("plan_seconds", house.planner.seconds_of(found_user.name))
+        )
     return wire.UserDetail.with_quotas(
         found_user, rows, rates, house.log_quota.dropped(found_user.name)
     )
 
 
 @router.patch("/v1/users/{user}")
-async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.UserView:
+async def set_user(
+    user: str, body: wire.UserSet, house: Within, caller: Asker
+) -> wire.UserView:
     """A disabled user is let in no more; their jobs run on."""
     if body.role is not None or body.disabled is not None:
         _check_other(user, caller, "change your own role or standing")
     changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
-    asked_limits = dict(_limit(name, most) for name, most in (body.limits or {}).items())
+    asked_limits = dict(
+        _limit(name, most) for name, most in (body.limits or {}).items()
+    )
     detail = ", ".join(
         f"{name} {value}".lower()
         for name, value in [*changed_fields.items(), *asked_limits.items()]
@@ -98,8 +110,8 @@ async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) 
 
 @router.delete("/v1/users/{user}")
 async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemoved:
-    """Forget the user, revoke their tokens and remove their secrets. Secrets for everybody stay,
-    as the caller's. Not while they have unfinished jobs."""
+    """Forget the user, revoke their tokens and remove their secrets. Secrets for
+    everybody stay, as the caller's. Not while they have unfinished jobs."""
     _check_other(user, caller, "remove yourself")
     control = house.control
     job_ids = [job.id for job in control.world.jobs.values() if job.owner == user]
@@ -131,7 +143,9 @@ async def link_user(
     if body.pending is not None:
         identity = house.pending_log_ins.find(body.pending).identity
     else:
-        identity = ProviderIdentity(issuer=body.issuer or "", subject=body.subject or "")
+        identity = ProviderIdentity(
+            issuer=body.issuer or "", subject=body.subject or ""
+        )
     detail = f"{identity.subject} of {identity.issuer}"
     linked = await house.control.store.link_user(
         UserName(user),
@@ -147,13 +161,16 @@ async def link_user(
 async def unlink_user(user: str, house: Within, caller: Asker) -> wire.UserView:
     """Let no identity at the provider log in as the user. Open sessions go on."""
     entry = caller.entry(house.control.clock.wall(), on=user)
-    linked_user = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
+    linked_user = await house.control.store.link_user(
+        UserName(user), identity=None, entry=entry
+    )
     return wire.UserView.of(linked_user or await find_user(house, user))
 
 
 @router.get("/v1/log-ins")
 async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
-    """Log-ins of the last day by the provider that no user is linked to, the newest first."""
+    """Log-ins of the last day by the provider that no user is linked to, the newest
+    first."""
     return wire.PendingLogInsView(
         pending=[
             wire.PendingLogInView(
@@ -177,13 +194,19 @@ def _limit(name: str, most: int | str | None) -> tuple[str, int | None]:
 def _check_other(user: str, caller: Caller, what: str) -> None:
     """Raises: Conflict. An admin who is one no more could not undo it."""
     if user == caller.name:
-        raise Conflict(f"you are {user}: you cannot {what}", hint="ask another admin to do it")
+        raise Conflict(
+            f"you are {user}: you cannot {what}", hint="ask another admin to do it"
+        )
 
 
 async def find_user(house: House, name: str) -> User:
     """Raises: NotFound."""
     found_user = next(
-        (candidate for candidate in await house.control.store.users() if candidate.name == name),
+        (
+            candidate
+            for candidate in await house.control.store.users()
+            if candidate.name == name
+        ),
         None,
     )
     if found_user is None:
@@ -198,7 +221,8 @@ async def _unknown_user(house: House, name: str) -> NotFound:
 
 @router.post("/v1/keys/rotate")
 async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
-    """Seal all secrets with a fresh key. Tokens of jobs that run are taken for 30 days more."""
+    """Seal all secrets with a fresh key. Tokens of jobs that run are taken for 30 days
+    more."""
     return await house.settings.rotate(caller.entry(house.control.clock.wall()))
 
 
@@ -207,10 +231,14 @@ async def tokens(house: Within, caller: Asker) -> wire.TokensView:
     """Return tokens by user: all of them, or only the caller's own."""
     now = house.control.clock.wall()
     token_list = [
-        token for token in await house.control.store.tokens() if caller.may(owner=owner_of(token))
+        token
+        for token in await house.control.store.tokens()
+        if caller.may(owner=owner_of(token))
     ]
     token_list.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
-    return wire.TokensView(tokens=[wire.TokenView.of(token, now) for token in token_list])
+    return wire.TokensView(
+        tokens=[wire.TokenView.of(token, now) for token in token_list]
+    )
 
 
 def owner_of(token: Token) -> UserName:
@@ -219,7 +247,9 @@ def owner_of(token: Token) -> UserName:
 
 
 @router.post("/v1/tokens", status_code=201)
-async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> wire.TokenMade:
+async def create_token(
+    body: wire.TokenCreate, house: Within, caller: Asker
+) -> wire.TokenMade:
     """A new token, whose secret is answered this once."""
     store, now = house.control.store, house.control.clock.wall()
     name = UserName(body.user or caller.name)
@@ -234,9 +264,13 @@ async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> 
     if is_own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
     secret, made = fresh_token(name, role, now, expires_at)
-    detail = f"{role} of {name}" + (f", until {moment_text(expires_at)}" if expires_at else "")
+    detail = f"{role} of {name}" + (
+        f", until {moment_text(expires_at)}" if expires_at else ""
+    )
     tokens = sum(is_valid(token, name, now) for token in await store.tokens())
-    with house.quotas.taking(house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1):
+    with house.quotas.taking(
+        house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1
+    ):
         await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
     return wire.TokenMade(
         token=secret, id=made.id, user=name, role=role, expires_at=made.expires_at
@@ -287,7 +321,9 @@ def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
 async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenView:
     """Revoke the token. Its open connections end within about a second."""
     control = house.control
-    tokens_by_token = {token_row.id: token_row for token_row in await control.store.tokens()}
+    tokens_by_token = {
+        token_row.id: token_row for token_row in await control.store.tokens()
+    }
     found_token = tokens_by_token.get(TokenId(token))
     visible = [
         token_row.id
@@ -298,7 +334,9 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenVi
         raise NotFound("token", token[:40], visible, see="corral token ls")
     await _check_no_stronger(house, found_token, caller)
     now = control.clock.wall()
-    entry = caller.entry(now, on=found_token.id, detail=f"{found_token.role} of {found_token.user}")
+    entry = caller.entry(
+        now, on=found_token.id, detail=f"{found_token.role} of {found_token.user}"
+    )
     revoked = await control.store.revoke_token(found_token.id, at=now, entry=entry)
     return wire.TokenView.of(revoked or found_token, now)
 
@@ -329,8 +367,8 @@ async def audit(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> wire.Audit:
-    """Return audit entries, newest first. `before` a number: older ones. `after` a number: the
-    oldest ones after it first."""
+    """Return audit entries, newest first. `before` a number: older ones. `after` a
+    number: the oldest ones after it first."""
     audit_entries = await house.control.store.audit(
         by=None if user is None else UserName(user),
         since=since,

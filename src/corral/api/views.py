@@ -12,7 +12,7 @@ from corral.control.blocking_jobs import holders_text
 from corral.control.job_reasons import assumed_text
 from corral.control.rank_accounts import rank_account_text
 from corral.control.stdin_waits import input_text
-from corral.domain.attempt import Attempt, SeatState
+from corral.domain.attempt import Attempt, Save, SeatState
 from corral.domain.errors import NotFound
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
@@ -25,13 +25,15 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
 from corral.health.repair_commands import mending
 from corral.insight.bottleneck import Bottleneck
+from corral.schedule.waiting import Reason
 from corral.wire import api
 from corral.wire.job_parts import BottleneckView as BottleneckShown
 from corral.wire.job_parts import Failed
 from corral.wire.slurm.reasons import slurm_reason
 
 ROWS_AT_ONCE: Final = 200
-PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")  # of receipts
+# of receipts
+PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")
 RECEIPTS_SHOWN: Final = 3  # by `corral why`; all of them: corral show
 NO_LINE: Final[Mapping[JobId, int]] = {}
 _WAITS: Final = (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
@@ -61,7 +63,8 @@ def job_row(control: Control, job: Job) -> api.JobView:
 
 
 def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
-    """Return the GPUs of an elastic job, or of one with several forms, in its current form."""
+    """Return the GPUs of an elastic job, or of one with several forms, in its current
+    form."""
     if attempt is None or job.state not in ON_NODES:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
@@ -83,9 +86,11 @@ async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.JobView]:
     return rows
 
 
-async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = "") -> api.JobDetail:
-    """A job with all that belongs to it; not `whole`: without what may hold secrets or code.
-    `whose`: that it is another's than was asked for by its name."""
+async def job_detail(
+    control: Control, job: Job, *, whole: bool, whose: str = ""
+) -> api.JobDetail:
+    """A job with all that belongs to it; not `whole`: without what may hold secrets or
+    code. `whose`: that it is another's than was asked for by its name."""
     store = control.store
     attempts = await store.attempts(job.id)
     receipts = await store.receipts(job.id)
@@ -122,8 +127,11 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
 
 
 def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
-    """Whether GPUs of these nodes are pretend ones; without nodes, of any in the cluster."""
-    known_nodes = [world.nodes[id] for id in nodes if id in world.nodes] or world.nodes.values()
+    """Whether GPUs of these nodes are pretend ones; without nodes, of any in the
+    cluster."""
+    known_nodes = [
+        world.nodes[id] for id in nodes if id in world.nodes
+    ] or world.nodes.values()
     return any(node.inventory.pretend for node in known_nodes)
 
 
@@ -133,6 +141,32 @@ def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
         return None
     now = control.now().wall
     return control.ledger.paces.bottleneck(control.world, control.sensed, job.id, now)
+
+
+def _suggestions(
+    control: Control,
+    job: Job,
+    reason: Reason,
+    attempts: Sequence[Attempt],
+    saves: Sequence[Save],
+    *,
+    whole: bool,
+) -> list[str]:
+    """Return what a user can do about the job's state, most important first."""
+    bottleneck = bottleneck_of(control, job)
+    is_done = whole and job.state == JobState.DONE
+    doubt = attempts[-1].quote if attempts and is_done else ""
+    texts = [input_text(control.world, control.facts, job), *reason.suggestions]
+    if attempts:
+        texts += loss_advice(job, attempts[-1])
+    if bottleneck is not None:
+        texts += [f"what bounds it: {bottleneck.text}", f"try {bottleneck.advice}"]
+    if attempts:
+        texts.append(rank_account_text(control.world, job, attempts[-1]))
+    if doubt:
+        texts.append(f"its log: {doubt}")
+    texts.append(restart_text(job, saves, whole=whole))
+    return [text for text in texts if text]
 
 
 async def why(
@@ -145,45 +179,37 @@ async def why(
     whose: str = "",
     line: Mapping[JobId, int] = NO_LINE,
 ) -> api.Why:
-    """`ending_of`: when a running job ends. `line`: the place of each that waits. `whole` and
-    `whose` as in `job_detail`."""
+    """`ending_of`: when a running job ends. `line`: the place of each that waits.
+    `whole` and `whose` as in `job_detail`."""
     attempts = await control.store.attempts(job.id)
     receipts = [
-        receipt for receipt in await control.store.receipts(job.id) if receipt.kind in PREEMPTION
+        receipt
+        for receipt in await control.store.receipts(job.id)
+        if receipt.kind in PREEMPTION
     ]
     reason, ending = control.reason(job), ending_of(job)
-    bound = bottleneck_of(control, job)
-    faster = [] if bound is None else [f"what bounds it: {bound.text}", f"try {bound.advice}"]
     saves = await control.store.saves(job.id) if job.is_final else ()
-    loss = loss_advice(job, attempts[-1]) if attempts else []
-    account = rank_account_text(control.world, job, attempts[-1]) if attempts else ""
     failed = Failed.of(attempts[-1], whole=whole) if attempts else None
     if failed is not None and whole:
         failed = await with_sender(control, job, attempts[-1], failed)
-    input_wait = input_text(control.world, control.facts, job)
-    doubt = attempts[-1].quote if attempts and whole and job.state == JobState.DONE else ""
-    restart = [text] if (text := restart_text(job, saves, whole=whole)) else []
     return api.Why(
         id=job.id,
         name=job.spec.name,
         state=job.state,
         reason=reason.sentence,
         code=reason.code,
-        suggestions=[
-            *filter(None, (input_wait,)),
-            *reason.suggestions,
-            *loss,
-            *faster,
-            *filter(None, (account, doubt and f"its log: {doubt}")),
-            *restart,
+        suggestions=_suggestions(control, job, reason, attempts, saves, whole=whole),
+        receipts=[
+            api.ReceiptView.of(receipt) for receipt in receipts[-RECEIPTS_SHOWN:]
         ],
-        receipts=[api.ReceiptView.of(receipt) for receipt in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.StartForecastView.of(forecast) if forecast is not None else None,
         ending=api.ExpectedEndView.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
         whose=whose,
         failed=failed,
-        holders=holders_text(control.world, job, reason.code, control.now().wall, ending_of),
+        holders=holders_text(
+            control.world, job, reason.code, control.now().wall, ending_of
+        ),
         place=line.get(job.id),
         waiting=len(line),
         slurm=slurm_reason(job.state, reason.code) if job.state in _WAITS else "",
@@ -221,7 +247,9 @@ def node_rows(
 def node_detail(control: Control, node: Node) -> api.NodeDetail:
     world = control.world
     allocations = [
-        allocation for allocation in world.allocations.values() if allocation.seat.node == node.id
+        allocation
+        for allocation in world.allocations.values()
+        if allocation.seat.node == node.id
     ]
     inventory = node.inventory
     devices = [
@@ -235,7 +263,9 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
             numa=gpu.numa,
             taken=gpu.taken,
             jobs=[
-                allocation.job for allocation in allocations if gpu.index in allocation.seat.gpus
+                allocation.job
+                for allocation in allocations
+                if gpu.index in allocation.seat.gpus
             ],
         )
         for gpu in inventory.gpus
@@ -246,7 +276,8 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         jobs=list(dict.fromkeys(allocation.job for allocation in allocations)),
         taken_gpu_millis=sum(allocation.seat.gpu_millis for allocation in allocations),
         held_whole_by=next(
-            (allocation.job for allocation in allocations if allocation.seat.exclusive), None
+            (allocation.job for allocation in allocations if allocation.seat.exclusive),
+            None,
         ),
         boot=node.boot,
         devices=devices,
@@ -256,7 +287,10 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         refused_users=dict(inventory.refused_users),
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
-        ailments=[api.NodeAilment.of(ailment, mending(ailment, node)) for ailment in node.ailments],
+        ailments=[
+            api.NodeAilment.of(ailment, mending(ailment, node))
+            for ailment in node.ailments
+        ],
         checks=api.results_of(node.measures),
         checkups=[api.CheckWaiting.of(checkup) for checkup in node.checkups],
         checked_at=node.checked_at,
@@ -267,8 +301,8 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
 
 
 def gpus(world: World) -> api.Gpus:
-    """GPUs of the cluster: what is there, what is held, what could be had now. Of a node that is
-    held whole all are; what others use cannot be had."""
+    """GPUs of the cluster: what is there, what is held, what could be had now. Of a
+    node that is held whole all are; what others use cannot be had."""
     total = sum(len(node.inventory.gpus) for node in world.nodes.values())
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
@@ -285,7 +319,9 @@ def gpus(world: World) -> api.Gpus:
         away=total - ready,
         taken=others,
         pretend=sum(
-            len(node.inventory.gpus) for node in world.nodes.values() if node.inventory.pretend
+            len(node.inventory.gpus)
+            for node in world.nodes.values()
+            if node.inventory.pretend
         ),
     )
 
@@ -300,7 +336,8 @@ def planned(
     each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))
     environment = dict(spec.env) if with_env else {}
     environment |= _interface(spec, shape.nodes, each, seats[0].gpus if seats else ())
-    if len(spec.shapes) > 1 and not seats:  # how many ranks there are is known when it starts
+    # how many ranks there are is known when it starts
+    if len(spec.shapes) > 1 and not seats:
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
             environment.pop(name, None)
     return api.PlannedJob(
@@ -332,14 +369,17 @@ async def rank_bound(control: Control, job: Job) -> int:
     """Above every rank that the job has had; 0 before its first attempt."""
     attempts = await control.store.attempts(job.id)
     counts = [
-        len(attempt.nodes) * ranks_each(job.spec, attempt.seats[0].gpus) for attempt in attempts
+        len(attempt.nodes) * ranks_each(job.spec, attempt.seats[0].gpus)
+        for attempt in attempts
     ]
     return max(counts, default=0)
 
 
-def _interface(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:
-    """Return the environment of rank 0, without what is known only at the start: addresses, ports,
-    paths, secrets."""
+def _interface(
+    spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]
+) -> dict[str, str]:
+    """Return the environment of rank 0, without what is known only at the start:
+    addresses, ports, paths, secrets."""
     ranks = {
         "RANK": "0",
         "LOCAL_RANK": "0",

@@ -1,4 +1,5 @@
-"""Verification of the audit log's chain with the cluster's keys, while the head runs."""
+"""Verification of the audit log's chain with the cluster's keys, while the head
+runs."""
 
 from contextlib import closing
 

@@ -36,11 +36,14 @@ VALUE_LETTERS: Final = 100
 FACILITY: Final = 13  # log audit
 NOTICE: Final = 5
 WARNING: Final = 4
-ENTERPRISE: Final = "corral@32473"  # RFC 5612: the number for documentation, as Corral has none
+# RFC 5612: the number for documentation, as Corral has none
+ENTERPRISE: Final = "corral@32473"
 _REFUSED_BY: Final = (OSError, UnicodeError)  # what a socket and a name's lookup raise
 
 
-def syslog_of(place: ClusterDir, settings: ClusterSettings, store: Store) -> "AuditSyslog | None":
+def syslog_of(
+    place: ClusterDir, settings: ClusterSettings, store: Store
+) -> "AuditSyslog | None":
     """Return the sender that `corral up --audit-syslog` asked for."""
     if settings.audit_syslog is None:
         return None
@@ -70,7 +73,9 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
         "count": entry.count,
         "link": entry.link,
     }
-    fields = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in values.items())
+    fields = " ".join(
+        f'{name}="{_escaped(str(value))}"' for name, value in values.items()
+    )
     moment = at.replace("+00:00", "Z")
     header = f"<{FACILITY * 8 + level}>1 {moment} {head} corral {os.getpid()} audit"
     message = f"{header} [{ENTERPRISE} {fields}] {_plain(entry.detail)}".rstrip()
@@ -78,19 +83,23 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Escape a value of structured data by RFC 5424 section 6.3.3, and cut a long one."""
+    """Escape a value of structured data by RFC 5424 section 6.3.3, and cut a long
+    one."""
     plain = _plain(value)[:VALUE_LETTERS]
     return plain.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 
 
 def _plain(text: str) -> str:
     """One line that no receiver mistakes for two."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return "".join(
+        character if character.isprintable() else "\ufffd" for character in text
+    )
 
 
 @dataclass(slots=True, kw_only=True)
 class AuditSyslog:
-    """Sends entries in their order. `dropped` are those that were left out since the start."""
+    """Sends entries in their order. `dropped` are those that were left out since the
+    start."""
 
     store: Store
     address: str
@@ -115,13 +124,18 @@ class AuditSyslog:
         """Return a sentence for `corral status`; "" while all is sent."""
         parts = []
         if self._failing:
-            parts.append(f"the syslog {self.address} takes no audit log: {self._failing}")
+            parts.append(
+                f"the syslog {self.address} takes no audit log: {self._failing}"
+            )
         if self.dropped:
-            parts.append(f"{self.dropped:,} entries of the audit log were not sent to the syslog")
+            parts.append(
+                f"{self.dropped:,} entries of the audit log were not sent to the syslog"
+            )
         return "; ".join(parts)
 
     async def send_after(self, sent: int) -> int:
-        """Send what waits; answers the number up to which entries were sent or left out."""
+        """Send what waits; answers the number up to which entries were sent or left
+        out."""
         sent = await self._leave_out(sent)
         audit_entries = await self.store.audit(after=sent, limit=BATCH)
         before = sent
@@ -150,7 +164,8 @@ class AuditSyslog:
         return newest[0].number if newest else 0
 
     async def _send(self, message: bytes) -> bool:
-        """Whether it was taken. Nothing waits: a full buffer is tried again a second later."""
+        """Whether it was taken. Nothing waits: a full buffer is tried again a second
+        later."""
         try:
             if self._socket is None:
                 self._socket = await self._opened()

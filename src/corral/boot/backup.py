@@ -1,4 +1,5 @@
-"""A backup of a cluster: one file with its store, its key and what its unfinished jobs run in."""
+"""A backup of a cluster: one file with its store, its key and what its unfinished jobs
+run in."""
 
 import hashlib
 import os
@@ -13,7 +14,10 @@ from pathlib import Path
 from typing import IO, Final
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -58,16 +62,18 @@ class About:
 def back_up(
     place: ClusterDir, target: Path, at: float, recipient: X25519PublicKey | None = None
 ) -> About:
-    """Write all of the cluster as of one moment into the file, whether its head runs or not. With
-    a recipient only its identity opens the file.
+    """Write all of the cluster as of one moment into the file, whether its head runs or
+    not. With a recipient only its identity opens the file.
 
-    Raises: Conflict where there is no store, something of the file's name, or no file can be made;
-    StoreTrouble.
+    Raises: Conflict where there is no store, something of the file's name, or no file
+    can be made; StoreTrouble.
     """
     backup_sources = kept_of(place)
     database = backup_sources.database
     if os.path.lexists(target):
-        raise Conflict(f"{target} is there already", hint="choose another name, or remove it")
+        raise Conflict(
+            f"{target} is there already", hint="choose another name, or remove it"
+        )
     with (
         _in_words(database),
         made_whole(target) as out,
@@ -94,9 +100,14 @@ def back_up(
             jobs=jobs,
             unfinished=unfinished,
         )
-        files = {place.key.name: backup_sources.key, place.cluster_json.name: place.cluster_json}
+        files = {
+            place.key.name: backup_sources.key,
+            place.cluster_json.name: place.cluster_json,
+        }
         files |= address_files(place)
-        with nullcontext(out) if recipient is None else sealed(out, recipient) as packed:
+        with (
+            nullcontext(out) if recipient is None else sealed(out, recipient) as packed
+        ):
             _pack(packed, about, rows, files, paths)
     return about
 
@@ -120,9 +131,13 @@ def kept_of(place: ClusterDir) -> BackupSources:
             database=_server(url), snapshots=_shared(settings.shared_state), key=key
         )
     if not place.database.exists():
-        raise Conflict(f"there is no cluster in {place.root}", hint="see: corral status")
+        raise Conflict(
+            f"there is no cluster in {place.root}", hint="see: corral status"
+        )
     return BackupSources(
-        database=SqliteDatabase(place.database), snapshots=place.root / SNAPSHOTS, key=key
+        database=SqliteDatabase(place.database),
+        snapshots=place.root / SNAPSHOTS,
+        key=key,
     )
 
 
@@ -138,7 +153,9 @@ def _shared(folder: str | None) -> Path:
 
 
 @contextmanager
-def _in_no_hurry(database: Database, connection: Connection, *, write: bool) -> Iterator[None]:
+def _in_no_hurry(
+    database: Database, connection: Connection, *, write: bool
+) -> Iterator[None]:
     """A transaction in which files are read and written between two questions."""
     if connection.dialect.name == "postgresql":
         driver(connection).execute("SET idle_in_transaction_session_timeout = 0")
@@ -153,7 +170,9 @@ def read_alone(database: Database, connection: Connection) -> Iterator[None]:
     Raises: Unsupported for another schema, StoreTrouble.
     """
     with _in_words(database), _in_no_hurry(database, connection, write=False):
-        _check_revision(connection.exec_driver_sql(_REVISION).scalar_one(), database.name)
+        _check_revision(
+            connection.exec_driver_sql(_REVISION).scalar_one(), database.name
+        )
         yield
 
 
@@ -193,7 +212,11 @@ def _check_readable(revision: str, source: Path) -> None:
 
 
 def _pack(
-    out: IO[bytes], about: About, rows: IO[bytes], files: dict[str, Path], snapshots: list[Path]
+    out: IO[bytes],
+    about: About,
+    rows: IO[bytes],
+    files: dict[str, Path],
+    snapshots: list[Path],
 ) -> None:
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as tar:
         _add(tar, ABOUT, BytesIO(msgspec.json.encode(about)))
@@ -215,8 +238,8 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
-    """Target of a restore: a file of the directory or, with `store_file`, the empty database whose
-    address is in it, and the folder `shared_state` of its heads."""
+    """Target of a restore: a file of the directory or, with `store_file`, the empty
+    database whose address is in it, and the folder `shared_state` of its heads."""
 
     store_file: str | None = None
     shared_state: str | None = None
@@ -230,14 +253,18 @@ def restore(
 ) -> About:
     """Restore the cluster of the backup in this directory.
 
-    The directory has a store once that store is complete. Work on its nodes continues, and
-    is reported to the next head. Work that has ended since the backup may run again.
+    The directory has a store once that store is complete. Work on its nodes continues,
+    and is reported to the next head. Work that has ended since the backup may run
+    again.
 
     Raises: Conflict if a head runs there, or if a store or another key is there;
     Unsupported for another schema; StoreTrouble for a damaged file.
     """
     with _all_or_nothing(place), sole_head(place):
-        for path in (place.database, place.database.with_name(place.database.name + "-wal")):
+        for path in (
+            place.database,
+            place.database.with_name(place.database.name + "-wal"),
+        ):
             if path.exists():
                 raise Conflict(
                     f"there is a store in {place.root} already",
@@ -294,12 +321,18 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
             _put_once(path, content, may_differ=path == place.cluster_json)
     put_address(tar, place)
     snapshots = [
-        getmember for getmember in tar.getmembers() if getmember.name.startswith(SNAPSHOTS)
+        getmember
+        for getmember in tar.getmembers()
+        if getmember.name.startswith(SNAPSHOTS)
     ]
     if len(snapshots) != about.snapshots:
-        raise _damaged(source, f"{about.snapshots} snapshots were written, not {len(snapshots)}")
+        raise _damaged(
+            source, f"{about.snapshots} snapshots were written, not {len(snapshots)}"
+        )
     for member in snapshots:
-        folder = _shared(into.shared_state) if into.store_file else place.root / SNAPSHOTS
+        folder = (
+            _shared(into.shared_state) if into.store_file else place.root / SNAPSHOTS
+        )
         _put_snapshot(tar, member, folder, source)
     _settle(place, into)
     if (url := url_in(into.store_file)) is not None:
@@ -393,7 +426,10 @@ def _put_snapshot(
 
 def _make_store(path: Path, tar: tarfile.TarFile) -> None:
     fresh = path.with_name(path.name + ".restored")
-    for stale_file in (fresh, *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm"))):
+    for stale_file in (
+        fresh,
+        *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm")),
+    ):
         stale_file.unlink(missing_ok=True)
     SqliteStore(fresh)
     database = SqliteDatabase(fresh)
@@ -408,5 +444,6 @@ def _make_store(path: Path, tar: tarfile.TarFile) -> None:
 
 def _damaged(source: Path, why: str) -> StoreTrouble:
     return StoreTrouble(
-        f"{source} is no backup, or is damaged: {why}", hint="try an older one: corral restore FILE"
+        f"{source} is no backup, or is damaged: {why}",
+        hint="try an older one: corral restore FILE",
     )

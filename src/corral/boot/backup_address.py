@@ -21,20 +21,25 @@ class Address:
 
 
 def address_files(place: ClusterDir) -> dict[str, Path]:
-    """Return the files by which agents and clients find a head and know it, by their names in a
-    backup."""
+    """Return the files by which agents and clients find a head and know it, by their
+    names in a backup."""
     return {place.head_json.name: place.head_json, **own_files(place)}
 
 
 def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
-    """Let agents and clients of the last head find the next one: at its port, with its certificate.
+    """Let agents and clients of the last head find the next one: at its port, with its
+    certificate.
 
-    A directory that has an address or certificates keeps its own. Earlier backups hold none.
+    A directory that has an address or certificates keeps its own. Earlier backups hold
+    none.
     """
     names = frozenset(tar.getnames())
     if place.head_json.name in names and not place.head_json.exists():
-        with suppress(msgspec.MsgspecError):  # it was damaged already when the backup was made
-            address = msgspec.json.decode(_content(tar, place.head_json.name), type=Address)
+        # it was damaged already when the backup was made
+        with suppress(msgspec.MsgspecError):
+            address = msgspec.json.decode(
+                _content(tar, place.head_json.name), type=Address
+            )
             write_atomically(place.head_json, json.dumps({"url": address.url}))
     files = own_files(place)
     if any(file.exists() for file in files.values()):

@@ -14,7 +14,13 @@ from corral.boot.backup_sealing import is_sealed, open_sealed
 from corral.domain.errors import Conflict
 from corral.store.sqlite.database import sync_directory
 
-UNWRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+UNWRITABLE: Final = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+)
 
 
 @contextmanager
@@ -41,7 +47,8 @@ def _created(fresh: Path, target: Path) -> int:
         return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileNotFoundError:
         raise Conflict(
-            f"there is no folder {target.parent}", hint=f"make it: mkdir -p {target.parent}"
+            f"there is no folder {target.parent}",
+            hint=f"make it: mkdir -p {target.parent}",
         ) from None
     except OSError as error:
         if error.errno not in UNWRITABLE:
@@ -58,7 +65,8 @@ def opened_backup(
 ) -> Iterator[IO[bytes]]:
     """The backup in clear: of a sealed one a file without a name.
 
-    Raises: Conflict when an identity is missing, or given for nothing; SealBroken, OSError.
+    Raises: Conflict when an identity is missing, or given for nothing; SealBroken,
+    OSError.
     """
     with source.open("rb") as file, tempfile.TemporaryFile(dir=folder) as clear:
         if not is_sealed(file):

@@ -1,8 +1,9 @@
 """Backups sealed for a recipient: X25519, HKDF-SHA256 and ChaCha20-Poly1305 in chunks.
 
-A sealed file is the first line, an ephemeral public key, and chunks. The nonce of a chunk is its
-number and whether it is the last, so a chunk that was altered, moved, left out or cut off is
-noticed. Only the identity opens it; whoever has the recipient's key can make such a file.
+A sealed file is the first line, an ephemeral public key, and chunks. The nonce of a
+chunk is its number and whether it is the last, so a chunk that was altered, moved, left
+out or cut off is noticed. Only the identity opens it; whoever has the recipient's key
+can make such a file.
 """
 
 import io
@@ -14,7 +15,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,7 +40,8 @@ class SealBroken(ValueError):
 
 
 def generate(file: Path) -> str:
-    """Write a fresh identity into the file, for its owner alone. Returns: its recipient.
+    """Write a fresh identity into the file, for its owner alone. Returns: its
+    recipient.
 
     Raises: Conflict when there is a file of this name, or none can be made.
     """
@@ -59,8 +64,13 @@ def generate(file: Path) -> str:
 
 
 def recipient_of(given_text: str) -> X25519PublicKey:
-    """Return the key that is meant by itself, or by a file that holds it. Raises: SpecInvalid."""
-    text = given_text if given_text.startswith(RECIPIENT) else _line(Path(given_text), RECIPIENT)
+    """Return the key that is meant by itself, or by a file that holds it. Raises:
+    SpecInvalid."""
+    text = (
+        given_text
+        if given_text.startswith(RECIPIENT)
+        else _line(Path(given_text), RECIPIENT)
+    )
     return X25519PublicKey.from_public_bytes(_bytes(text, RECIPIENT, given_text))
 
 
@@ -100,13 +110,16 @@ class _Sealing(io.RawIOBase):
         self._send(bytes(self._held), _LAST)
 
     def _send(self, chunk: bytes, last: bytes) -> None:
-        self._out.write(self._cipher.encrypt(_nonce(self._number, last), chunk, FIRST_LINE))
+        self._out.write(
+            self._cipher.encrypt(_nonce(self._number, last), chunk, FIRST_LINE)
+        )
         self._number += 1
 
 
 @contextmanager
 def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
-    """Encrypt what is written in the body to `out`. A file that was cut off cannot be opened."""
+    """Encrypt what is written in the body to `out`. A file that was cut off cannot be
+    opened."""
     ephemeral = X25519PrivateKey.generate()
     own_key = ephemeral.public_key().public_bytes_raw()
     out.write(FIRST_LINE + own_key)
@@ -117,7 +130,8 @@ def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
 
 
 def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) -> None:
-    """Write what was sealed. Raises: SealBroken; what was written by then counts for nothing."""
+    """Write what was sealed. Raises: SealBroken; what was written by then counts for
+    nothing."""
     source.read(len(FIRST_LINE))
     ephemeral = source.read(KEY_BYTES)
     if len(ephemeral) != KEY_BYTES:
@@ -134,14 +148,20 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
             nonce = _nonce(number, _MORE if following else _LAST)
             into.write(cipher.decrypt(nonce, chunk, FIRST_LINE))
         except InvalidTag as error:
-            why = "it is cut off or altered" if number else "it is for another identity, or altered"
+            why = (
+                "it is cut off or altered"
+                if number
+                else "it is for another identity, or altered"
+            )
             raise SealBroken(why) from error
         if not following:
             return
         chunk, number = following, number + 1
 
 
-def _cipher(shared: bytes, ephemeral: bytes, recipient: X25519PublicKey) -> ChaCha20Poly1305:
+def _cipher(
+    shared: bytes, ephemeral: bytes, recipient: X25519PublicKey
+) -> ChaCha20Poly1305:
     salt = ephemeral + recipient.public_bytes_raw()
     return ChaCha20Poly1305(HKDF(SHA256(), KEY_BYTES, salt, FIRST_LINE).derive(shared))
 

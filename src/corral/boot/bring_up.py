@@ -10,7 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.agent.discovery.helper import unread_gpus
-from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
+from corral.boot.engine_settings import (
+    check_engine_settings,
+    check_files,
+    with_whole_paths,
+)
 from corral.boot.extras import check_installed
 from corral.boot.head_port import last_port
 from corral.boot.oidc_provider import SECRET_FILE, SECRET_VARIABLE
@@ -61,7 +65,9 @@ LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor t
 SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
 POLL_SECONDS: Final = 0.03
 GPU_SECONDS: Final = 20.0
-_COUNT: Final = "from corral.agent.discovery.helper import real_gpus; print(len(real_gpus(None)))"
+_COUNT: Final = (
+    "from corral.agent.discovery.helper import real_gpus; print(len(real_gpus(None)))"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +151,11 @@ def settled(
     """Return the settings of a new cluster on a machine with `count_gpus` GPUs.
 
     Args:
-        unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or not.
-    Raises: SpecInvalid when the machine's GPUs are not enough, or no driver answers for them, and
-    pretending was not asked for; or another engine is asked for what only the local one makes.
+        unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or
+            not.
+    Raises: SpecInvalid when the machine's GPUs are not enough, or no driver answers for
+    them, and pretending was not asked for; or another engine is asked for what only the
+    local one makes.
     """
     if (asked.engine or LOCAL) != LOCAL:
         return lent(asked)
@@ -160,7 +168,9 @@ def settled(
     if own_gpus == 0 and given_options.get("gpus"):
         check_has_no_gpu(given_options["gpus"], unread_gpus())
     if own_gpus == 0:
-        return ClusterSettings(**(given_options | {"pretend": bool(given_options.get("gpus"))}))
+        return ClusterSettings(
+            **(given_options | {"pretend": bool(given_options.get("gpus"))})
+        )
     if (gpus or 0) * nodes > own_gpus or (gpus is None and own_gpus < nodes):
         raise SpecInvalid(
             f"{nodes} nodes with {gpus if gpus is not None else 1} GPUs each need more than the "
@@ -204,26 +214,35 @@ def decide(
     Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
     """
     cluster_settings = ClusterSettings.load(place)
-    engine = asked.engine or (cluster_settings.engine if cluster_settings is not None else LOCAL)
+    engine = asked.engine or (
+        cluster_settings.engine if cluster_settings is not None else LOCAL
+    )
     if asked.engine_settings is not None:
         whole = with_whole_paths(engine, asked.engine_settings)
         asked = replace(asked, engine_settings=whole)
     if cluster_settings is None:
         check_engine_settings(engine, asked.engine_settings or {})
         return settled(asked, count_gpus)
-    kept_options = {name: getattr(cluster_settings, name) for name in ClusterOptions.__slots__}
+    kept_options = {
+        name: getattr(cluster_settings, name) for name in ClusterOptions.__slots__
+    }
     if engine != cluster_settings.engine:
         kept_options.pop("engine_settings")
-    check_engine_settings(engine, (kept_options | asked.given).get("engine_settings", {}))
+    check_engine_settings(
+        engine, (kept_options | asked.given).get("engine_settings", {})
+    )
     other = [
-        name for name, value in asked.given.items() if getattr(cluster_settings, name) != value
+        name
+        for name, value in asked.given.items()
+        if getattr(cluster_settings, name) != value
     ]
     if not other:
         return cluster_settings
     of_head = HEAD_ALONE.issuperset(other)
     if head_runs(place) or (node_processes(place) and not of_head):
         differences = ", ".join(
-            f"{_word(name)} is {_said(getattr(cluster_settings, name))}" for name in other
+            f"{_word(name)} is {_said(getattr(cluster_settings, name))}"
+            for name in other
         )
         again = " ".join(_typed(name, asked.given[name]) for name in other)
         raise Conflict(
@@ -233,7 +252,9 @@ def decide(
             else f"to change it, which ends its jobs, run: corral down; corral up {again}",
         )
     if asked.nodes is not None:
-        kept_options["labels"] = labels_still_meant(cluster_settings.labels, asked.nodes)
+        kept_options["labels"] = labels_still_meant(
+            cluster_settings.labels, asked.nodes
+        )
     if engine != LOCAL:
         kept_options = {
             name: value for name, value in kept_options.items() if name not in MADE_HERE
@@ -244,14 +265,16 @@ def decide(
 def host_of(place: ClusterDir, asked: ClusterOptions) -> str | None:
     """The address that the cluster serves on, or is to."""
     cluster_settings = ClusterSettings.load(place)
-    return asked.host or (cluster_settings.host if cluster_settings is not None else None)
+    return asked.host or (
+        cluster_settings.host if cluster_settings is not None else None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """`is_new`: the head was not there already. `continues`: the cluster was up before.
-    `since_bytes`: how long its log was before. `lost_port`: the port of the last head, where
-    another process has it now."""
+    `since_bytes`: how long its log was before. `lost_port`: the port of the last head,
+    where another process has it now."""
 
     is_new: bool
     continues: bool = False
@@ -262,8 +285,8 @@ class Start:
 def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     """Let the cluster be up.
 
-    Raises: Conflict when it is asked to be another than it is, or this machine lacks what it needs;
-    StartFailed when it does not come.
+    Raises: Conflict when it is asked to be another than it is, or this machine lacks
+    what it needs; StartFailed when it does not come.
     """
     place.create()
     before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
@@ -289,7 +312,9 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
             policy.unlink()  # the head writes it again from the settings
     is_known_cluster = before[place.cluster_json] is not None
-    start = Start(is_new=True, continues=is_known_cluster, since_bytes=logged_bytes(place))
+    start = Start(
+        is_new=True, continues=is_known_cluster, since_bytes=logged_bytes(place)
+    )
     port = settings.port or last_port(place)
     try:
         start_head(place)
@@ -323,9 +348,9 @@ def wait_for_nodes(
 ) -> "api.Status":
     """Return the status once every node is alive and has sent a heartbeat to this head.
 
-    The status of the previous head may be outdated. `since_bytes`: size of the head's log
-    before the start. `tell`: receives messages about nodes that an engine does not provide
-    yet.
+    The status of the previous head may be outdated. `since_bytes`: size of the head's
+    log before the start. `tell`: receives messages about nodes that an engine does not
+    provide yet.
 
     Raises: StartFailed with the end of an agent's log if a node does not come.
     """
@@ -336,7 +361,11 @@ def wait_for_nodes(
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
         status_now = status()
-        here = {node.id for node in status_now.nodes if node.heard and node.liveness == "alive"}
+        here = {
+            node.id
+            for node in status_now.nodes
+            if node.heard and node.liveness == "alive"
+        }
         missing = [name for name in wanted if name not in here]
         if not missing:
             return status_now
@@ -362,8 +391,8 @@ def wait_for_any(
 
     Each reason for waiting, and each warning of the head, is reported once.
 
-    Raises: StartFailed with the head's warnings and the end of its log if no node comes.
-    This happens sooner if the lender of the nodes does not answer at all.
+    Raises: StartFailed with the head's warnings and the end of its log if no node
+    comes. This happens sooner if the lender of the nodes does not answer at all.
     """
     began = failed = time.monotonic()
     shown_warnings: set[str] = set()
@@ -379,7 +408,10 @@ def wait_for_any(
                 shown_warnings.add(text)
                 tell(text)
         now = time.monotonic()
-        if not any(warning.startswith(f"{engine} {NO_ANSWER}") for warning in status_now.warnings):
+        if not any(
+            warning.startswith(f"{engine} {NO_ANSWER}")
+            for warning in status_now.warnings
+        ):
             failed = now
         if now - failed > SILENT_SECONDS or now - began > LENT_SECONDS:
             break
@@ -415,6 +447,14 @@ def _typed(field: str, value: Any) -> str:
 
 
 def _word(field: str) -> str:
-    kept_files = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
-    kept_files |= {"oidc_roles": "oidc-role", "trusted_proxies": "trusted-proxy", "quotas": "quota"}
+    kept_files = {
+        "labels": "label",
+        "reboot_seconds": "reboot",
+        "engine_settings": "set",
+    }
+    kept_files |= {
+        "oidc_roles": "oidc-role",
+        "trusted_proxies": "trusted-proxy",
+        "quotas": "quota",
+    }
     return "--" + kept_files.get(field, field).replace("_", "-")

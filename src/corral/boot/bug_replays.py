@@ -9,8 +9,11 @@ from corral.boot.settings import ClusterDir, write_atomically
 REPLAYS: Final = 20
 
 
-def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, str], None]:
-    """Keeps what was being decided when a bug was met; the first few of a run say it all."""
+def keeper_of_replays(
+    place: ClusterDir, clock: SystemClock
+) -> Callable[[str, str], None]:
+    """Keeps what was being decided when a bug was met; the first few of a run say it
+    all."""
     written = 0
 
     def keep(name: str, text: str) -> None:

@@ -29,27 +29,33 @@ class Owner(Protocol):
 def ranks_account(name: str) -> JobAccount | None:
     """The account that this user's ranks change to; None: they do not.
 
-    A user without an account here stands for any other uid, as from the range of a node's policy.
+    A user without an account here stands for any other uid, as from the range of a
+    node's policy.
     """
     if os.geteuid() != 0:
         return None
-    job_account = account_in_system(name) or JobAccount(name=name, uid=-1, groups=(), home="")
+    job_account = account_in_system(name) or JobAccount(
+        name=name, uid=-1, groups=(), home=""
+    )
     return None if job_account.uid == 0 else job_account
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
-    """Return which users have no access and how to give it, in one sentence; "" if all have.
+    """Return which users have no access and how to give it, in one sentence; "" if all
+    have.
 
-    The directory itself is closed to all but its owner, and shown open to the ranks of a node
-    (`agent.private_root`); what it lies in is as the machine has it. Nodes that another engine
-    lends have their files elsewhere.
+    The directory itself is closed to all but its owner, and shown open to the ranks of
+    a node (`agent.private_root`); what it lies in is as the machine has it. Nodes that
+    another engine lends have their files elsewhere.
     """
     if engine != LOCAL:
         return ""
     above = [*reversed(root.resolve().parents)]
     closed: set[Path] = set()
     out = []
-    for name in (user.name for user in users if user.role != Role.VIEWER and not user.disabled):
+    for name in (
+        user.name for user in users if user.role != Role.VIEWER and not user.disabled
+    ):
         with suppress(OSError):
             runs_as = ranks_account(name)
             walls = [path for path in above if runs_as and not _passes(runs_as, path)]

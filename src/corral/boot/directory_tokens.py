@@ -52,22 +52,35 @@ class DirectoryToken:
 
     @classmethod
     def of_admin(
-        cls, store: Store, file: Path, wall: Callable[[], float], hide: Callable[[str], None]
+        cls,
+        store: Store,
+        file: Path,
+        wall: Callable[[], float],
+        hide: Callable[[str], None],
     ) -> "DirectoryToken":
         """The account that the head runs under is an admin."""
         name = UserName(getpass.getuser())
-        return cls(store=store, file=file, user=name, role=Role.ADMIN, wall=wall, hide=hide)
+        return cls(
+            store=store, file=file, user=name, role=Role.ADMIN, wall=wall, hide=hide
+        )
 
     @classmethod
     def of_monitor(
-        cls, store: Store, file: Path, wall: Callable[[], float], hide: Callable[[str], None]
+        cls,
+        store: Store,
+        file: Path,
+        wall: Callable[[], float],
+        hide: Callable[[str], None],
     ) -> "DirectoryToken":
         """The Prometheus of the directory reads, and no more."""
         name = UserName("monitoring")
-        return cls(store=store, file=file, user=name, role=Role.VIEWER, wall=wall, hide=hide)
+        return cls(
+            store=store, file=file, user=name, role=Role.VIEWER, wall=wall, hide=hide
+        )
 
     async def begin(self, *, afresh: bool = False) -> None:
-        """Let the user in by the token of the file. `afresh`: by another one than the last head's.
+        """Let the user in by the token of the file. `afresh`: by another one than the
+        last head's.
 
         A user or a token that is known stays as it is: disabled or revoked, too.
         Raises: StoreTrouble, OSError.
@@ -84,7 +97,8 @@ class DirectoryToken:
         await self.look()
 
     async def look(self) -> None:
-        """Renew the token once half of its day is over. Raises: StoreTrouble, OSError."""
+        """Renew the token once half of its day is over. Raises: StoreTrouble,
+        OSError."""
         now = self.wall()
         while self._earlier and self._earlier[0][0] <= now:
             _, id = self._earlier.pop(0)

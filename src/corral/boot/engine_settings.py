@@ -39,17 +39,21 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
 
 
 def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the files of this machine as every process of the head finds them."""
+    """The settings with the files of this machine as every process of the head finds
+    them."""
     files = KINDS[engine].FILES if engine in KINDS else {}
     return {
-        name: str(Path(value).expanduser().absolute()) if name in files and value else value
+        name: str(Path(value).expanduser().absolute())
+        if name in files and value
+        else value
         for name, value in given.items()
     }
 
 
 def check_files(engine: str, given: Mapping[str, Any]) -> None:
-    """Raises: SpecInvalid for a file that the head could not read, or a folder that it could not
-    write to, before it starts; Conflict where Slurm's commands are Corral's own."""
+    """Raises: SpecInvalid for a file that the head could not read, or a folder that it
+    could not write to, before it starts; Conflict where Slurm's commands are Corral's
+    own."""
     if engine not in KINDS:
         return
     if engine == SlurmSettings.NAME and not given.get("rest"):
@@ -62,7 +66,11 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
                 f"{name}={path}: {why}",
                 hint=f"{remedy.replace('FILE', path)}; then run: {_typed(engine, given)}",
             )
-    folder = Path(given["folder"]) if engine == SlurmSettings.NAME and given.get("folder") else None
+    folder = (
+        Path(given["folder"])
+        if engine == SlurmSettings.NAME and given.get("folder")
+        else None
+    )
     if folder is not None and not _lowest(folder).is_dir():
         raise SpecInvalid(
             f"folder={folder}: {_lowest(folder)} is a file",
@@ -83,7 +91,8 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
 
 
 def _check_commands(given: Mapping[str, Any]) -> None:
-    """Raises: Conflict where one that the head would find speaks to Corral, and so to this head."""
+    """Raises: Conflict where one that the head would find speaks to Corral, and so to
+    this head."""
     for name in _COMMANDS:
         path = Path(which(name) or os.devnull)
         if not is_shim(path):
@@ -108,8 +117,13 @@ def _check_commands(given: Mapping[str, Any]) -> None:
 
 
 def example(name: str, engine: str | None) -> str:
-    """NAME=VALUE that the engine would take; of a name that it does not have, another's."""
-    kinds = [kind for required_engine, kind in KINDS.items() if engine in (required_engine, None)]
+    """NAME=VALUE that the engine would take; of a name that it does not have,
+    another's."""
+    kinds = [
+        kind
+        for required_engine, kind in KINDS.items()
+        if engine in (required_engine, None)
+    ]
     kind = next((kind for kind in kinds if name in types_of(kind)), None)
     return example_of(kind, name) if kind else example_of(SlurmSettings, "partition")
 
@@ -117,7 +131,9 @@ def example(name: str, engine: str | None) -> str:
 def _typed(engine: str, given: Mapping[str, Any]) -> str:
     """The command that asks for them."""
     pairs = (quote(f"{name}={_text(value)}") for name, value in given.items())
-    return " ".join(["corral up --engine", engine, *(f"--set {pair}" for pair in pairs)])
+    return " ".join(
+        ["corral up --engine", engine, *(f"--set {pair}" for pair in pairs)]
+    )
 
 
 def _text(value: Any) -> str:
@@ -126,7 +142,11 @@ def _text(value: Any) -> str:
 
 def _whose(given: Mapping[str, Any]) -> str:
     """The first engine that has them all, else some that has settings."""
-    having = (engine for engine, kind in KINDS.items() if given.keys() <= types_of(kind).keys())
+    having = (
+        engine
+        for engine, kind in KINDS.items()
+        if given.keys() <= types_of(kind).keys()
+    )
     return next(having, SlurmSettings.NAME)
 
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from corral.boot.extras import check_extra
-from corral.boot.settings import LOOPBACK, ClusterDir, ClusterSettings, is_any, is_loopback
+from corral.boot.settings import (
+    LOOPBACK,
+    ClusterDir,
+    ClusterSettings,
+    is_any,
+    is_loopback,
+)
 from corral.boot.tls import trusted_of
 from corral.domain.errors import Conflict
 from corral.domain.ids import NodeId
@@ -46,12 +52,16 @@ def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSetting
     )
 
 
-def build_engine(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
+def build_engine(
+    place: ClusterDir, settings: ClusterSettings, links: HeadLinks
+) -> LivingEngine:
     """The engine that the cluster was asked to run on."""
     return BUILDERS[settings.engine](place, settings, links)
 
 
-def _local(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
+def _local(
+    place: ClusterDir, settings: ClusterSettings, links: HeadLinks
+) -> LivingEngine:
     return LocalEngine(
         cluster_dir=place.root,
         settings=local_settings(place, settings),
@@ -62,11 +72,14 @@ def _local(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> Li
 
 
 def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
-    """Nodes that are parts of the head's machine: those come and go with the head alone."""
+    """Nodes that are parts of the head's machine: those come and go with the head
+    alone."""
     return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
 
 
-def _ray(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
+def _ray(
+    place: ClusterDir, settings: ClusterSettings, links: HeadLinks
+) -> LivingEngine:
     check_extra("ray", "the ray engine")
     ray_settings = RaySettings.of(settings.engine_settings)
     is_reachable = not is_loopback(settings.host) and not is_any(settings.host)
@@ -89,11 +102,14 @@ def needs_of(settings: ClusterSettings) -> JoinNeeds:
 
 
 def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | None:
-    """Return how a machine becomes this node, if that takes more than a token. Raises: Trouble."""
+    """Return how a machine becomes this node, if that takes more than a token. Raises:
+    Trouble."""
     return engine.invite(node) if isinstance(engine, RayEngine) else None
 
 
-def _slurm(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
+def _slurm(
+    place: ClusterDir, settings: ClusterSettings, links: HeadLinks
+) -> LivingEngine:
     return slurm_engine(
         place.root,
         settings.engine_settings,
@@ -103,7 +119,9 @@ def _slurm(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> Li
     )
 
 
-def _kubernetes(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
+def _kubernetes(
+    place: ClusterDir, settings: ClusterSettings, links: HeadLinks
+) -> LivingEngine:
     try:
         from corral.engines.kubernetes.driver import head_files
         from corral.engines.kubernetes.engine import kubernetes_engine

@@ -32,7 +32,8 @@ def check_installed(settings: ClusterSettings) -> None:
     if settings.engine in _MODULES:
         check_extra(settings.engine, f"the {settings.engine} engine")
     if settings.monitoring:
-        from corral.boot.monitoring import check_prometheus  # most commands need none of it
+        # most commands need none of it
+        from corral.boot.monitoring import check_prometheus
 
         check_prometheus()
         check_extra("monitoring", "--monitoring")
@@ -44,6 +45,6 @@ def check_installed(settings: ClusterSettings) -> None:
 
 
 def needed_to_join(settings: ClusterSettings) -> tuple[str, ...]:
-    """Return the extras that a joining machine needs: all nodes of a Ray cluster have the same
-    Ray."""
+    """Return the extras that a joining machine needs: all nodes of a Ray cluster have
+    the same Ray."""
     return (f"ray=={version('ray')}",) if settings.engine == "ray" else ()

@@ -18,9 +18,12 @@ from corral.ports.store import Store
 def open_with_keys(
     place: ClusterDir, settings: ClusterSettings, clock: SystemClock
 ) -> tuple[Store, HeadKeys]:
-    """Open the store, and the key ring that seals in it. Raises: KeyTrouble, Conflict."""
+    """Open the store, and the key ring that seals in it. Raises: KeyTrouble,
+    Conflict."""
     ring = KeyRing.load(Path(settings.key_file) if settings.key_file else place.key)
-    store = open_store(place, url_in(settings.store_file), clock.fresh_id, ring.seal_link)
+    store = open_store(
+        place, url_in(settings.store_file), clock.fresh_id, ring.seal_link
+    )
     several = settings.store_file is not None
     return store, HeadKeys(store=store, ring=ring, wall=clock.wall, several=several)
 
@@ -34,7 +37,8 @@ async def begin(
     clock: SystemClock,
     hide: Callable[[str], None],
 ) -> list[DirectoryToken]:
-    """Agree with the other heads, and admit the holder of the directory and its Prometheus.
+    """Agree with the other heads, and admit the holder of the directory and its
+    Prometheus.
 
     Returns: the tokens of the directory, the admin's first.
     Raises: Conflict, StoreTrouble.
@@ -49,5 +53,6 @@ async def begin(
     if prometheus is None:
         return [admin]
     monitor = DirectoryToken.of_monitor(store, prometheus.token, clock.wall, hide)
-    await monitor.begin(afresh=True)  # a process on the last head's port may have been sent it
+    # a process on the last head's port may have been sent it
+    await monitor.begin(afresh=True)
     return [admin, monitor]

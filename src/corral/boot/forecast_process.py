@@ -66,7 +66,9 @@ class ForetellerProcess:
         finally:
             self._in_line -= 1
         if answer.fault:
-            raise Trouble(f"a fault of Corral was met: {answer.fault}", hint="run: corral status")
+            raise Trouble(
+                f"a fault of Corral was met: {answer.fault}", hint="run: corral status"
+            )
         return answer.forecast
 
     async def close(self) -> None:
@@ -83,7 +85,9 @@ def main() -> None:
 
     def answer(text: bytes) -> bytes:
         is_within = partial(_is_within, clock.monotonic(), clock)
-        return msgspec.msgpack.encode(_answer(foretell, _QUESTIONS.decode(text), is_within))
+        return msgspec.msgpack.encode(
+            _answer(foretell, _QUESTIONS.decode(text), is_within)
+        )
 
     answer_on(answer)
 

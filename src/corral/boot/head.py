@@ -1,6 +1,8 @@
-"""The head's process: `python -m corral.boot.head --dir DIR`. One asyncio loop for API and control.
+"""The head's process: `python -m corral.boot.head --dir DIR`. One asyncio loop for API
+and control.
 
-It is ready when DIR/head.json names its process; it is gone when DIR/head.lock can be taken.
+It is ready when DIR/head.json names its process; it is gone when DIR/head.lock can be
+taken.
 """
 
 import argparse
@@ -77,6 +79,8 @@ SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that 
 EXIT_REFUSED: Final = 3
 log = HeadLogger("corral.head")
 
+HideText = Callable[[str], None]  # keeps a secret out of the log
+
 
 @dataclass(slots=True, kw_only=True)
 class HeadProcess:
@@ -112,7 +116,9 @@ class HeadProcess:
             asyncio.create_task(self._serve(listening)),
             asyncio.create_task(self.turns.run()),
             asyncio.create_task(self._look_after()),
-            asyncio.create_task(keep_renewed(self.renew, lambda: self.server.config.ssl)),
+            asyncio.create_task(
+                keep_renewed(self.renew, lambda: self.server.config.ssl)
+            ),
             asyncio.create_task(keep_fresh(self.tokens)),
             asyncio.create_task(self.keys.keep(lambda: self.turns.term is not None)),
             asyncio.create_task(self.stopping.wait()),
@@ -159,8 +165,9 @@ class HeadProcess:
                 self.here.look_after()
 
     async def _take_nodes_down(self) -> None:
-        """Agents let go of attempts that are over first: what is left then is of living jobs. Where
-        another head takes over, the agents of living jobs are left to it."""
+        """Agents let go of attempts that are over first: what is left then is of living
+        jobs. Where another head takes over, the agents of living jobs are left to
+        it."""
         unfinished, engine = self.turns.has_jobs(), self.here or self.turns.lent
         if engine is None:
             return
@@ -206,7 +213,14 @@ def engine_of(
     return engine
 
 
-async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[str], None]) -> None:
+def _served_names(settings: ClusterSettings, tls: Tls | None) -> tuple[str, ...]:
+    """Return the host names that the certificate is for; none without TLS."""
+    if tls is None:
+        return ()
+    return (*names_of(settings.host), *names_in(tls.certificate))
+
+
+async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) -> None:
     """Build one head, run it, and close what it has opened."""
     clock = SystemClock()
     store, keys = open_with_keys(place, settings, clock)
@@ -218,7 +232,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
         with bind(place, settings.host, settings.port) as listening:
             head: HeadProcess
             table = ConnectionTable(connection_limits(), clock.monotonic)
-            syslog = syslog_of(place, settings, store)
+            syslog, shared = syslog_of(place, settings, store), settings.shared_state
             about = ApiSettings(
                 root=place.root,
                 url=url_of(settings, listening, tls),
@@ -228,14 +242,14 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
                 seals=keys.ring,
                 rotate=keys.rotate,
                 stop=lambda: head.stop_with_nodes(),
-                hosts=() if tls is None else (*names_of(settings.host), *names_in(tls.certificate)),
+                hosts=_served_names(settings, tls),
                 trusted=lambda: "" if tls is None else tls.trusted.read_text(),
                 fingerprint=lambda: "" if tls is None else tls.fingerprint,
                 own_nodes=lambda: own_nodes(head.here or head.turns.lent),
                 needs=lambda: needs_of(settings),
                 invite=lambda node: invitation(head.turns.lent, node),
                 kept_out=lambda users: kept_out(place.root, settings.engine, users),
-                shared=Path(settings.shared_state) if settings.shared_state else None,
+                shared=Path(shared) if shared else None,
                 heads=lambda: head.turns.heads(),
                 sign_on=provider_of(settings, clock),
                 too_few_files=too_few_files,
@@ -299,7 +313,10 @@ def turns_of(
     beside: Beside,
 ) -> tuple[Turns, LivingEngine | None]:
     """The head's turns at leading, and the engine of this machine's nodes."""
-    channels, tokens = Channels(), NodeTokens(store, clock.wall, settings.node_token_seconds)
+    channels, tokens = (
+        Channels(),
+        NodeTokens(store, clock.wall, settings.node_token_seconds),
+    )
     channels.renewed = tokens.renewed
     turns: Turns
 

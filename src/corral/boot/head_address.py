@@ -11,7 +11,9 @@ log = HeadLogger("corral.head")
 
 def announce(place: ClusterDir, about: ApiSettings) -> None:
     """Say where the head is, now that it serves."""
-    announcement = {name: getattr(about, name) for name in ("pid", "url", "version", "started_at")}
+    announcement = {
+        name: getattr(about, name) for name in ("pid", "url", "version", "started_at")
+    }
     write_atomically(place.head_json, json.dumps(announcement))
     log.info("serving", **announcement)
 

@@ -14,7 +14,9 @@ from corral.ports.log import FIELDS
 LOG_BYTES: Final = 8 * 1024 * 1024
 LOG_FILES: Final = 3
 HIDDEN: Final = "[hidden]"
-_SECRET_KEY: Final = re.compile(r"token|secret|password|authorization|cookie|sealed", re.IGNORECASE)
+_SECRET_KEY: Final = re.compile(
+    r"token|secret|password|authorization|cookie|sealed", re.IGNORECASE
+)
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
 Entry = MutableMapping[str, Any]
 
@@ -69,7 +71,8 @@ def _time_of(seconds: float) -> str:
 
 
 def configure(file: Path) -> Redaction:
-    """Let Corral and the libraries write to the file. Returns: what keeps tokens out of it."""
+    """Let Corral and the libraries write to the file. Returns: what keeps tokens out of
+    it."""
     redaction = Redaction()
     handler = RotatingFileHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
     file.chmod(0o600)

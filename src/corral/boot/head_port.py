@@ -13,11 +13,11 @@ log = HeadLogger("corral.head")
 
 
 def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
-    """Return a socket on the port that was asked for, else on that of the last head, so that
-    agents and clients find this one; else on a free one.
+    """Return a socket on the port that was asked for, else on that of the last head, so
+    that agents and clients find this one; else on a free one.
 
-    Raises: Conflict when the port that was asked for cannot be served on, nor that of the last
-    head where machines may have joined it.
+    Raises: Conflict when the port that was asked for cannot be served on, nor that of
+    the last head where machines may have joined it.
     """
     if port:
         return _asked_for(host, port)

@@ -1,8 +1,8 @@
 """A helper process of the head that answers questions over a pipe, one at a time.
 
 The head's event loop sends a question and continues. The process starts with the first
-question, and ends with the head: it reads from a pipe of the head, and exits when the pipe
-is closed.
+question, and ends with the head: it reads from a pipe of the head, and exits when the
+pipe is closed.
 """
 
 import asyncio
@@ -38,21 +38,24 @@ class HelperProcess:
             question: makes the text when it is sent: those that wait hold none.
             seconds: time for the answer, without the wait for the turn.
 
-        Raises: TimeoutError, and OSError or EOFError when the process is gone. The next question
-        starts another one.
+        Raises: TimeoutError, and OSError or EOFError when the process is gone. The next
+        question starts another one.
         """
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds):
                     return await _exchange(await self._running(), question)
-            except BaseException:  # its answer may still come, and would be taken for another's
+            except BaseException:
+                # its answer may still come, and would be taken for another's
                 self._kill()
                 raise
 
     async def _running(self) -> Process:
         if self._process is None or self._process.returncode is not None:
             words = [sys.executable, "-P", "-m", self.module]
-            self._process = await create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
+            self._process = await create_subprocess_exec(
+                *words, stdin=PIPE, stdout=PIPE
+            )
         return self._process
 
     def _kill(self) -> Process | None:
@@ -72,8 +75,8 @@ class HelperProcess:
 async def _exchange(process: Process, question: Callable[[], bytes]) -> bytes:
     """Send and read. Raises: EOFError, OSError when the process is gone.
 
-    A question may have ten megabytes: there is one copy of it, and none while the answer is
-    awaited.
+    A question may have ten megabytes: there is one copy of it, and none while the
+    answer is awaited.
     """
     pipe_in, pipe_out = process.stdin, process.stdout
     assert pipe_in is not None
@@ -88,7 +91,8 @@ async def _exchange(process: Process, question: Callable[[], bytes]) -> bytes:
 
 
 def answer_on(answer: Callable[[bytes], bytes]) -> None:
-    """Be the process: answer what is asked, one after the other, until the pipe is closed."""
+    """Be the process: answer what is asked, one after the other, until the pipe is
+    closed."""
     os.nice(NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while question := _read(requests):

@@ -26,5 +26,7 @@ class Beside:
 
 def beside_of(clock: Clock, settings: ClusterSettings) -> Beside:
     """Return the processes of a cluster's settings."""
-    planner = PlannerProcess(clock=clock.monotonic, hourly_seconds=settings.plan_seconds)
+    planner = PlannerProcess(
+        clock=clock.monotonic, hourly_seconds=settings.plan_seconds
+    )
     return Beside(ForetellerProcess(), planner, ReaderProcess())

@@ -12,7 +12,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from corral.ingress.connections import CONNECTION, ClosedReason, Connection, ConnectionLimits
+from corral.ingress.connections import (
+    CONNECTION,
+    ClosedReason,
+    Connection,
+    ConnectionLimits,
+)
 from corral.ingress.request_meter import RequestMeter
 from corral.wire.api import error_of
 
@@ -54,9 +59,10 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
 class Http(HttpToolsProtocol):
     """Uvicorn's HTTP protocol, with limits on reads, and a clean end for WebSockets.
 
-    The protocol and its parser hold references to each other, and so to the buffers of the
-    connection long after its end. They stay until Python collects garbage, which a head
-    does rarely (boot.garbage). With agents that reconnect every day, that would be a leak.
+    The protocol and its parser hold references to each other, and so to the buffers of
+    the connection long after its end. They stay until Python collects garbage, which a
+    head does rarely (boot.garbage). With agents that reconnect every day, that would be
+    a leak.
     """
 
     def __init__(
@@ -142,8 +148,9 @@ class Http(HttpToolsProtocol):
 
 
 class Inbox:
-    """Received frames of one WebSocket that were not read yet, for one reader. It replaces
-    uvicorn's asyncio.Queue, whose four deques take 3 KB for each of thousands of connections."""
+    """Received frames of one WebSocket that were not read yet, for one reader. It
+    replaces uvicorn's asyncio.Queue, whose four deques take 3 KB for each of thousands
+    of connections."""
 
     __slots__ = ("_messages", "_waiting")
 
@@ -173,7 +180,10 @@ class Ws(WebSocketsSansIOProtocol):
     """Uvicorn's, with an inbox that costs little."""
 
     def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
     ) -> None:
         super().__init__(config, server_state, app_state)
         self.queue = Inbox()  # type: ignore[assignment]

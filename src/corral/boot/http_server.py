@@ -1,4 +1,5 @@
-"""The server under the head: uvicorn, its settings, and the address that it is known by."""
+"""The server under the head: uvicorn, its settings, and the address that it is known
+by."""
 
 import asyncio
 import socket
@@ -26,7 +27,8 @@ HSTS: Final = "max-age=2592000"  # 30 days; without subdomains, which are not th
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn that leaves signals to the head, says when it serves, and limits connections."""
+    """Uvicorn that leaves signals to the head, says when it serves, and limits
+    connections."""
 
     def __init__(
         self,
@@ -47,8 +49,9 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections by the table, in place of the loop's servers: those take one in each
-        round of the loop, and begin TLS with it before anybody can count it."""
+        """Accept connections by the table, in place of the loop's servers: those take
+        one in each round of the loop, and begin TLS with it before anybody can count
+        it."""
         acceptors = [
             Acceptor(
                 self.table,
@@ -72,7 +75,8 @@ class HttpServer(uvicorn.Server):
 def uvicorn_config(
     app: ASGIApp, tls: Tls | None, proxies: TrustedProxies | None = None
 ) -> uvicorn.Config:
-    """Return the settings of uvicorn. It believes no proxy by itself; Forwarded does, by ours."""
+    """Return the settings of uvicorn. It believes no proxy by itself; Forwarded does,
+    by ours."""
     paced = OpenRoutes(Pages(app), is_page=is_page, clock=SystemClock().monotonic)
     return uvicorn.Config(
         Forwarded(paced, proxies) if proxies else paced,

@@ -1,5 +1,5 @@
-"""Tokens of nodes and parts, registered by the engines that start them. What was revoked or changed
-since stays so."""
+"""Tokens of nodes and parts, registered by the engines that start them. What was
+revoked or changed since stays so."""
 
 from collections.abc import Callable
 
@@ -37,14 +37,18 @@ async def admit_node(
 
 
 class NodeTokens:
-    """Tokens of nodes and of parts. There is one of each attempt on each of its nodes, so that of a
-    part nothing may stay when its attempt is forgotten; nor of a node that was taken away."""
+    """Tokens of nodes and of parts. There is one of each attempt on each of its nodes,
+    so that of a part nothing may stay when its attempt is forgotten; nor of a node that
+    was taken away."""
 
     def __init__(
-        self, store: Store, wall: Callable[[], float], lasting_seconds: float | None = None
+        self,
+        store: Store,
+        wall: Callable[[], float],
+        lasting_seconds: float | None = None,
     ) -> None:
-        """`lasting_seconds`: after which the tokens end that are registered; agents renew them.
-        None: they last until they are forgotten."""
+        """`lasting_seconds`: after which the tokens end that are registered; agents
+        renew them. None: they last until they are forgotten."""
         self._store = store
         self._wall = wall
         self._lasting_seconds = lasting_seconds
@@ -59,7 +63,8 @@ class NodeTokens:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
     def renewed(self, node: NodeId, id: TokenId) -> None:
-        """Note the token that an agent has taken in place of its own: it is forgotten with it."""
+        """Note the token that an agent has taken in place of its own: it is forgotten
+        with it."""
         if self._known is not None:
             self._known.setdefault(node, set()).add(id)
 
@@ -74,10 +79,11 @@ class NodeTokens:
         self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """Return the tokens that an earlier head admitted; pilots that it has revoked are removed.
+        """Return the tokens that an earlier head admitted; pilots that it has revoked
+        are removed.
 
-        A token that its part has replaced stays as long as the part: while the answer to that was
-        lost, the agent still shows it.
+        A token that its part has replaced stays as long as the part: while the answer
+        to that was lost, the agent still shows it.
         """
         token_ids_by_node: dict[NodeId, set[TokenId]] = {}
         revoked: list[tuple[NodeId, TokenId]] = []
@@ -97,5 +103,11 @@ class NodeTokens:
 
 def _entry(what: str, on: str, detail: str, now: float) -> AuditEntry:
     return AuditEntry(
-        at=now, by=HEAD, token=None, what=what, on=on, detail=detail, kind=SpeakerKind.HEAD
+        at=now,
+        by=HEAD,
+        token=None,
+        what=what,
+        on=on,
+        detail=detail,
+        kind=SpeakerKind.HEAD,
     )

@@ -22,7 +22,12 @@ import msgspec
 from corral.boot import join_ray
 from corral.boot.bring_up import ClusterOptions, settled
 from corral.boot.join_client import JoinCall, ask
-from corral.boot.settings import ClusterDir, ClusterSettings, read_json, write_atomically
+from corral.boot.settings import (
+    ClusterDir,
+    ClusterSettings,
+    read_json,
+    write_atomically,
+)
 from corral.boot.start_head import StartFailed, last_lines, until
 from corral.domain.errors import (
     Conflict,
@@ -72,7 +77,8 @@ class Joined:
     place: ClusterDir
     url: str
     node: str
-    folder: str = ""  # of the node, where its Ray node brings it; "": its own in `place`
+    # of the node, where its Ray node brings it; "": its own in `place`
+    folder: str = ""
 
     @classmethod
     def load(cls, place: ClusterDir) -> "Joined | None":
@@ -113,10 +119,13 @@ class Joined:
         """Ask the head as this node. Raises: CorralError."""
         token = (self.own / "token").read_text().strip()
         trusted = self.place.trusted if self.place.trusted.exists() else None
-        return ask(self.url, JoinCall(method=method, path=OWN, token=token), trusted=trusted)
+        return ask(
+            self.url, JoinCall(method=method, path=OWN, token=token), trusted=trusted
+        )
 
     def is_known(self) -> bool:
-        """Whether the head still knows it. Raises: CorralError when it cannot be asked."""
+        """Whether the head still knows it. Raises: CorralError when it cannot be
+        asked."""
         try:
             self.ask("GET")
         except NotFound:
@@ -128,10 +137,14 @@ class Joined:
         return True
 
 
-def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) -> Joined:
-    """Let this machine be a node; where it is one there already, nothing is asked or spent.
+def join(
+    place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]
+) -> Joined:
+    """Let this machine be a node; where it is one there already, nothing is asked or
+    spent.
 
-    Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
+    Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses
+    with.
     """
     place.create()
     known_join = _already(place, wanted)
@@ -141,7 +154,9 @@ def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) 
         return known_join
     name = wanted.name or _own_name()
     if not is_name(name):
-        raise SpecInvalid(f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME")
+        raise SpecInvalid(
+            f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME"
+        )
     machine = settled(replace(wanted.machine, nodes=1), count_gpus)
     needs = JoinNeeds.model_validate(_ask(place, wanted, "GET", "/v1/join"))
     if needs.engine == "ray":
@@ -151,7 +166,9 @@ def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) 
     policy = policy_with(NodePolicy(), wanted.machine.policy or {})
     secret = secrets.token_urlsafe(32)
     body = {"node": name, "sha256": sha256(secret.encode()).hexdigest()}
-    answer = NodeJoined.model_validate(_ask(place, wanted, "POST", "/v1/nodes/join", body))
+    answer = NodeJoined.model_validate(
+        _ask(place, wanted, "POST", "/v1/nodes/join", body)
+    )
     folder = "" if answer.ray is None else answer.ray.folder
     joined = Joined(place=place, url=answer.url, node=name, folder=folder)
     if answer.ray is not None:
@@ -161,14 +178,17 @@ def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) 
     return joined
 
 
-def _ask(place: ClusterDir, wanted: JoinRequest, method: str, path: str, body: Any = None) -> Any:
+def _ask(
+    place: ClusterDir, wanted: JoinRequest, method: str, path: str, body: Any = None
+) -> Any:
     call = JoinCall(method=method, path=path, token=wanted.token, body=body)
     trusted = place.trusted if place.trusted.exists() else None
     try:
         return ask(wanted.url, call, fingerprint=wanted.fingerprint, trusted=trusted)
     except Unauthorised as error:
         if error.code != Unauthorised.code or JOIN_LINE in error.hint:
-            raise  # of a token that was known: what became of it, and that another is needed
+            # of a token that was known: what became of it, and that another is needed
+            raise
         raise Unauthorised(
             f"this join token is not known to the head at {wanted.url}",
             hint=f"take a fresh line from the head: {JOIN_LINE}",
@@ -185,9 +205,13 @@ def _already(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
     joined = Joined.load(place)
     if joined is None:
         return None
-    other = joined.url != wanted.url.rstrip("/") or wanted.name not in (None, joined.node)
+    other = joined.url != wanted.url.rstrip("/") or wanted.name not in (
+        None,
+        joined.node,
+    )
     if not joined.is_known():
-        forget(joined)  # it was removed there: what is left of it here counts for nothing
+        # it was removed there: what is left of it here counts for nothing
+        forget(joined)
         return None
     if other:
         raise Conflict(
@@ -228,8 +252,8 @@ def _settings(
 
 
 def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
-    """Write the files that make the machine a node; joined.json comes last, when all others
-    exist."""
+    """Write the files that make the machine a node; joined.json comes last, when all
+    others exist."""
     place = joined.place
     for folder in (place.nodes, joined.own, *(joined.own / name for name in _FOLDERS)):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -292,7 +316,8 @@ def wait_until_heard(joined: Joined) -> "api.NodeDetail":
 
 
 def stop_agent(joined: Joined) -> bool:
-    """End the agent; attempts run on, and the next agent finds them. False: it does not end."""
+    """End the agent; attempts run on, and the next agent finds them. False: it does not
+    end."""
     if joined.on_ray:
         join_ray.end(joined.ray_dir)  # whose actor would start it again
     agent = joined.agent
@@ -337,7 +362,8 @@ def kill(joined: Joined) -> None:
         join_ray.end(joined.ray_dir)
     words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(joined.dir)]
     subprocess.run(words, check=True)
-    (joined.dir / "boot").unlink(missing_ok=True)  # what starts here next is another node
+    # what starts here next is another node
+    (joined.dir / "boot").unlink(missing_ok=True)
 
 
 def forget(joined: Joined) -> None:

@@ -1,4 +1,5 @@
-"""Calls of a machine that joins, or has joined: with its own trust, before there is a client."""
+"""Calls of a machine that joins, or has joined: with its own trust, before there is a
+client."""
 
 import http.client
 import json
@@ -20,8 +21,8 @@ TIMEOUT_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinCall:
-    """One request to a head. It is known by the fingerprint of its certificate or, without one, by
-    what the file `trusted` or this machine vouches for."""
+    """One request to a head. It is known by the fingerprint of its certificate or,
+    without one, by what the file `trusted` or this machine vouches for."""
 
     method: str
     path: str
@@ -29,7 +30,9 @@ class JoinCall:
     body: Any = None
 
 
-def ask(url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None = None) -> Any:
+def ask(
+    url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None = None
+) -> Any:
     """Send a request and return the body of the response.
 
     The token is sent only to the intended head.
@@ -81,7 +84,9 @@ def _connection(
     context = trusting(trusted)
     if fingerprint:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # see _check
-    return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=context)
+    return http.client.HTTPSConnection(
+        host, parts.port, timeout=TIMEOUT_SECONDS, context=context
+    )
 
 
 def _check(connection: http.client.HTTPConnection, url: str, fingerprint: str) -> None:

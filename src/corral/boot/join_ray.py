@@ -40,9 +40,14 @@ def check(needs: JoinNeeds) -> None:
 
 
 def write(
-    folder: Path, node: str, invitation: RayInvitation, machine: ClusterSettings, address: str
+    folder: Path,
+    node: str,
+    invitation: RayInvitation,
+    machine: ClusterSettings,
+    address: str,
 ) -> None:
-    """Write the settings of the Ray node's keeper into `folder`. Raises: SpecInvalid."""
+    """Write the settings of the Ray node's keeper into `folder`. Raises:
+    SpecInvalid."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if invitation.token:
         write_atomically(folder / "token", invitation.token)
@@ -50,7 +55,9 @@ def write(
     if machine.pretend:
         labels[PRETEND_LABEL] = machine.gpu_type or _GPU_TYPE
     count = machine.gpus or 0 if machine.pretend else machine.gpus
-    made = RayMember(address=invitation.address, labels=labels, host=address, num_gpus=count)
+    made = RayMember(
+        address=invitation.address, labels=labels, host=address, num_gpus=count
+    )
     made.save(folder)
 
 

@@ -1,9 +1,10 @@
 """Rotation of the cluster's key, so that several heads agree and a crash loses nothing.
 
-The store records the current key (`agreed`: "key"). A head that rotates writes the new key
-into its file, then into the store, wrapped under the earlier key. Only then does it name
-the new key as current. Every other head unwraps it. The leader seals all values under
-earlier keys again, at once and at each look, so an interrupted rotation continues.
+The store records the current key (`agreed`: "key"). A head that rotates writes the new
+key into its file, then into the store, wrapped under the earlier key. Only then does it
+name the new key as current. Every other head unwraps it. The leader seals all values
+under earlier keys again, at once and at each look, so an interrupted rotation
+continues.
 """
 
 import asyncio
@@ -25,16 +26,19 @@ from corral.wire.users import KeyRotated
 
 CURRENT: Final = "key"
 WRAPPED: Final = "key wrapped"
-AUTHORITY: Final = "authority"  # of certificates: sealed among what heads agree on (boot/tls.py)
+# of certificates: sealed among what heads agree on (boot/tls.py)
+AUTHORITY: Final = "authority"
 WRAPPED_SECONDS: Final = 3600.0  # that other heads have to take the fresh key
-RETIRED_SECONDS: Final = 30 * DAY_SECONDS  # that tokens of jobs by an earlier key are taken
+# that tokens of jobs by an earlier key are taken
+RETIRED_SECONDS: Final = 30 * DAY_SECONDS
 LOOK_SECONDS: Final = 10.0
 log = HeadLogger("corral.boot")
 
 
 @dataclass(slots=True, kw_only=True)
 class HeadKeys:
-    """The key ring of this head and what all heads hold to. `several`: others share the store."""
+    """The key ring of this head and what all heads hold to. `several`: others share the
+    store."""
 
     store: Store
     ring: KeyRing
@@ -43,12 +47,13 @@ class HeadKeys:
     _sealed: str = ""  # the key with which all was found sealed
 
     async def begin(self) -> None:
-        """Hold to the key that is current. Raises: Conflict for a head without it, StoreTrouble,
-        KeyTrouble, OSError."""
+        """Hold to the key that is current. Raises: Conflict for a head without it,
+        StoreTrouble, KeyTrouble, OSError."""
         current = await self.store.agree(CURRENT, self.ring.check)
         if await self._follow(current):
             return
-        if not self.several:  # the file was replaced: secrets that it cannot open say so
+        # the file was replaced: secrets that it cannot open say so
+        if not self.several:
             await self.store.change_agreed(CURRENT, was=current, now=self.ring.check)
             return
         raise Conflict(
@@ -59,7 +64,8 @@ class HeadKeys:
         )
 
     async def keep(self, leads: Callable[[], bool]) -> None:
-        """Look each ten seconds, for ever: follow a rotation, and finish it as the leader."""
+        """Look each ten seconds, for ever: follow a rotation, and finish it as the
+        leader."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -76,25 +82,33 @@ class HeadKeys:
             await self._seal_anew()
         now = self.wall()
         wrapped = await self.store.agreed(WRAPPED) if leads else None
-        if wrapped is not None and now - float(json.loads(wrapped)["at"]) >= WRAPPED_SECONDS:
+        if (
+            wrapped is not None
+            and now - float(json.loads(wrapped)["at"]) >= WRAPPED_SECONDS
+        ):
             await self.store.change_agreed(WRAPPED, was=wrapped, now=None)
         if gone := self.ring.forget_retired(now - RETIRED_SECONDS):
             log.info("keys_forgotten", number=gone)
 
     async def rotate(self, entry: AuditEntry) -> KeyRotated:
-        """Seal everything with a fresh key. Raises: Conflict when another rotation is under way;
-        StoreTrouble, KeyTrouble, OSError."""
+        """Seal everything with a fresh key. Raises: Conflict when another rotation is
+        under way; StoreTrouble, KeyTrouble, OSError."""
         await self.look(leads=True)
         now, before = self.wall(), self.ring.check
         fresh = self.ring.add(os.urandom(KEY_BYTES))
         wrapped = b64encode(self.ring.wrap(fresh)).decode()
-        wrapped_key = json.dumps({"key": fresh, "under": before, "at": now, "wrapped": wrapped})
+        wrapped_key = json.dumps(
+            {"key": fresh, "under": before, "at": now, "wrapped": wrapped}
+        )
         was = await self.store.agreed(WRAPPED)
         if not await self.store.change_agreed(
             WRAPPED, was=was, now=wrapped_key
-        ) or not await self.store.change_agreed(CURRENT, was=before, now=fresh, entry=entry):
+        ) or not await self.store.change_agreed(
+            CURRENT, was=before, now=fresh, entry=entry
+        ):
             raise Conflict(
-                "another head has rotated the key at this moment", hint="run it again if need be"
+                "another head has rotated the key at this moment",
+                hint="run it again if need be",
             )
         self.ring.turn(fresh, now)
         await self.store.record(rotation_entry(before, fresh, now))
@@ -108,13 +122,16 @@ class HeadKeys:
         )
 
     async def _follow(self, current: str) -> bool:
-        """Seal with the key that is current, taking it from the store where it is not here yet."""
+        """Seal with the key that is current, taking it from the store where it is not
+        here yet."""
         if self.ring.check == current:
             return True
         if not self.ring.has(current):
             agreed_text = await self.store.agreed(WRAPPED)
             agreed_key = json.loads(agreed_text) if agreed_text is not None else {}
-            if agreed_key.get("key") != current or not self.ring.has(str(agreed_key.get("under"))):
+            if agreed_key.get("key") != current or not self.ring.has(
+                str(agreed_key.get("under"))
+            ):
                 return False
             self.ring.unwrap(current, b64decode(agreed_key["wrapped"]))
         self.ring.turn(current, self.wall())
@@ -122,8 +139,8 @@ class HeadKeys:
         return True
 
     async def _seal_anew(self) -> tuple[int, int]:
-        """Encrypt again what an earlier key has encrypted. Returns: how many values were encrypted
-        again, and how many no key can open."""
+        """Encrypt again what an earlier key has encrypted. Returns: how many values
+        were encrypted again, and how many no key can open."""
         done = left_over = 0
         for name, _, _ in await self.store.secrets():
             sealed = await self.store.secret(name)
@@ -136,10 +153,14 @@ class HeadKeys:
                 continue
             done += await self.store.seal_anew(name, was=sealed, now=fresh)
         agreed_authority = await self.store.agreed(AUTHORITY)
-        if agreed_authority is not None and not self.ring.is_current(b64decode(agreed_authority)):
+        if agreed_authority is not None and not self.ring.is_current(
+            b64decode(agreed_authority)
+        ):
             with suppress(KeyTrouble):
                 opened = self.ring.open(AUTHORITY, b64decode(agreed_authority))
                 fresh_said = b64encode(self.ring.seal(AUTHORITY, opened)).decode()
-                await self.store.change_agreed(AUTHORITY, was=agreed_authority, now=fresh_said)
+                await self.store.change_agreed(
+                    AUTHORITY, was=agreed_authority, now=fresh_said
+                )
         self._sealed = self.ring.check
         return done, left_over

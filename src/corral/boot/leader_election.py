@@ -1,4 +1,5 @@
-"""One of several heads: it stands by until it may lead, and again once another head leads.
+"""One of several heads: it stands by until it may lead, and again once another head
+leads.
 
 A head whose store is a file leads from its start to its end, because no other head can
 lead.
@@ -32,15 +33,16 @@ from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 0.25
 BEAT_SECONDS: Final = 1.0
-THERE_SECONDS: Final = 10.0  # a head that has been silent for longer is named to no agent
+# a head that has been silent for longer is named to no agent
+THERE_SECONDS: Final = 10.0
 FORGET_SECONDS: Final = 86_400.0
 log = HeadLogger("corral.head")
 
 
 @dataclass(slots=True, kw_only=True)
 class LeaderTerm:
-    """Parts of one term of a leader. `lent`: an engine whose nodes are not processes of this
-    machine works for the leader alone, and is made again in each term."""
+    """Parts of one term of a leader. `lent`: an engine whose nodes are not processes of
+    this machine works for the leader alone, and is made again in each term."""
 
     control: Control
     forecasts: Forecasts
@@ -104,7 +106,8 @@ class RollCall:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Alternates between leading and standing by. `alone`: no other head uses the store.
+    """Alternates between leading and standing by. `alone`: no other head uses the
+    store.
 
     `build` creates the parts that a term needs; `front` is the application of the port.
     """
@@ -121,12 +124,14 @@ class Turns:
     syslog: AuditSyslog | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     roll: RollCall = field(default_factory=RollCall)
-    _door: tuple[str | None] | None = None  # the address of the leader that it is a door to
+    # the address of the leader that it is a door to
+    _door: tuple[str | None] | None = None
     _forwarder: Forwarder | None = None
     _closing: set["asyncio.Future[None]"] = field(default_factory=set)
 
     async def run(self) -> None:
-        """For ever. Raises: TermLost when it is alone, for then another writes to its file."""
+        """For ever. Raises: TermLost when it is alone, for then another writes to its
+        file."""
         while True:
             known_number = None if self.alone else await self._stand_by()
             try:
@@ -169,12 +174,15 @@ class Turns:
         return [job.spec.shapes[0] for job in jobs if job.state == JobState.QUEUED]
 
     def queues(self, job: JobId) -> Sequence[QueueName]:
-        """The job's queue and those above it, the nearest first; empty without the job."""
+        """The job's queue and those above it, the nearest first; empty without the
+        job."""
         world = None if self.term is None else self.term.control.world
         found_job = None if world is None else world.jobs.get(job)
         if world is None or found_job is None:
             return ()
-        return [queue.name for queue in reversed(world.queues.path(found_job.spec.queue))]
+        return [
+            queue.name for queue in reversed(world.queues.path(found_job.spec.queue))
+        ]
 
     def cluster(self) -> ClusterId:
         """Raises: NoLeader while this head does not lead."""
@@ -217,7 +225,8 @@ class Turns:
                 await self.store.keep_leading(led, name=self.name, url=self.about.url)
                 await self._call_the_roll()
             except TermLost:
-                if control.world.term == led:  # it may have raised its own term meanwhile
+                # it may have raised its own term meanwhile
+                if control.world.term == led:
                     raise
             except Trouble as error:
                 log.warning("no_beat", error=error.message)
@@ -227,7 +236,9 @@ class Turns:
         self.roll.look(await self.store.heads(), self.clock.monotonic())
         head_nows = self.heads()
         self.channels.heads = tuple(
-            head.url for head in head_nows if head.leads or head.silent_seconds < THERE_SECONDS
+            head.url
+            for head in head_nows
+            if head.leads or head.silent_seconds < THERE_SECONDS
         )
         for head_now in head_nows:
             if head_now.silent_seconds > FORGET_SECONDS:
@@ -258,7 +269,9 @@ class Turns:
             try:
                 leader = await self.store.leader()
                 now = self.clock.monotonic()
-                watch = (watch or Watch(me=self.name, leader=leader, since=now)).look(leader, now)
+                watch = (watch or Watch(me=self.name, leader=leader, since=now)).look(
+                    leader, now
+                )
                 if watch.may_lead(now):
                     log.info("takes_over", of=leader.name, term=leader.term)
                     return leader.term
@@ -280,9 +293,18 @@ class Turns:
         """Forward requests to the head at `url`; None: no head leads at the moment."""
         if self._door == (url,):
             return
-        forwarder = Forwarder(url, self._trusted(), self.about.seals) if url is not None else None
+        forwarder = (
+            Forwarder(url, self._trusted(), self.about.seals)
+            if url is not None
+            else None
+        )
         self._turn(
-            Standby(store=self.store, clock=self.clock, settings=self.about, forwarder=forwarder)
+            Standby(
+                store=self.store,
+                clock=self.clock,
+                settings=self.about,
+                forwarder=forwarder,
+            )
         )
         self._door, self._forwarder = (url,), forwarder
         self.ready.set()
@@ -297,8 +319,8 @@ class Turns:
         self._door, self._forwarder = None, None
 
     def _trusted(self) -> ssl.SSLContext | None:
-        """Return the certificates that verify other heads: the machine's list, and what verifies
-        this head."""
+        """Return the certificates that verify other heads: the machine's list, and what
+        verifies this head."""
         if not self.about.url.startswith("https"):
             return None
         context = ssl.create_default_context()

@@ -12,8 +12,11 @@ MOST_RATE: Final = 1_000_000.0
 MOST_WORK_DAYS: Final = 3_650.0
 
 
-def check_limits(user_requests: float, plan_seconds: float, proxies: Iterable[str]) -> None:
-    """Raises: SpecInvalid on rates that cannot be, and on proxies without a valid address."""
+def check_limits(
+    user_requests: float, plan_seconds: float, proxies: Iterable[str]
+) -> None:
+    """Raises: SpecInvalid on rates that cannot be, and on proxies without a valid
+    address."""
     for network in proxies:
         check_network(network)
     if not (1.0 <= user_requests <= MOST_RATE and 1.0 <= plan_seconds <= MOST_RATE):

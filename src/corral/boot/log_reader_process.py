@@ -1,8 +1,8 @@
 """Helper process of the head that reads the last lines of logs.
 
-Run it with `python -m corral.boot.log_reader_process`. Programs print arbitrary text. The
-expressions that parse it are linear, but the tails of a thousand ranks take seconds. In the
-head's event loop, heartbeats would not be processed during that time.
+Run it with `python -m corral.boot.log_reader_process`. Programs print arbitrary text.
+The expressions that parse it are linear, but the tails of a thousand ranks take
+seconds. In the head's event loop, heartbeats would not be processed during that time.
 """
 
 import sys

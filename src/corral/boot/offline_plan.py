@@ -1,4 +1,5 @@
-"""A plan for a cluster that is not up: what a head would answer if it were started here and now."""
+"""A plan for a cluster that is not up: what a head would answer if it were started here
+and now."""
 
 import getpass
 import os
@@ -29,7 +30,8 @@ PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node 
 
 
 def plan_without_head(place: ClusterDir, wished: WireSpecs) -> list[api.PlannedJob]:
-    """The plan; nothing is started, written or sent. Raises: the refusals of a submit."""
+    """The plan; nothing is started, written or sent. Raises: the refusals of a
+    submit."""
     world = expected_world(place)
     parsed = parse_values(wished.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
@@ -39,14 +41,18 @@ def plan_without_head(place: ClusterDir, wished: WireSpecs) -> list[api.PlannedJ
             raise NotFound("job", spec.checkpoint.source, see="corral up")
     now = Now(wall=SystemClock().wall(), serving=0.0)
     me = UserName(getpass.getuser())
-    return [planned(plan_row) for plan_row in plan(world, _heard(world), specs, now, by=me)]
+    return [
+        planned(plan_row) for plan_row in plan(world, _heard(world), specs, now, by=me)
+    ]
 
 
 def _heard(world: World) -> Facts:
     """All nodes have just beaten."""
     return Facts(
         nodes={
-            id: NodeFacts(node=id, boot=node.boot, heard_at=0.0, inventory=node.inventory)
+            id: NodeFacts(
+                node=id, boot=node.boot, heard_at=0.0, inventory=node.inventory
+            )
             for id, node in world.nodes.items()
         }
     )

@@ -63,7 +63,9 @@ class Provider:
         """Return the name of the provider on the log-in page."""
         return urlsplit(self.rule.issuer).hostname or self.rule.issuer
 
-    async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str:
+    async def address(
+        self, *, redirect: str, state: str, nonce: str, challenge: str
+    ) -> str:
         """Return the address of the provider to which the browser is sent. Raises:
         ProviderTrouble."""
         endpoint = (await self._discovered())["authorization_endpoint"]
@@ -78,7 +80,8 @@ class Provider:
             "code_challenge_method": "S256",
         }
         if self.rule.hosted_domain is not None:
-            query["hd"] = self.rule.hosted_domain  # a wish to Google; the claim is checked
+            # a wish to Google; the claim is checked
+            query["hd"] = self.rule.hosted_domain
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     async def claims(
@@ -98,7 +101,8 @@ class Provider:
         token = answer.get("id_token")
         if not isinstance(token, str) or len(token) > ID_TOKEN_BYTES:
             raise SignOnRefused(
-                "the provider has answered without an ID token", hint=f"log in again; {SETTINGS}"
+                "the provider has answered without an ID token",
+                hint=f"log in again; {SETTINGS}",
             )
         claim_values = await self._signed(token)
         check_claims(claim_values, self.rule, nonce=nonce, now=self._clock.wall())
@@ -106,20 +110,30 @@ class Provider:
 
     async def _exchange(self, form: dict[str, str]) -> Mapping[str, Any]:
         about, headers = await self._discovered(), {"Accept": "application/json"}
-        ways = about.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        ways = about.get(
+            "token_endpoint_auth_methods_supported", ["client_secret_basic"]
+        )
         if self._secret is None:
             form = {**form, "client_id": self.rule.client_id}
         elif "client_secret_basic" in ways:
-            pair = f"{quote(self.rule.client_id, safe='')}:{quote(self._secret, safe='')}"
+            pair = (
+                f"{quote(self.rule.client_id, safe='')}:{quote(self._secret, safe='')}"
+            )
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
-            form = {**form, "client_id": self.rule.client_id, "client_secret": self._secret}
+            form = {
+                **form,
+                "client_id": self.rule.client_id,
+                "client_secret": self._secret,
+            }
         status, answer = await self._ask("POST", about["token_endpoint"], form, headers)
         if status == 200:
             return answer
         why = str(answer.get("error", status))[:100]
         if why in ("invalid_grant", "invalid_request"):
-            raise SignOnRefused(f"the provider does not take its code: {why}", hint="log in again")
+            raise SignOnRefused(
+                f"the provider does not take its code: {why}", hint="log in again"
+            )
         raise ProviderTrouble(
             f"{self.name} lets this head in no more than: {why}",
             hint=f"{SETTINGS}; the secret is read by: corral up --oidc-secret-file FILE",
@@ -137,7 +151,9 @@ class Provider:
             try:
                 return jwt.decode(token, await self._key_set(), ALGORITHMS).claims
             except InvalidKeyIdError:
-                return jwt.decode(token, await self._key_set(anew=True), ALGORITHMS).claims
+                return jwt.decode(
+                    token, await self._key_set(anew=True), ALGORITHMS
+                ).claims
         except (JoseError, ValueError) as error:
             raise SignOnRefused(
                 f"the provider's ID token is not signed as it should be: {type(error).__name__}",
@@ -156,7 +172,9 @@ class Provider:
         try:
             key_set = KeySet.import_key_set(answer)  # type: ignore[arg-type]
         except (JoseError, KeyError, TypeError, ValueError) as error:
-            raise self._trouble(f"its keys cannot be read ({type(error).__name__})") from error
+            raise self._trouble(
+                f"its keys cannot be read ({type(error).__name__})"
+            ) from error
         self._keys = (now, key_set)
         return key_set
 
@@ -164,10 +182,14 @@ class Provider:
         now = self._clock.monotonic()
         if self._about is not None and now - self._about[0] < KNOWN_SECONDS:
             return self._about[1]
-        status, about = await self._ask("GET", self.rule.issuer.rstrip("/") + WELL_KNOWN)
+        status, about = await self._ask(
+            "GET", self.rule.issuer.rstrip("/") + WELL_KNOWN
+        )
         if status != 200 or about.get("issuer") != self.rule.issuer:
             complaint = (
-                f"calls itself {str(about.get('issuer'))[:200]}" if status == 200 else status
+                f"calls itself {str(about.get('issuer'))[:200]}"
+                if status == 200
+                else status
             )
             raise self._trouble(f"{WELL_KNOWN} {complaint}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -177,7 +199,11 @@ class Provider:
         return about
 
     async def _ask(
-        self, method: str, url: str, form: Mapping[str, str] | None = None, headers: Any = None
+        self,
+        method: str,
+        url: str,
+        form: Mapping[str, str] | None = None,
+        headers: Any = None,
     ) -> tuple[int, Mapping[str, Any]]:
         try:
             async with httpx2.AsyncClient(timeout=ANSWER_SECONDS) as http:
@@ -232,7 +258,8 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
 
 
 def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
-    """Return the names of this machine's accounts below the first uid that people get."""
+    """Return the names of this machine's accounts below the first uid that people
+    get."""
     least = PEOPLE_FROM_UID
     with suppress(OSError, ValueError):
         words = [line.split() for line in login_defs.read_text().splitlines()]
@@ -270,7 +297,8 @@ def provider_secret(settings: ClusterSettings) -> str | None:
     try:
         if path.stat().st_mode & 0o077:
             raise Conflict(
-                f"{path} may be read by others, and holds a secret", hint=f"run: chmod 600 {path}"
+                f"{path} may be read by others, and holds a secret",
+                hint=f"run: chmod 600 {path}",
             )
         return path.read_text().strip()
     except (OSError, ValueError) as error:

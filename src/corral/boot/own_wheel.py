@@ -1,4 +1,5 @@
-"""This installation as a wheel: other machines get the very code that runs here, from no index."""
+"""This installation as a wheel: other machines get the very code that runs here, from
+no index."""
 
 import base64
 import hashlib
@@ -15,21 +16,32 @@ _COPIED: Final = ("METADATA", "entry_points.txt")
 
 
 def own_wheel(folder: Path) -> Path:
-    """Write it; its path. Raises: OSError, PackageNotFoundError when Corral is not installed."""
+    """Write it; its path. Raises: OSError, PackageNotFoundError when Corral is not
+    installed."""
     about = metadata.distribution("corral")
     info = f"corral-{about.version}.dist-info"
-    files = {f"corral/{path}": content for path, content in _sources(Path(corral.__file__).parent)}
+    files = {
+        f"corral/{path}": content
+        for path, content in _sources(Path(corral.__file__).parent)
+    }
     for name in _COPIED:
         if (text := about.read_text(name)) is not None:
             files[f"{info}/{name}"] = text.encode()
-    about_wheel = f"Wheel-Version: 1.0\nGenerator: corral\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+    about_wheel = (
+        f"Wheel-Version: 1.0\nGenerator: corral\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+    )
     files[f"{info}/WHEEL"] = about_wheel.encode()
-    rows = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in files.items()]
+    rows = [
+        f"{name},sha256={_digest(content)},{len(content)}"
+        for name, content in files.items()
+    ]
     files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
     wheel = folder / f"corral-{about.version}-{_TAG}.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in files.items():
-            packed.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+            packed.writestr(
+                zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED
+            )
     return wheel
 
 
@@ -37,7 +49,9 @@ def _sources(package: Path) -> list[tuple[str, bytes]]:
     """Sorted by name, without what Python has compiled."""
     paths = (path for path in package.rglob("*") if path.is_file())
     source_paths = (path for path in paths if "__pycache__" not in path.parts)
-    return sorted((str(path.relative_to(package)), path.read_bytes()) for path in source_paths)
+    return sorted(
+        (str(path.relative_to(package)), path.read_bytes()) for path in source_paths
+    )
 
 
 def _digest(content: bytes) -> str:

@@ -1,7 +1,8 @@
-"""Helper process of the head that computes plans: `python -m corral.boot.planner_process`.
+"""Helper process of the head that computes plans: `python -m
+corral.boot.planner_process`.
 
-A plan takes seconds of processor time. A thread of the head would take that time from the
-head's event loop, because only one of two threads runs Python at a time.
+A plan takes seconds of processor time. A thread of the head would take that time from
+the head's event loop, because only one of two threads runs Python at a time.
 """
 
 import sys
@@ -56,7 +57,8 @@ _ANSWERS: Final = msgspec.msgpack.Decoder(PlannerAnswer)
 
 @dataclass(slots=True, kw_only=True)
 class PlannerProcess:
-    """Keeps ports.Planner: one process, a bounded line, and seconds of planning for each user.
+    """Keeps ports.Planner: one process, a bounded line, and seconds of planning for
+    each user.
 
     Args:
         hourly_seconds: seconds of planning that one user may have in an hour.
@@ -72,7 +74,9 @@ class PlannerProcess:
 
     def __post_init__(self) -> None:
         self._seconds = TokenBuckets(
-            rate=self.hourly_seconds / HOUR_SECONDS, burst=self.hourly_seconds, clock=self.clock
+            rate=self.hourly_seconds / HOUR_SECONDS,
+            burst=self.hourly_seconds,
+            clock=self.clock,
         )
 
     @property
@@ -82,7 +86,9 @@ class PlannerProcess:
 
     def seconds_of(self, user: UserName) -> RateUse:
         seconds = self._seconds
-        return RateUse(used=seconds.used(user), most=seconds.burst, a_second=seconds.rate)
+        return RateUse(
+            used=seconds.used(user), most=seconds.burst, a_second=seconds.rate
+        )
 
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
         self._check(by)
@@ -95,7 +101,10 @@ class PlannerProcess:
             if not self._in_line[by]:
                 del self._in_line[by]
         if answer.fault:
-            raise Bug(f"Corral met a bug of its own in a plan: {answer.fault}", hint="see head.log")
+            raise Bug(
+                f"Corral met a bug of its own in a plan: {answer.fault}",
+                hint="see head.log",
+            )
         if answer.refused:
             refusal = Refusal(answer.message, hint=answer.hint)
             refusal.code = answer.refused  # type: ignore[misc]
@@ -140,7 +149,9 @@ class PlannerProcess:
             ) from None
         except (OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("planner_lost", error=repr(error))
-            raise Trouble("the process that plans has ended", hint="ask again") from error
+            raise Trouble(
+                "the process that plans has ended", hint="ask again"
+            ) from error
         finally:
             if began:
                 self._seconds.charge(by, self.clock() - began[0])

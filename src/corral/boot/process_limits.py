@@ -1,5 +1,5 @@
-"""Limits of the head's own process: open files for all agents, and an allocator that returns
-memory."""
+"""Limits of the head's own process: open files for all agents, and an allocator that
+returns memory."""
 
 import ctypes
 import resource
@@ -12,19 +12,25 @@ from corral.ports.log import HeadLogger
 
 FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
 FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
-MOST_FILES: Final = 65_536  # as corral service says: programs that close whatever could be open
-# take long where a container's limit is a thousand million, and the agents started here inherit it
+# as corral service says: programs that close whatever could be open
+MOST_FILES: Final = 65_536
+# take long where a container's limit is a thousand million, and the agents started here
+# inherit it
 FEW_NODES: Final = 1_000  # a lower capacity is reported when the head starts
-HINT: Final = "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
+HINT: Final = (
+    "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
+)
 
-# glibc's malloc/malloc.h. Its own threshold rises to the largest block that was ever given back:
-# then whatever is large for a moment (a question to the foreteller: 10 MB with 1,000 nodes) is cut
-# out of the heap, small things settle in the hole, and the next one makes the heap grow.
+# glibc's malloc/malloc.h. Its own threshold rises to the largest block that was ever
+# given back: then whatever is large for a moment (a question to the foreteller: 10 MB
+# with 1,000 nodes) is cut out of the heap, small things settle in the hole, and the
+# next one makes the heap grow.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 LARGE_BYTES: Final = 1 << 20  # blocks from this size on go back to the system at once
-SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be asked for again
+# at the heap's end; less is not given back, to be asked for again
+SLACK_BYTES: Final = 8 << 20
 GIVEN_BACK_SECONDS: Final = 60.0
 ARENAS: Final = 2  # one for the loop; helper threads need no heap each
 
@@ -32,7 +38,8 @@ log = HeadLogger("corral.head")
 
 
 def prepare() -> None:
-    """Before anything is opened or built. What this machine does not let is left as it is."""
+    """Before anything is opened or built. What this machine does not let is left as it
+    is."""
     shape_heap()
     most = raise_files()
     if most < files_for(FEW_NODES):
@@ -40,8 +47,9 @@ def prepare() -> None:
 
 
 def raise_files() -> int:
-    """Files that this process may hold open at once: from now on all that the hard limit lets, up
-    to MOST_FILES. A shell's soft limit of 1,024 is for programs that wait by select()."""
+    """Files that this process may hold open at once: from now on all that the hard
+    limit lets, up to MOST_FILES. A shell's soft limit of 1,024 is for programs that
+    wait by select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -63,7 +71,8 @@ def agents_in(files: int) -> int:
 
 
 def too_few_files(nodes: int) -> str:
-    """Return a warning if this process cannot hold this number of nodes; "" if it can."""
+    """Return a warning if this process cannot hold this number of nodes; "" if it
+    can."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY or files_for(nodes) <= most:
         return ""
@@ -74,8 +83,8 @@ def too_few_files(nodes: int) -> str:
 
 
 def connection_limits() -> ConnectionLimits:
-    """Return the limits of the head's server: unproven connections take a quarter of its files at
-    most, so that agents always find one."""
+    """Return the limits of the head's server: unproven connections take a quarter of
+    its files at most, so that agents always find one."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     usual = ConnectionLimits()
     if most == resource.RLIM_INFINITY:
@@ -98,9 +107,9 @@ def shape_heap() -> bool:
 
 
 def give_back() -> bool:
-    """Let the system have the whole pages that are free within the heap: each read of a TLS
-    connection takes 256 KB for a moment, and what stays is put into the holes between. Whether
-    there were any."""
+    """Let the system have the whole pages that are free within the heap: each read of a
+    TLS connection takes 256 KB for a moment, and what stays is put into the holes
+    between. Whether there were any."""
     trim = _of_libc("malloc_trim")
     return trim is not None and trim(0) == 1
 

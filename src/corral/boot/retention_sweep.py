@@ -1,5 +1,5 @@
-"""Logs and snapshots of jobs that are not kept any more: they go soon after the commit, and soon
-after each start."""
+"""Logs and snapshots of jobs that are not kept any more: they go soon after the commit,
+and soon after each start."""
 
 import asyncio
 import os
@@ -40,13 +40,16 @@ async def keep_swept(control: Control, about: ApiSettings) -> None:
         if now() - uploads_at >= SWEEP_SECONDS and not control.trouble:
             uploads_at = now()
             try:
-                await sweep_snapshots(control.store, about.snapshots, control.clock.wall())
+                await sweep_snapshots(
+                    control.store, about.snapshots, control.clock.wall()
+                )
             except (OSError, Trouble) as error:
                 log.warning("uploads_not_swept", error=str(error))
 
 
 async def sweep_logs(world: World, logs: Path) -> None:
-    """Remove the folders of forgotten jobs; any other name is left alone. Raises: OSError."""
+    """Remove the folders of forgotten jobs; any other name is left alone. Raises:
+    OSError."""
     names = await asyncio.to_thread(_names, logs)
     gone = [name for name in names if world.forgot(JobId(name))]
     await asyncio.to_thread(_remove, logs, gone)
@@ -55,8 +58,8 @@ async def sweep_logs(world: World, logs: Path) -> None:
 async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
     """Remove snapshots that no job uses and that were not requested in the last hour.
 
-    A recently requested snapshot may soon be named by a job. Removed snapshots no longer
-    count against any quota.
+    A recently requested snapshot may soon be named by a job. Removed snapshots no
+    longer count against any quota.
 
     Raises: OSError, StoreTrouble.
     """

@@ -17,7 +17,8 @@ from corral.domain.errors import Trouble
 from corral.domain.users import HEAD, AuditEntry, SpeakerKind
 
 KEY_BYTES: Final = 32
-ID_BYTES: Final = 8  # of a key's digest: says which key sealed a value, and nothing of the key
+# of a key's digest: says which key sealed a value, and nothing of the key
+ID_BYTES: Final = 8
 NONCE_BYTES: Final = 12
 SIGNED: Final = b"corral-sign-1\x00"  # begins what is signed: it is no sealed value
 LINKED: Final = b"corral-audit-1\x00"  # begins a link of the audit log that is sealed
@@ -33,12 +34,15 @@ class KeyTrouble(Trouble):
 class KeyRing:
     """The keys of one cluster, the newest first: it seals; all of them open.
 
-    The file holds one key a line, in hexadecimal digits, readable by its owner alone. Behind a key
-    that was replaced stands when, in seconds since 1970.
+    The file holds one key a line, in hexadecimal digits, readable by its owner alone.
+    Behind a key that was replaced stands when, in seconds since 1970.
     """
 
     def __init__(
-        self, path: Path, keys: tuple[bytes, ...], retired: Mapping[bytes, float] | None = None
+        self,
+        path: Path,
+        keys: tuple[bytes, ...],
+        retired: Mapping[bytes, float] | None = None,
     ) -> None:
         self._path = path
         self._keys = keys
@@ -72,7 +76,8 @@ class KeyRing:
 
     @property
     def check(self) -> str:
-        """Id of the key that seals now. It says nothing of the key; heads compare it."""
+        """Id of the key that seals now. It says nothing of the key; heads compare
+        it."""
         return _id(self._keys[0]).hex()
 
     def has(self, check: str) -> bool:
@@ -87,12 +92,15 @@ class KeyRing:
     def open(self, name: str, sealed: bytes) -> bytes:
         """The value that was sealed under this name.
 
-        Raises: KeyTrouble when none of the keys sealed it, or it is not what was sealed.
+        Raises: KeyTrouble when none of the keys sealed it, or it is not what was
+        sealed.
         """
         again = f"set it again: corral secret set {name}"
         rest = sealed.removeprefix(FORM)
         if rest == sealed or len(rest) < ID_BYTES + NONCE_BYTES:
-            raise KeyTrouble(f"the secret {name} is not sealed as this corral seals", hint=again)
+            raise KeyTrouble(
+                f"the secret {name} is not sealed as this corral seals", hint=again
+            )
         id, rest = rest[:ID_BYTES], rest[ID_BYTES:]
         key = next((key for key in self._keys if _id(key) == id), None)
         if key is None:
@@ -105,7 +113,8 @@ class KeyRing:
             return AESGCM(key).decrypt(nonce, body, FORM + name.encode())
         except InvalidTag as error:
             raise KeyTrouble(
-                f"the secret {name} is damaged, or was sealed under another name", hint=again
+                f"the secret {name} is damaged, or was sealed under another name",
+                hint=again,
             ) from error
 
     def is_current(self, sealed: bytes) -> bool:
@@ -119,17 +128,22 @@ class KeyRing:
     def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
         """Signatures by the newest key, then by each that was in use at `made_at`."""
         newest, *others = self._keys
-        known_keys = [newest, *(key for key in others if self._retired.get(key, inf) >= made_at)]
+        known_keys = [
+            newest,
+            *(key for key in others if self._retired.get(key, inf) >= made_at),
+        ]
         signed = SIGNED + text.encode()
         return [hmac.digest(key, signed, "sha256").hex() for key in known_keys]
 
     def seal_link(self, link: str) -> str:
-        """Return the newest key's id and its HMAC of a link of the audit log's chain."""
+        """Return the newest key's id and its HMAC of a link of the audit log's
+        chain."""
         key = self._keys[0]
         return f"{_id(key).hex()}:{_link_mac(key, link)}"
 
     def check_link(self, link: str, seal: str) -> bool | None:
-        """Return whether the link has this seal; None when the seal's key is not here."""
+        """Return whether the link has this seal; None when the seal's key is not
+        here."""
         id, _, mac = seal.partition(":")
         key = next((key for key in self._keys if _id(key).hex() == id), None)
         return (
@@ -155,7 +169,8 @@ class KeyRing:
         self.add(self.open(f"key {check}", wrapped))
 
     def turn(self, check: str, at: float) -> None:
-        """Seal with the key of this id from now on. The earlier ones open and verify still."""
+        """Seal with the key of this id from now on. The earlier ones open and verify
+        still."""
         newest = self._key(check)
         others = [key for key in self._keys if key != newest]
         self._retired.pop(newest, None)
@@ -165,7 +180,9 @@ class KeyRing:
 
     def forget_retired(self, before: float) -> int:
         """Forget keys that were replaced before this moment. Returns: how many."""
-        kept_keys = tuple(key for key in self._keys if self._retired.get(key, inf) >= before)
+        kept_keys = tuple(
+            key for key in self._keys if self._retired.get(key, inf) >= before
+        )
         gone = len(self._keys) - len(kept_keys)
         if gone:
             self._keep(kept_keys)
@@ -177,7 +194,9 @@ class KeyRing:
     def _keep(self, keys: tuple[bytes, ...]) -> None:
         self._retired = {key: at for key, at in self._retired.items() if key in keys}
         lines = (
-            f"{key.hex()} {self._retired[key]:.0f}" if key in self._retired else key.hex()
+            f"{key.hex()} {self._retired[key]:.0f}"
+            if key in self._retired
+            else key.hex()
             for key in keys
         )
         write_atomically(self._path, "\n".join(lines))
@@ -212,7 +231,11 @@ def _parse(path: Path, text: bytes) -> tuple[tuple[bytes, ...], dict[bytes, floa
     try:
         lines = [line.split() for line in text.decode().splitlines() if line.strip()]
         keys = tuple(bytes.fromhex(line[0]) for line in lines)
-        retired = {key: float(line[1]) for key, line in zip(keys, lines, strict=True) if line[1:]}
+        retired = {
+            key: float(line[1])
+            for key, line in zip(keys, lines, strict=True)
+            if line[1:]
+        }
     except ValueError:
         keys = ()
     if not keys or any(len(key) != KEY_BYTES for key in keys):

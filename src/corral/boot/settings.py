@@ -48,7 +48,8 @@ class UnsafeBind(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDir:
-    """The directory of one cluster; `docs/architecture/overview.md` lists what lies in it."""
+    """The directory of one cluster; `docs/architecture/overview.md` lists what lies in
+    it."""
 
     root: Path
 
@@ -105,8 +106,8 @@ class ClusterDir:
 
     @property
     def trusted(self) -> Path:
-        """Return the certificate file that verifies the head, here and on machines that have
-        joined."""
+        """Return the certificate file that verifies the head, here and on machines that
+        have joined."""
         return self.root / "ca.pem"
 
     @property
@@ -134,7 +135,8 @@ class ClusterDir:
 class ClusterSettings:
     """Settings of `corral up`. `gpus`: for each node; None: all that a single node has.
 
-    `engine_settings` are the engine's own words, such as the partition of Slurm's that it may use.
+    `engine_settings` are the engine's own words, such as the partition of Slurm's that
+    it may use.
     """
 
     engine: str = LOCAL
@@ -155,8 +157,10 @@ class ClusterSettings:
     keep_jobs: int = 50_000
     keep_work_days: float = 7.0
     keep_work_size: str = "50GB"  # of each user on a node
-    quotas: tuple[str, ...] = ()  # QUOTA=LIMIT, of each user that has no limit of their own
-    disk_reserve: str | None = None  # that stays free for the head; None: a part of the disk
+    # QUOTA=LIMIT, of each user that has no limit of their own
+    quotas: tuple[str, ...] = ()
+    # that stays free for the head; None: a part of the disk
+    disk_reserve: str | None = None
     monitoring: bool = False
     health: str = "enforce"
     check_hours: float = 24.0
@@ -184,7 +188,8 @@ class ClusterSettings:
     oidc_domain: str | None = None
     oidc_hosted_domain: str | None = None
     oidc_create: bool = True
-    policy: Mapping[str, str] = field(default_factory=dict)  # of its own nodes, NAME=VALUE
+    # of its own nodes, NAME=VALUE
+    policy: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -192,21 +197,7 @@ class ClusterSettings:
                 f"there is no engine {self.engine}: nodes are lent by {', '.join(ENGINES)}",
                 hint="for nodes of this machine: corral up",
             )
-        fewest = 1 if is_loopback(self.host) else 0  # others may join a head on another address
-        if not fewest <= self.nodes <= MOST_NODES or not 0 <= (self.gpus or 0) <= MOST_GPUS:
-            gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
-            none = "corral up --host ADDRESS --nodes 0, which machines can join"
-            raise SpecInvalid(
-                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have "
-                f"{fewest} to {MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
-                hint="for example: corral up --nodes 2 --gpus 2"
-                + (f"; for a head without a node of its own: {none}" if self.nodes == 0 else ""),
-            )
-        if not 0 <= self.gpu_slices <= MOST_SLICES or (self.gpu_slices and self.gpu_shares):
-            raise SpecInvalid(
-                f"GPUs are cut into 1 to {MOST_SLICES} slices, or shared by time, not both",
-                hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
-            )
+        self._check_size()
         labels_of_nodes(self.nodes, self.labels, self.topology)
         policy_with(NodePolicy(), self.policy)
         if not 0 <= self.reboot_seconds <= DAY_SECONDS:
@@ -223,6 +214,44 @@ class ClusterSettings:
             )
         ClusterLimits.of(self.quotas, self.disk_reserve)  # raises on invalid values
         work_limits(self.keep_work_days, self.keep_work_size)
+        self._check_health()
+        self._check_head()
+        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
+            raise UnsafeBind(
+                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
+                hint="give both --tls-certificate and --tls-key, or none: then one is made",
+            )
+
+    def _check_size(self) -> None:
+        """Check the numbers of nodes, GPUs and slices. Raises: SpecInvalid."""
+        # others may join a head on another address
+        fewest = 1 if is_loopback(self.host) else 0
+        if (
+            not fewest <= self.nodes <= MOST_NODES
+            or not 0 <= (self.gpus or 0) <= MOST_GPUS
+        ):
+            gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
+            none = "corral up --host ADDRESS --nodes 0, which machines can join"
+            raise SpecInvalid(
+                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have "
+                f"{fewest} to {MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
+                hint="for example: corral up --nodes 2 --gpus 2"
+                + (
+                    f"; for a head without a node of its own: {none}"
+                    if self.nodes == 0
+                    else ""
+                ),
+            )
+        if not 0 <= self.gpu_slices <= MOST_SLICES or (
+            self.gpu_slices and self.gpu_shares
+        ):
+            raise SpecInvalid(
+                f"GPUs are cut into 1 to {MOST_SLICES} slices, or shared by time, not both",
+                hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
+            )
+
+    def _check_health(self) -> None:
+        """Check how the health of nodes is watched. Raises: SpecInvalid."""
         if self.health not in MODES:
             raise SpecInvalid(
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
@@ -233,12 +262,6 @@ class ClusterSettings:
                 f"nodes cannot be checked each {self.check_hours:g} h, nor before gangs of "
                 f"{self.check_gangs} GPUs",
                 hint="for example: corral up --check-hours 24 --check-gangs 64; 0 for never",
-            )
-        self._check_head()
-        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
-            raise UnsafeBind(
-                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
-                hint="give both --tls-certificate and --tls-key, or none: then one is made",
             )
 
     def _check_head(self) -> None:
@@ -267,11 +290,14 @@ class ClusterSettings:
     @property
     def head_name(self) -> str:
         """Return the name of this head among several."""
-        return self.name or NOT_IN_NAMES.sub("-", gethostname().partition(".")[0].lower())
+        return self.name or NOT_IN_NAMES.sub(
+            "-", gethostname().partition(".")[0].lower()
+        )
 
     @property
     def node_prefix(self) -> str:
-        """Begins the names of this machine's nodes, where other heads' machines have some too."""
+        """Begins the names of this machine's nodes, where other heads' machines have
+        some too."""
         return f"{self.head_name}-" if self.store_file else ""
 
     def node_names(self) -> list[str]:
@@ -280,8 +306,8 @@ class ClusterSettings:
 
     @property
     def node_token_seconds(self) -> float | None:
-        """Return how long tokens of nodes are valid. None: other engines hand them out and revoke
-        them."""
+        """Return how long tokens of nodes are valid. None: other engines hand them out
+        and revoke them."""
         return NODE_TOKEN_SECONDS if self.engine == LOCAL else None
 
     @property
@@ -306,10 +332,13 @@ class ClusterSettings:
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":
-        """Load the settings of the cluster in this directory; None before they exist."""
+        """Load the settings of the cluster in this directory; None before they
+        exist."""
         if (raw := read_json(place.cluster_json)) is None:
             return None
-        known_fields = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
+        known_fields = {
+            field.name: raw[field.name] for field in fields(cls) if field.name in raw
+        }
         lists = {name: tuple(raw.get(name, ())) for name in LISTS}
         return cls(**(known_fields | lists))
 
@@ -324,9 +353,18 @@ def syslog_target(address: str) -> tuple[str, int] | str:
     """
     with suppress(ValueError):  # of a port
         url_parts = urlsplit(address)
-        if url_parts.scheme == "unix" and url_parts.path.startswith("/") and not url_parts.netloc:
+        if (
+            url_parts.scheme == "unix"
+            and url_parts.path.startswith("/")
+            and not url_parts.netloc
+        ):
             return url_parts.path
-        plain = not (url_parts.path or url_parts.query or url_parts.fragment or url_parts.username)
+        plain = not (
+            url_parts.path
+            or url_parts.query
+            or url_parts.fragment
+            or url_parts.username
+        )
         if url_parts.scheme == "udp" and url_parts.hostname and plain:
             return url_parts.hostname, url_parts.port or SYSLOG_PORT
     raise SpecInvalid(
@@ -358,17 +396,22 @@ def read_json(path: Path) -> Mapping[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise Conflict(
-            f"{path} cannot be read: {error}", hint=f"look at it, or move it away: mv {path} /tmp"
+            f"{path} cannot be read: {error}",
+            hint=f"look at it, or move it away: mv {path} /tmp",
         ) from error
     if not isinstance(content, dict):
-        raise Conflict(f"{path} holds no JSON object", hint=f"move it away: mv {path} /tmp")
+        raise Conflict(
+            f"{path} holds no JSON object", hint=f"move it away: mv {path} /tmp"
+        )
     return content
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace the file as a whole, durably, readable by its owner alone."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+    ) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -376,9 +419,13 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def keep_variable(
-    place: ClusterDir, variable: str, name: str, environment: Mapping[str, str] = os.environ
+    place: ClusterDir,
+    variable: str,
+    name: str,
+    environment: Mapping[str, str] = os.environ,
 ) -> str | None:
-    """Store the value of an environment variable in a file of the directory, for the next start.
+    """Store the value of an environment variable in a file of the directory, for the
+    next start.
     Returns: the path; None if the variable is not set."""
     keep_text = environment.get(variable)
     if not keep_text:
@@ -389,11 +436,13 @@ def keep_variable(
 
 
 def once(path: Path, content: bytes) -> bytes:
-    """Return the content of a file. If it does not exist, create it with this content, mode 0600,
-    durably."""
+    """Return the content of a file. If it does not exist, create it with this content,
+    mode 0600, durably."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -20,7 +20,8 @@ AT_ONCE: Final = 32
 SSH_PORT: Final = 22
 VENV: Final = ".corral/venv"
 WHEELS: Final = ".corral/wheels"
-REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")  # of the base install, by hash
+# of the base install, by hash
+REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
 _MAIN: Final = "from corral.cli.main import main; main()"
 _FIND: Final = (
     "for python in {candidates}; do "
@@ -119,7 +120,10 @@ def _target(words: Sequence[str]) -> SshHost:
 
 
 def bring_up_hosts(
-    targets: Sequence[SshHost], way: SshAccess, invitation: Invitation, wheel: Path | None
+    targets: Sequence[SshHost],
+    way: SshAccess,
+    invitation: Invitation,
+    wheel: Path | None,
 ) -> list[HostOutcome]:
     """All of them at once; each has an outcome, in their order. Raises: Unsupported."""
     try:
@@ -150,7 +154,9 @@ async def _one(
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await _connect(target, way)
         async with connection, asyncio.timeout(RUN_SECONDS):
-            python = way.python or await _installed(connection, wheel, way.extra_packages)
+            python = way.python or await _installed(
+                connection, wheel, way.extra_packages
+            )
             node = await _join(connection, target, python, invitation)
         return HostOutcome(target=target, node=node)
     except CorralError as error:
@@ -179,14 +185,25 @@ def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
     port = "" if target.port == SSH_PORT else f"-p {target.port} "
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         scan = f"ssh-keyscan {port}{target.host} >> ~/.ssh/known_hosts"
-        return "its host key is not known here", f"compare it with the machine's own, then: {scan}"
+        return (
+            "its host key is not known here",
+            f"compare it with the machine's own, then: {scan}",
+        )
     if isinstance(error, asyncssh.PermissionDenied):
-        return "ssh accepts no user with this key", "see --ssh-user and --ssh-key; try: ssh HOST"
+        return (
+            "ssh accepts no user with this key",
+            "see --ssh-user and --ssh-key; try: ssh HOST",
+        )
     if isinstance(error, asyncssh.KeyImportError):
-        return f"the key cannot be read: {error}", "name one that ssh takes: --ssh-key FILE"
+        return (
+            f"the key cannot be read: {error}",
+            "name one that ssh takes: --ssh-key FILE",
+        )
     if isinstance(error, TimeoutError):
         return "it does not answer in time", f"try by hand: ssh {port}{target.host}"
-    return f"{error}"[:200] or type(error).__name__, f"try by hand: ssh {port}{target.host}"
+    return f"{error}"[:200] or type(
+        error
+    ).__name__, f"try by hand: ssh {port}{target.host}"
 
 
 async def _run(
@@ -199,9 +216,12 @@ async def _run(
 
 
 async def _installed(
-    connection: "asyncssh.SSHClientConnection", wheel: Path | None, extra_packages: Sequence[str]
+    connection: "asyncssh.SSHClientConnection",
+    wheel: Path | None,
+    extra_packages: Sequence[str],
 ) -> str:
-    """Return the Python of a venv there with this exact code and the additional packages.
+    """Return the Python of a venv there with this exact code and the additional
+    packages.
 
     Raises: HostFailed.
     """
@@ -214,7 +234,8 @@ async def _installed(
     code, out, _ = await _run(connection, _FIND.format(candidates=" ".join(_PYTHONS)))
     if code != 0:
         raise HostFailed(
-            "it has no Python of version 3.11 or newer", hint="install one there, and try again"
+            "it has no Python of version 3.11 or newer",
+            hint="install one there, and try again",
         )
     await _put(connection, wheel)
     await _put(connection, REQUIREMENTS)
@@ -238,19 +259,27 @@ async def _installed(
 
 
 async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
-    """Copy a file by the shell, since not every ssh server supports file transfer. Raises:
-    HostFailed."""
-    script = f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{file.name}"'
+    """Copy a file by the shell, since not every ssh server supports file transfer.
+    Raises: HostFailed."""
+    script = (
+        f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{file.name}"'
+    )
     command = f"sh -c {shlex.quote(script)}"
     done = await connection.run(command, input=file.read_bytes(), encoding=None)
     if done.returncode != 0:
-        raise HostFailed(f"~/{WHEELS} cannot be written there", hint="see: df -h ~, there")
+        raise HostFailed(
+            f"~/{WHEELS} cannot be written there", hint="see: df -h ~, there"
+        )
 
 
 async def _join(
-    connection: "asyncssh.SSHClientConnection", target: SshHost, python: str, by: Invitation
+    connection: "asyncssh.SSHClientConnection",
+    target: SshHost,
+    python: str,
+    by: Invitation,
 ) -> str:
-    """The node's name. The token goes over standard input: arguments are seen by everybody there.
+    """The node's name. The token goes over standard input: arguments are seen by
+    everybody there.
 
     Raises: HostFailed.
     """

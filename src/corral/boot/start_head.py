@@ -1,4 +1,5 @@
-"""Starting, finding and waiting for a head from another process. Imports nothing heavy."""
+"""Starting, finding and waiting for a head from another process. Imports nothing
+heavy."""
 
 import fcntl
 import http.client
@@ -50,13 +51,18 @@ def head_runs(place: ClusterDir) -> bool:
 
 
 def node_processes(place: ClusterDir) -> list[LocalProcess]:
-    """Return the living processes of the cluster's nodes: agents, launchers and shims."""
+    """Return the living processes of the cluster's nodes: agents, launchers and
+    shims."""
     records = (
         file
         for name in ("agent.pid", "launcher.pid", "attempts/*/shim.pid")
         for file in place.nodes.glob(f"*/{name}")
     )
-    return [process for file in records if (process := LocalProcess.recorded(file)) is not None]
+    return [
+        process
+        for file in records
+        if (process := LocalProcess.recorded(file)) is not None
+    ]
 
 
 def start_head(place: ClusterDir) -> None:
@@ -64,8 +70,8 @@ def start_head(place: ClusterDir) -> None:
 
     A head that was started elsewhere at the same moment is sufficient.
 
-    Raises: StartFailed with the refusal of the head. If the head ends otherwise, or does
-    not answer in time, the error holds the last lines of its log.
+    Raises: StartFailed with the refusal of the head. If the head ends otherwise, or
+    does not answer in time, the error holds the last lines of its log.
     """
     log, before = place.head_log, logged_bytes(place)
     words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
@@ -76,7 +82,9 @@ def start_head(place: ClusterDir) -> None:
         if ended and head_runs(place) and until(lambda: answers(place), START_SECONDS):
             return
         if ended or time.monotonic() > give_up_at:
-            raise _failed(log, before, os.waitstatus_to_exitcode(status) if ended else None)
+            raise _failed(
+                log, before, os.waitstatus_to_exitcode(status) if ended else None
+            )
         time.sleep(POLL_SECONDS)
 
 
@@ -110,7 +118,8 @@ def answers(place: ClusterDir, pid: int | None = None) -> bool:
 
 
 def announced(place: ClusterDir) -> tuple[str, int] | None:
-    """The address and the process of the directory's own head; None where it names none."""
+    """The address and the process of the directory's own head; None where it names
+    none."""
     about = read_json(place.head_json)
     if about is None or "pid" not in about:
         return None

@@ -26,7 +26,8 @@ def open_store(
     """The file of the directory, or the database at the URL. Raises: as the stores do,
     and Conflict.
 
-    A head loads the one that it has, with its driver; `corral up`, which asks here, loads none.
+    A head loads the one that it has, with its driver; `corral up`, which asks here,
+    loads none.
     """
     if url is None:
         from corral.store.sqlite import SqliteStore
@@ -44,7 +45,8 @@ def open_store(
 
 
 def url_in(file: str | None) -> str | None:
-    """The address of the database that several heads share; None: the head has a file of its own.
+    """The address of the database that several heads share; None: the head has a file
+    of its own.
 
     Raises: Conflict when the file cannot be read, or others may read it too.
     """
@@ -64,13 +66,15 @@ def url_in(file: str | None) -> str | None:
             hint=f"run: chmod 600 {path}",
         )
     if not text:
-        raise Conflict(f"{path} is empty", hint="write the address of the database into it")
+        raise Conflict(
+            f"{path} is empty", hint="write the address of the database into it"
+        )
     return text
 
 
 async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> None:
-    """Compare with the other heads what all must have alike; then take the name, which one that is
-    refused must not keep.
+    """Compare with the other heads what all must have alike; then take the name, which
+    one that is refused must not keep.
 
     Raises: Conflict where they have it otherwise, StoreTrouble.
     """

@@ -1,4 +1,5 @@
-"""Units of systemd: the head of a directory, or the agent of one that has joined, kept running."""
+"""Units of systemd: the head of a directory, or the agent of one that has joined, kept
+running."""
 
 import os
 import shutil
@@ -17,8 +18,9 @@ NODE: Final = "corral-node.service"
 SYSTEM: Final = Path("/etc/systemd/system")
 _RUNS: Final = Path("/run/systemd/system")  # there while systemd is process 1
 _CALL_SECONDS: Final = 60.0
-# What it has started goes on when it ends or is started again (KillMode): jobs outlive the head,
-# the agent and an upgrade of both. Its end by `corral down` is meant, and not undone (on-failure);
+# What it has started goes on when it ends or is started again (KillMode): jobs outlive
+# the head, the agent and an upgrade of both. Its end by `corral down` is meant, and not
+# undone (on-failure);
 # 3 is a refusal, which would only be repeated.
 TEMPLATE: Final = """\
 [Unit]
@@ -65,10 +67,15 @@ class Unit:
 
 
 def unit_of(
-    place: ClusterDir, node: Path | None, python: str, *, user: bool, ray: Path | None = None
+    place: ClusterDir,
+    node: Path | None,
+    python: str,
+    *,
+    user: bool,
+    ray: Path | None = None,
 ) -> Unit:
-    """`node`: the node's folder of a directory that has joined; `ray`: that of its Ray node, which
-    brings its agent."""
+    """`node`: the node's folder of a directory that has joined; `ray`: that of its Ray
+    node, which brings its agent."""
     if ray is not None:
         name, about = NODE, f"Corral, the Ray node of {place.root}"
         words = [python, "-P", "-m", "corral.engines.ray.member", str(ray)]
@@ -87,13 +94,22 @@ def unit_of(
 
 
 def _quoted(word: str) -> str:
-    """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5), specifiers)."""
-    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{plain}"' if any(character in word for character in " \t\"';\\") else plain
+    """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5),
+    specifiers)."""
+    plain = (
+        word.replace("\\", "\\\\")
+        .replace('"', '\\"')
+        .replace("%", "%%")
+        .replace("$", "$$")
+    )
+    return (
+        f'"{plain}"' if any(character in word for character in " \t\"';\\") else plain
+    )
 
 
 def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
-    """The unit for what is in this directory. `installs`: it is to be written or removed.
+    """The unit for what is in this directory. `installs`: it is to be written or
+    removed.
 
     Raises: Conflict when nothing is there, or when root alone may install it.
     """
@@ -115,9 +131,11 @@ def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
 
 
 def install(unit: Unit) -> bool:
-    """Write the unit and let it begin with the machine; False where systemd does not run.
+    """Write the unit and let it begin with the machine; False where systemd does not
+    run.
 
-    Raises: Conflict when there is another cluster's of this name, or systemd does not take it.
+    Raises: Conflict when there is another cluster's of this name, or systemd does not
+    take it.
     """
     installed_text = unit.file.read_text() if unit.file.exists() else unit.text
     if _command(installed_text) != _command(unit.text):
@@ -151,7 +169,9 @@ def remove(unit: Unit) -> bool:
 
 
 def _command(text: str) -> str:
-    return next((line for line in text.splitlines() if line.startswith("ExecStart=")), "")
+    return next(
+        (line for line in text.splitlines() if line.startswith("ExecStart=")), ""
+    )
 
 
 def _may_call(unit: Unit) -> bool:
@@ -161,8 +181,11 @@ def _may_call(unit: Unit) -> bool:
 def _call(unit: Unit, *words: str) -> None:
     """Call systemctl. Raises: Conflict with its error message."""
     command = [*unit.systemctl, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_CALL_SECONDS)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_CALL_SECONDS
+    )
     if done.returncode != 0:
         raise Conflict(
-            f"{' '.join(command)}: {done.stderr.strip()[:300]}", hint=f"see: {unit.file}"
+            f"{' '.join(command)}: {done.stderr.strip()[:300]}",
+            hint=f"see: {unit.file}",
         )

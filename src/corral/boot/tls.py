@@ -25,7 +25,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from corral.agent.own_address import LOOPBACK, address_towards, own_addresses
 from corral.boot.secret_encryption import KeyRing
-from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback, write_atomically
+from corral.boot.settings import (
+    ClusterDir,
+    ClusterSettings,
+    is_any,
+    is_loopback,
+    write_atomically,
+)
 from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.wire.tls import fingerprint_of
@@ -34,7 +40,8 @@ DAYS: Final = 397  # as long as a certificate lasts
 RENEW_DAYS: Final = 30  # before its end
 AUTHORITY_DAYS: Final = 3650  # then machines have to join again
 LOOK_SECONDS: Final = 3600.0
-ELSEWHERE: Final = "https://192.0.2.1"  # an unused address (RFC 5737): finds the way out
+# an unused address (RFC 5737): finds the way out
+ELSEWHERE: Final = "https://192.0.2.1"
 CA_KEY: Final = "ca.key"
 HEAD_KEY: Final = "head.key"
 HEAD_CERTIFICATE: Final = "head.pem"
@@ -45,7 +52,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files in PEM. `trusted` vouches for `certificate`; that one comes with its chain."""
+    """Files in PEM. `trusted` vouches for `certificate`; that one comes with its
+    chain."""
 
     certificate: Path
     key: Path
@@ -55,7 +63,9 @@ class Tls:
     def fingerprint(self) -> str:
         """Return the fingerprint of the current certificate."""
         pem = self.certificate.read_text()
-        return fingerprint_of(ssl.PEM_cert_to_DER_cert(pem[: pem.index(_END) + len(_END)]))
+        return fingerprint_of(
+            ssl.PEM_cert_to_DER_cert(pem[: pem.index(_END) + len(_END)])
+        )
 
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
@@ -63,7 +73,8 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | None:
-    """Return the TLS settings of the head; None on loopback without a given certificate.
+    """Return the TLS settings of the head; None on loopback without a given
+    certificate.
 
     Raises: OSError when its own cannot be written.
     """
@@ -74,14 +85,20 @@ def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | No
 
 
 def own_files(place: ClusterDir) -> dict[str, Path]:
-    """Return the files by which agents and clients know a head that makes its certificate itself,
-    by their names in a backup: the authority of the cluster, and what it has signed."""
-    files = [place.trusted, *(place.tls / name for name in (CA_KEY, HEAD_CERTIFICATE, HEAD_KEY))]
+    """Return the files by which agents and clients know a head that makes its
+    certificate itself, by their names in a backup: the authority of the cluster, and
+    what it has signed."""
+    files = [
+        place.trusted,
+        *(place.tls / name for name in (CA_KEY, HEAD_CERTIFICATE, HEAD_KEY)),
+    ]
     return {str(file.relative_to(place.root)): file for file in files}
 
 
 def makes_own(settings: ClusterSettings) -> bool:
-    return not (settings.tls_certificate and settings.tls_key) and not is_loopback(settings.host)
+    return not (settings.tls_certificate and settings.tls_key) and not is_loopback(
+        settings.host
+    )
 
 
 def trusted_of(place: ClusterDir, settings: ClusterSettings) -> str | None:
@@ -115,7 +132,8 @@ def host_of(settings: ClusterSettings) -> str:
 
 
 def names_in(certificate: Path) -> list[str]:
-    """The names and addresses that a certificate is for; none of one that cannot be read."""
+    """The names and addresses that a certificate is for; none of one that cannot be
+    read."""
     try:
         read = x509.load_pem_x509_certificate(certificate.read_bytes())
         subject_alternative_name = read.extensions.get_extension_for_class(
@@ -124,15 +142,22 @@ def names_in(certificate: Path) -> list[str]:
     except (OSError, ValueError, x509.ExtensionNotFound):
         return []
     addresses = subject_alternative_name.get_values_for_type(x509.IPAddress)
-    return [*subject_alternative_name.get_values_for_type(x509.DNSName), *map(str, addresses)]
+    return [
+        *subject_alternative_name.get_values_for_type(x509.DNSName),
+        *map(str, addresses),
+    ]
 
 
 def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
-    """A certificate for these names by an authority of the cluster's own. What is there is kept
-    while it names them all and has a month left. Raises: OSError."""
+    """A certificate for these names by an authority of the cluster's own. What is there
+    is kept while it names them all and has a month left. Raises: OSError."""
     folder = place.tls
     folder.mkdir(mode=0o700, exist_ok=True)
-    tls = Tls(certificate=folder / HEAD_CERTIFICATE, key=folder / HEAD_KEY, trusted=place.trusted)
+    tls = Tls(
+        certificate=folder / HEAD_CERTIFICATE,
+        key=folder / HEAD_KEY,
+        trusted=place.trusted,
+    )
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, authority = _authority(folder / CA_KEY, place.trusted, moment)
     if not _serves(tls, authority, names, moment):
@@ -140,7 +165,9 @@ def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
         signed = _signed(key, names, authority_key, authority, moment)
         write_atomically(folder / HEAD_CERTIFICATE, _pem(signed) + _pem(authority))
         write_atomically(folder / HEAD_KEY, _key_pem(key))
-        log.info("certificate_made", names=list(names), until=str(signed.not_valid_after_utc))
+        log.info(
+            "certificate_made", names=list(names), until=str(signed.not_valid_after_utc)
+        )
     return tls
 
 
@@ -150,16 +177,24 @@ def _authority(
     with suppress(OSError, ValueError):
         stored_key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
-        if isinstance(stored_key, ec.EllipticCurvePrivateKey) and _is_pair(stored_key, certificate):
+        if isinstance(stored_key, ec.EllipticCurvePrivateKey) and _is_pair(
+            stored_key, certificate
+        ):
             return stored_key, certificate
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Corral {os.urandom(4).hex()}")])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"Corral {os.urandom(4).hex()}")]
+    )
     certificate = (
         _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+        )
         .sign(key, hashes.SHA256())
     )
     write_atomically(key_file, _key_pem(key))
@@ -168,15 +203,21 @@ def _authority(
 
 
 async def agree_on_authority(
-    store: Store, place: ClusterDir, settings: ClusterSettings, keys: KeyRing, now: float
+    store: Store,
+    place: ClusterDir,
+    settings: ClusterSettings,
+    keys: KeyRing,
+    now: float,
 ) -> None:
-    """One authority for all heads of the store that make their certificates themselves: that of
-    the first, sealed in the store. So whoever trusts one head trusts the others, and they each
-    other. Raises: StoreTrouble, KeyTrouble, OSError."""
+    """One authority for all heads of the store that make their certificates themselves:
+    that of the first, sealed in the store. So whoever trusts one head trusts the
+    others, and they each other. Raises: StoreTrouble, KeyTrouble, OSError."""
     if not makes_own(settings):
         return
     place.tls.mkdir(mode=0o700, exist_ok=True)
-    key, authority = _authority(place.tls / CA_KEY, place.trusted, datetime.fromtimestamp(now, UTC))
+    key, authority = _authority(
+        place.tls / CA_KEY, place.trusted, datetime.fromtimestamp(now, UTC)
+    )
     own_authority = (_key_pem(key) + _pem(authority)).encode()
     agreed_text = await store.agree(
         AUTHORITY, b64encode(keys.seal(AUTHORITY, own_authority)).decode()
@@ -201,18 +242,29 @@ def _signed(
     return (
         _begun(name, authority.subject, key.public_key(), now, DAYS)
         .add_extension(
-            x509.SubjectAlternativeName([_general(subject_name) for subject_name in names]), False
+            x509.SubjectAlternativeName(
+                [_general(subject_name) for subject_name in names]
+            ),
+            False,
         )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False
+        )
         .sign(authority_key, hashes.SHA256())
     )
 
 
 def _begun(
-    name: x509.Name, by: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+    name: x509.Name,
+    by: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    days: int,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -239,16 +291,22 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _serves(own: Tls, authority: x509.Certificate, names: Sequence[str], now: datetime) -> bool:
+def _serves(
+    own: Tls, authority: x509.Certificate, names: Sequence[str], now: datetime
+) -> bool:
     """Whether what is there still does."""
     try:
         certificate = x509.load_pem_x509_certificate(own.certificate.read_bytes())
         key = serialization.load_pem_private_key(own.key.read_bytes(), None)
         certificate.verify_directly_issued_by(authority)
-        alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        alternative = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
     except Exception:  # of whatever kind: another is made
         return False
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_pair(key, certificate):
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_pair(
+        key, certificate
+    ):
         return False
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     lasts = begins <= now < ends - timedelta(days=RENEW_DAYS)
@@ -278,9 +336,11 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-async def keep_renewed(renew: Callable[[], Tls | None], serving: Callable[[], object]) -> None:
-    """For ever: look each hour; new connections are shown the new certificate. `serving`: the
-    context that the head serves with."""
+async def keep_renewed(
+    renew: Callable[[], Tls | None], serving: Callable[[], object]
+) -> None:
+    """For ever: look each hour; new connections are shown the new certificate.
+    `serving`: the context that the head serves with."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:

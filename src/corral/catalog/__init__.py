@@ -1,1 +1,2 @@
-"""Devices, links, models and prices: data files whose every number has a unit, source and date."""
+"""Devices, links, models and prices: data files whose every number has a unit, source
+and date."""

@@ -22,9 +22,9 @@ SHARES: Final = ("mean", "median", "p90")
 class ErrorBand:
     """Absolute errors of one kind of prediction, as shares of what was measured.
 
-    `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and measured.
-    `sources`: publishers' series that they are from; no prediction of a row was fitted to its own.
-    `is_lone`: the whole kind was measured by one source.
+    `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and
+    measured. `sources`: publishers' series that they are from; no prediction of a row
+    was fitted to its own. `is_lone`: the whole kind was measured by one source.
     """
 
     name: str
@@ -43,7 +43,8 @@ class ErrorBand:
 
     @property
     def quoted(self) -> float:
-        """The share alongside a prediction: what one source says of its own rows is too good."""
+        """The share alongside a prediction: what one source says of its own rows is too
+        good."""
         return self.p90 if self.is_lone else self.mean
 
     @property
@@ -75,8 +76,9 @@ def bands() -> dict[str, ErrorBand]:
 
 
 def band(name: str) -> ErrorBand | None:
-    """The band of a kind of prediction, or of the kind that it belongs to: of training.step_time
-    where training.step_time.gb200 has none. None where neither has been measured."""
+    """The band of a kind of prediction, or of the kind that it belongs to: of
+    training.step_time where training.step_time.gb200 has none. None where neither has
+    been measured."""
     known_bands = bands()
     while name and name not in known_bands:
         name = name.rpartition(".")[0]
@@ -94,16 +96,22 @@ def gpu_band(name: str, chip: str) -> ErrorBand | None:
     One source is not enough to believe that a chip is predicted better than its kind.
     """
     known_bands = bands()
-    error_band, other = known_bands.get(f"{name}.{chip}"), known_bands.get(unmeasured(name))
+    error_band, other = (
+        known_bands.get(f"{name}.{chip}"),
+        known_bands.get(unmeasured(name)),
+    )
     if error_band is None or other is None:
         return error_band or other or band(name)
     return (
-        error_band if error_band.sources > 1 else max(error_band, other, key=lambda one: one.quoted)
+        error_band
+        if error_band.sources > 1
+        else max(error_band, other, key=lambda one: one.quoted)
     )
 
 
 def quoted_band(name: str) -> float | None:
-    """The error to quote of a kind of prediction, as a share; None where nothing was measured."""
+    """The error to quote of a kind of prediction, as a share; None where nothing was
+    measured."""
     error_band = band(name)
     return None if error_band is None else error_band.quoted
 
@@ -117,10 +125,21 @@ def written(bands: Iterable[ErrorBand]) -> str:
         day = error_band.date.isoformat()
         for quantity in SHARES:
             value = f"{getattr(error_band, quantity):.4f}"
-            rows.writerow((error_band.name, quantity, value, "share", error_band.source, day))
-        rows.writerow((error_band.name, "rows", error_band.rows, "count", error_band.source, day))
+            rows.writerow(
+                (error_band.name, quantity, value, "share", error_band.source, day)
+            )
         rows.writerow(
-            (error_band.name, "sources", error_band.sources, "count", error_band.source, day)
+            (error_band.name, "rows", error_band.rows, "count", error_band.source, day)
+        )
+        rows.writerow(
+            (
+                error_band.name,
+                "sources",
+                error_band.sources,
+                "count",
+                error_band.source,
+                day,
+            )
         )
     return text.getvalue()
 

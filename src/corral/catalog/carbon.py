@@ -12,7 +12,8 @@ from corral.domain.errors import SpecInvalid
 class Region:
     """A country, a state, or a cloud's region in one of these, over a year.
 
-    `electricity_usd_per_kwh`: of a large customer; None where the catalog has no source for it.
+    `electricity_usd_per_kwh`: of a large customer; None where the catalog has no source
+    for it.
     """
 
     name: str
@@ -45,7 +46,9 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
     known_region = region(name)
     if known_region.electricity_usd_per_kwh is None:
         priced = sorted(
-            region_name for region_name, facts in _with("carbon").items() if "electricity" in facts
+            region_name
+            for region_name, facts in _with("carbon").items()
+            if "electricity" in facts
         )
         raise SpecInvalid(
             f"the catalog has no price of electricity in {known_region.title}",
@@ -57,9 +60,11 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
 
 
 def usual_pue() -> Mapping[str, float]:
-    """Return the power use of a data centre for each watt of its machines, by kind of data
-    centre."""
-    return {facts["title"].value: facts["pue"].number for facts in _with("pue").values()}
+    """Return the power use of a data centre for each watt of its machines, by kind of
+    data centre."""
+    return {
+        facts["title"].value: facts["pue"].number for facts in _with("pue").values()
+    }
 
 
 def region_aliases() -> dict[str, str]:

@@ -13,8 +13,9 @@ from corral.domain.errors import NotFound
 class CheckBounds:
     """Shares of what is expected. None: it is not held against that.
 
-    `least`: of the data sheet's number. `own`: of the median of the node's own earlier results,
-    once there are `own_results`. `fleet`: of the median of what other nodes reach.
+    `least`: of the data sheet's number. `own`: of the median of the node's own earlier
+    results, once there are `own_results`. `fleet`: of the median of what other nodes
+    reach.
     """
 
     least: float | None

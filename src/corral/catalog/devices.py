@@ -10,11 +10,13 @@ from corral.catalog.facts import Fact, subject, table
 from corral.catalog.links import LinkKind, link
 from corral.catalog.precisions import Precision
 
-SILENT: Final = re.compile(  # words that drivers and benchmarks add, and that tell no device apart
+# words that drivers and benchmarks add, and that tell no device apart
+SILENT: Final = re.compile(
     r"nvidia|amd|intel|google|aws|apple|instinct|geforce|radeon|tesla|gpu|accelerator|generation|oam"
     r"|grace|hopper|superchip|virtualized|dgx|hgx|hbm[234]e?|nps1|spx|[0-9]+[wx]"
 )
-SOCKETS: Final = {"sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}  # one a device
+# one a device
+SOCKETS: Final = {"sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +24,10 @@ class Device:
     """One kind of GPU. Rates are dense: without sparsity, as the data sheet says.
 
     `flops`: multiply and add, 2 a MAC, by precision; one it lacks is not named.
-    `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its usual node.
-    `fabric`: what usually connects its nodes. `architecture`: whose kernels it runs.
-    `bridge`: what may join `bridge_gpus` of them alongside `scale_up`, where one has been put
-    it in."""
+    `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its
+    usual node. `fabric`: what usually connects its nodes. `architecture`: whose kernels
+    it runs. `bridge`: what may join `bridge_gpus` of them alongside `scale_up`, where
+    one has been put it in."""
 
     name: str
     title: str
@@ -35,7 +37,8 @@ class Device:
     memory_bytes_per_s: float
     flops: Mapping[Precision, float]
     tdp_watts: float
-    processors: int  # streaming multiprocessors, compute units: what runs tiles side by side
+    # streaming multiprocessors, compute units: what runs tiles side by side
+    processors: int
     scale_up: LinkKind
     domain_gpus: int
     node_gpus: int
@@ -60,8 +63,8 @@ def aliases() -> dict[str, str]:
 
 @cache
 def device(name: str) -> Device:
-    """The device of that name: h100-sxm, H100, "H100 SXM 80GB", or as its driver prints it,
-    "NVIDIA H100 80GB HBM3".
+    """The device of that name: h100-sxm, H100, "H100 SXM 80GB", or as its driver prints
+    it, "NVIDIA H100 80GB HBM3".
 
     Raises: NotFound, with the nearest name.
     """
@@ -91,9 +94,12 @@ def devices() -> tuple[Device, ...]:
 
 
 def spelled(name: str) -> str:
-    """A name without what its writers do differently: vendor, memory's kind, power limit."""
+    """A name without what its writers do differently: vendor, memory's kind, power
+    limit."""
     words = re.findall(r"[a-z0-9]+", name.lower())
-    return "".join(SOCKETS.get(word, word) for word in words if not SILENT.fullmatch(word))
+    return "".join(
+        SOCKETS.get(word, word) for word in words if not SILENT.fullmatch(word)
+    )
 
 
 def _flops(facts: Mapping[str, Fact]) -> dict[Precision, float]:

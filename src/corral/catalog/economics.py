@@ -16,7 +16,8 @@ SAID: Final = "as you say"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """`low` and `high`: the bounds of a likely value. Both are `value` for a known value."""
+    """`low` and `high`: the bounds of a likely value. Both are `value` for a known
+    value."""
 
     name: str
     title: str
@@ -53,8 +54,9 @@ def assumptions() -> Mapping[str, Assumption]:
 def assume(
     said: Mapping[str, float], better: Mapping[str, Assumption] | None = None
 ) -> dict[str, Assumption]:
-    """All of them, with the given values in place of the catalog's. `better`: values that go
-    before the catalog's, such as the prices of one GPU, but not before the given values.
+    """All of them, with the given values in place of the catalog's. `better`: values
+    that go before the catalog's, such as the prices of one GPU, but not before the
+    given values.
 
     Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
     """
@@ -64,7 +66,12 @@ def assume(
             raise NotFound("assumption", name, list(known_assumptions), see=SEE)
         _check(known_assumptions[name], value)
         known_assumptions[name] = replace(
-            known_assumptions[name], value=value, low=value, high=value, source=SAID, date=None
+            known_assumptions[name],
+            value=value,
+            low=value,
+            high=value,
+            source=SAID,
+            date=None,
         )
     return known_assumptions
 
@@ -72,8 +79,12 @@ def assume(
 def _check(one: Assumption, value: float) -> None:
     is_share = one.unit.startswith("share")
     if not 0 <= value <= MOST or (is_share and value >= 1):
-        most = " and below 1, for example 0.2 for 20 %" if is_share else f" to {MOST:,.0f}"
-        raise SpecInvalid(f"{one.name} is {value:g}", hint=f"give a number from 0 on{most}")
+        most = (
+            " and below 1, for example 0.2 for 20 %" if is_share else f" to {MOST:,.0f}"
+        )
+        raise SpecInvalid(
+            f"{one.name} is {value:g}", hint=f"give a number from 0 on{most}"
+        )
     if one.name == "pue" and value < 1:
         raise SpecInvalid(
             f"a PUE of {value:g}", hint="it is 1 at the least: all power over the IT's"

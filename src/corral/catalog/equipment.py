@@ -15,8 +15,9 @@ CARDS: Final = ("pcie",)  # links of GPUs that sit in slots, not on a board of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """`ports` at `port_gbps`; each may be split into `splits` slower ones. `watts` is without the
-    modules, of which each holds `links_per_module` links of a port's rate."""
+    """`ports` at `port_gbps`; each may be split into `splits` slower ones. `watts` is
+    without the modules, of which each holds `links_per_module` links of a port's
+    rate."""
 
     name: str
     title: str
@@ -36,7 +37,8 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkKit:
-    """A fabric as it is bought: adapters of one rate, and the switch that they go to."""
+    """A fabric as it is bought: adapters of one rate, and the switch that they go
+    to."""
 
     name: str
     adapter_gbps: float
@@ -61,13 +63,18 @@ class ServerKit:
 
 
 def _named(kind: str) -> list[str]:
-    return [name for name, facts in table(EQUIPMENT).items() if facts["kind"].value == kind]
+    return [
+        name for name, facts in table(EQUIPMENT).items() if facts["kind"].value == kind
+    ]
 
 
 @cache
 def switch(name: str) -> Switch:
-    """The switch of that name, for example qm9700. Raises: NotFound, with the nearest name."""
-    switches = {switch_name: table(EQUIPMENT)[switch_name] for switch_name in _named("switch")}
+    """The switch of that name, for example qm9700. Raises: NotFound, with the nearest
+    name."""
+    switches = {
+        switch_name: table(EQUIPMENT)[switch_name] for switch_name in _named("switch")
+    }
     facts = subject("switch", name, switches, {}, listed=EQUIPMENT)
     return Switch(
         name=facts["title"].subject,
@@ -89,10 +96,15 @@ def network(fabric: str) -> NetworkKit:
 
     Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
     """
-    network_rows = {network_name: table(EQUIPMENT)[network_name] for network_name in networks()}
+    network_rows = {
+        network_name: table(EQUIPMENT)[network_name] for network_name in networks()
+    }
     if fabric not in network_rows:
         raise NotFound(
-            "network to buy", fabric, list(network_rows), see="corral plan catalog equipment"
+            "network to buy",
+            fabric,
+            list(network_rows),
+            see="corral plan catalog equipment",
         )
     facts = network_rows[fabric]
     return NetworkKit(
@@ -109,8 +121,8 @@ def networks() -> tuple[str, ...]:
 
 
 def server(gpu: Device) -> ServerKit:
-    """Return the server that the GPU is sold in. An unknown GPU gets a server of the usual size for
-    its kind, with the usual extra power."""
+    """Return the server that the GPU is sold in. An unknown GPU gets a server of the
+    usual size for its kind, with the usual extra power."""
     server_names = [name for name in _named("server") if gpu.name in _gpus_of(name)]
     is_card = gpu.scale_up.name.startswith(CARDS)
     name = server_names[0] if server_names else "any-pcie" if is_card else "any"
@@ -137,5 +149,6 @@ def _gpus_of(name: str) -> list[str]:
 
 
 def rule(name: str, quantity: str) -> float:
-    """One number of what is neither server nor switch: a rack, the grid, a head node."""
+    """One number of what is neither server nor switch: a rack, the grid, a head
+    node."""
     return table(EQUIPMENT)[name][quantity].number

@@ -1,4 +1,5 @@
-"""The form that all numbers of the catalog have: a line each, with its unit, source and date."""
+"""The form that all numbers of the catalog have: a line each, with its unit, source and
+date."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,8 +17,8 @@ TEXT: Final = "text"  # the unit of what is a word and no number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Statement of a source about a quantity of a subject. `date`: of the source, or of its
-    reading."""
+    """Statement of a source about a quantity of a subject. `date`: of the source, or of
+    its reading."""
 
     subject: str
     quantity: str
@@ -42,7 +43,9 @@ def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
     """
     rows = csv.reader(line for line in lines if not line.startswith("#"))
     if (head := tuple(next(rows, ()))) != COLUMNS:
-        raise ValueError(f"the columns are {', '.join(head)[:80]}: need {', '.join(COLUMNS)}")
+        raise ValueError(
+            f"the columns are {', '.join(head)[:80]}: need {', '.join(COLUMNS)}"
+        )
     return tuple(_fact(row) for row in rows if row)
 
 
@@ -76,7 +79,9 @@ def table(name: str) -> Facts:
 
     Raises: Bug where it is not in order.
     """
-    text = files(__package__).joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
+    text = (
+        files(__package__).joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
+    )
     try:
         return by_subject(read_facts(text.splitlines()))
     except ValueError as error:
@@ -106,7 +111,8 @@ def tables() -> tuple[str, ...]:
 
 
 def plain(name: str) -> str:
-    """A name without what people write differently: case, spaces, dashes and underscores."""
+    """A name without what people write differently: case, spaces, dashes and
+    underscores."""
     return "".join(letter for letter in name.lower() if letter not in " -_")
 
 
@@ -119,8 +125,9 @@ def subject(
     *,
     listed: str,
 ) -> Mapping[str, Fact]:
-    """The facts of one subject, by its name or another that it has. Two names are one where
-    `spelled` makes the same of both. `listed`: the kind of the catalog that lists them all.
+    """The facts of one subject, by its name or another that it has. Two names are one
+    where `spelled` makes the same of both. `listed`: the kind of the catalog that lists
+    them all.
 
     Raises: NotFound, with the nearest name.
     """

@@ -12,8 +12,8 @@ USUAL_GPUS: Final = 8  # of a node of every cluster whose failures are known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFailures:
-    """Failures of one cluster. `rate`: failures that ended a run, per 1,000 node-days. `failures`:
-    the count; None if the source gives only a rate."""
+    """Failures of one cluster. `rate`: failures that ended a run, per 1,000 node-days.
+    `failures`: the count; None if the source gives only a rate."""
 
     name: str
     title: str
@@ -27,8 +27,8 @@ class ClusterFailures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingPart:
-    """`share` of all failures that this part made. `per`: whether a node has one of it, or each
-    of its GPUs."""
+    """`share` of all failures that this part made. `per`: whether a node has one of it,
+    or each of its GPUs."""
 
     name: str
     title: str
@@ -38,7 +38,8 @@ class FailingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Failures per 1,000 days of a node of 8 GPUs, and between what clusters have seen."""
+    """Failures per 1,000 days of a node of 8 GPUs, and between what clusters have
+    seen."""
 
     usual: float
     low: float
@@ -81,9 +82,10 @@ def failing_parts() -> tuple[FailingPart, ...]:
 
 
 def rate_of(architecture: str, *, without: str = "") -> FailureRate:
-    """Return the expected failure rate of an architecture: the median of the clusters that had it,
-    or of all if fewer than two did. The band is that of all clusters: age and care matter more than
-    the type of GPU. `without`: a cluster to leave out for validation."""
+    """Return the expected failure rate of an architecture: the median of the clusters
+    that had it, or of all if fewer than two did. The band is that of all clusters: age
+    and care matter more than the type of GPU. `without`: a cluster to leave out for
+    validation."""
     cluster_failures = [cluster for cluster in seen() if cluster.name != without]
     same_architecture = [
         cluster for cluster in cluster_failures if cluster.architecture == architecture
@@ -95,10 +97,12 @@ def rate_of(architecture: str, *, without: str = "") -> FailureRate:
         usual=median(cluster.rate for cluster in same_architecture),
         low=min(rates),
         high=max(rates),
-        source="the middle of " + ", ".join(cluster.name for cluster in same_architecture),
+        source="the middle of "
+        + ", ".join(cluster.name for cluster in same_architecture),
     )
 
 
 def recovery(name: str) -> float:
-    """The usual value of what recovery.csv names: in minutes, hours, bytes or GB/s, as it says."""
+    """The usual value of what recovery.csv names: in minutes, hours, bytes or GB/s, as
+    it says."""
     return table("recovery")[name]["value"].number

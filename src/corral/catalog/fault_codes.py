@@ -25,9 +25,10 @@ class JobConsequence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCode:
-    """One row, for one family. `an_hour`: this many signals within an hour before it is acted on;
-    `clears_seconds`: this long without one and it has passed, None: a person or a passed check
-    finds out. `settle_seconds`: this long another code may come that changes what it means.
+    """One row, for one family. `an_hour`: this many signals within an hour before it is
+    acted on; `clears_seconds`: this long without one and it has passed, None: a person
+    or a passed check finds out. `settle_seconds`: this long another code may come that
+    changes what it means.
     """
 
     subject: str
@@ -54,7 +55,8 @@ _RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
 
 @cache
 def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
-    """The rule of a signal on a GPU of this family (`ampere`, `hopper`, `blackwell`, ...).
+    """The rule of a signal on a GPU of this family (`ampere`, `hopper`, `blackwell`,
+    ...).
 
     Raises: KeyError for a kind that the table lacks.
     """
@@ -65,7 +67,8 @@ def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
 
 @cache
 def family_of(gpu_type: str) -> str:
-    """The family of a GPU by any of its names; "" for one that the catalog does not know."""
+    """The family of a GPU by any of its names; "" for one that the catalog does not
+    know."""
     try:
         return device(gpu_type).architecture
     except NotFound:
@@ -74,21 +77,29 @@ def family_of(gpu_type: str) -> str:
 
 @cache
 def named_by_driver(recovery: str) -> Remedy | None:
-    """Return the repair that a driver's message requests, such as "GPU Reset Required"; None for
-    others.
+    """Return the repair that a driver's message requests, such as "GPU Reset Required";
+    None for others.
 
     The most thorough of what they name counts.
     """
     words = recovery.lower()
-    rows = [facts for facts in table("fault_codes").values() if facts["kind"].value == RECOVERY]
-    remedies = [Remedy(row["action"].value) for row in rows if row["title"].value in words]
+    rows = [
+        facts
+        for facts in table("fault_codes").values()
+        if facts["kind"].value == RECOVERY
+    ]
+    remedies = [
+        Remedy(row["action"].value) for row in rows if row["title"].value in words
+    ]
     return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
 def rules() -> tuple[FaultCode, ...]:
     """All rows, as of no family in particular."""
     rows = table("fault_codes").items()
-    return tuple(_rule(name, row, "") for name, row in rows if row["kind"].value != RECOVERY)
+    return tuple(
+        _rule(name, row, "") for name, row in rows if row["kind"].value != RECOVERY
+    )
 
 
 def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
@@ -97,9 +108,14 @@ def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
 
     remedy = Remedy(text(f"action.{family}", text("action")))
     user = text("blames") == "user"
-    restart = JobConsequence.RESTART if remedy in _RESTARTS and not user else JobConsequence.RUN_ON
+    restart = (
+        JobConsequence.RESTART
+        if remedy in _RESTARTS and not user
+        else JobConsequence.RUN_ON
+    )
     jobs = JobConsequence(text("jobs", restart))
-    is_other = f"action.{family}" in row  # what the row says of jobs is of its usual action
+    # what the row says of jobs is of its usual action
+    is_other = f"action.{family}" in row
     return FaultCode(
         subject=subject,
         title=text("title"),
@@ -116,7 +132,9 @@ def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
 
 
 @cache
-def _by_code() -> tuple[dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]]:
+def _by_code() -> tuple[
+    dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]
+]:
     """Subjects by kind and code, and by kind those that stand for all others."""
     named: dict[tuple[SignalKind, int | None], str] = {}
     others: dict[SignalKind, str] = {}
@@ -128,7 +146,9 @@ def _by_code() -> tuple[dict[tuple[SignalKind, int | None], str], dict[SignalKin
             others[kind] = subject
         for code in codes_in(row["codes"].value) if "codes" in row else ():
             if (kind, code) in named:
-                raise ValueError(f"{kind} {code} is in {named[kind, code]} and in {subject}")
+                raise ValueError(
+                    f"{kind} {code} is in {named[kind, code]} and in {subject}"
+                )
             named[kind, code] = subject
     for (kind, _), subject in named.items():
         others.setdefault(kind, subject)

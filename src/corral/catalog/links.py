@@ -11,8 +11,8 @@ class LinkKind:
     """One kind of link, as a GPU sees it.
 
     `bytes_per_s`: of one GPU, in one direction.
-    `is_switched`: any pair has the full rate at once. `reduces`: the switch adds up in its way
-    (NVLink SHARP, SHARP).
+    `is_switched`: any pair has the full rate at once. `reduces`: the switch adds up in
+    its way (NVLink SHARP, SHARP).
     """
 
     name: str

@@ -5,8 +5,22 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from corral.catalog.model_families import FAMILIES, REFUSED, ModelFamily, QueryNorm, Windows
-from corral.catalog.models import MOST, MOST_LAYERS, PLAIN, Experts, Latent, Model, ModelRefused
+from corral.catalog.model_families import (
+    FAMILIES,
+    REFUSED,
+    ModelFamily,
+    QueryNorm,
+    Windows,
+)
+from corral.catalog.models import (
+    MOST,
+    MOST_LAYERS,
+    PLAIN,
+    Experts,
+    Latent,
+    Model,
+    ModelRefused,
+)
 
 LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed")
@@ -14,7 +28,13 @@ HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 KV_HEADS: Final = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
 FFN: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 VOCAB: Final = ("vocab_size", "padded_vocab_size")
-CONTEXT: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+CONTEXT: Final = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "n_ctx",
+)
 TEXT: Final = ("text_config", "llm_config", "language_config")  # of one that sees, too
 # Precisions by `quant_method`; other methods have bits of their own.
 QUANTIZED: Final = {"fp8": "fp8", "mxfp4": "fp4"}
@@ -27,7 +47,8 @@ TOWERS: Final = {
     "audio_config": "audio tower",
     "speech_config": "audio tower",
 }
-# What a configuration inside another does not repeat: defaults of LlamaConfig and MistralConfig.
+# What a configuration inside another does not repeat: defaults of LlamaConfig and
+# MistralConfig.
 NESTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama": {
         "hidden_size": 4096,
@@ -53,20 +74,27 @@ class Config:
     """A config.json with the defaults of its family under it."""
 
     def __init__(self, given: Mapping[str, Any], family: ModelFamily) -> None:
-        self._given = {**family.defaults, **{k: v for k, v in given.items() if v is not None}}
+        self._given = {
+            **family.defaults,
+            **{k: v for k, v in given.items() if v is not None},
+        }
 
     def get(self, *names: str, default: Any = None) -> Any:
-        return next((self._given[name] for name in names if name in self._given), default)
+        return next(
+            (self._given[name] for name in names if name in self._given), default
+        )
 
     def number(
         self, *names: str, default: int | None = None, least: int = 0, most: int = MOST
     ) -> int:
-        """Raises: ModelRefused, with the field, where it is missing and has no default, or is no
-        size of a model."""
+        """Raises: ModelRefused, with the field, where it is missing and has no default,
+        or is no size of a model."""
         value = self.get(*names, default=default)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not least <= value <= most:
-            complaint = "has no" if value is None else f"has {_short(repr(value), 40)} as its"
+            complaint = (
+                "has no" if value is None else f"has {_short(repr(value), 40)} as its"
+            )
             raise ModelRefused(
                 f"the configuration {complaint} {names[0]}",
                 hint=f"add {' or '.join(names)}, a whole number from {least} to {most:,}",
@@ -75,17 +103,26 @@ class Config:
 
 
 def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
-    """The model that a Hugging Face config.json describes. The words of one that sees or hears are
-    taken alone, without what turns pictures and sound into tokens.
+    """The model that a Hugging Face config.json describes. The words of one that sees
+    or hears are taken alone, without what turns pictures and sound into tokens.
 
-    Raises: ModelRefused, with the field that is missing, or why such a model is not known.
+    Raises: ModelRefused, with the field that is missing, or why such a model is not
+    known.
     Source: configuration_*.py and modeling_*.py of huggingface/transformers.
     """
     try:
         return _read(config, name)
-    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as wrong:
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+    ) as wrong:
         what = f"the configuration says something that cannot be: {_short(str(wrong), 200)}"
-        raise ModelRefused(what, hint="give the config.json as it came with the model") from wrong
+        raise ModelRefused(
+            what, hint="give the config.json as it came with the model"
+        ) from wrong
 
 
 def _read(config: Mapping[str, Any], name: str) -> Model:
@@ -137,7 +174,8 @@ def _read(config: Mapping[str, Any], name: str) -> Model:
 
 
 def _published(config: Mapping[str, Any]) -> str:
-    """Return the precision that the published weights are quantised to; "" for 16 bits."""
+    """Return the precision that the published weights are quantised to; "" for 16
+    bits."""
     quantized = config.get("quantization_config")
     method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
     return QUANTIZED.get(str(method), "")
@@ -148,18 +186,22 @@ def _short(text: str, most: int) -> str:
 
 
 def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Map each encoder of images or sound to its parameters, where its sizes are given."""
+    """Map each encoder of images or sound to its parameters, where its sizes are
+    given."""
     towers: dict[str, str] = {}
     for key, word in TOWERS.items():
         if not (tower := config.get(key)) or word in towers:
             continue
         billions = _tower_parameters(tower) / 1e9 if isinstance(tower, Mapping) else 0.0
-        towers[word] = f"{word} (about {billions:.1f} billion parameters)" if billions else word
+        towers[word] = (
+            f"{word} (about {billions:.1f} billion parameters)" if billions else word
+        )
     return tuple(towers.values())
 
 
 def _tower_parameters(said: Mapping[str, Any]) -> int:
-    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not given."""
+    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not
+    given."""
     names = ("num_hidden_layers", "hidden_size", "intermediate_size")
     layers, hidden, ffn = (said.get(name) or 0 for name in names)
     if not all(isinstance(size, int) and size > 0 for size in (layers, hidden, ffn)):
@@ -176,7 +218,9 @@ def _family(kind: str) -> ModelFamily:
             hint=PLAIN,
         )
     if not kind:
-        raise ModelRefused("the configuration has no model_type", hint="add model_type: llama")
+        raise ModelRefused(
+            "the configuration has no model_type", hint="add model_type: llama"
+        )
     near = get_close_matches(kind, FAMILIES, n=1)
     raise ModelRefused(
         f"a model of type {kind} is not known",
@@ -186,7 +230,9 @@ def _family(kind: str) -> ModelFamily:
 
 def _refuse_what_is_not_plain(read: Config) -> None:
     if read.get("is_encoder_decoder", default=False):
-        raise ModelRefused("a model with an encoder and a decoder is not known", hint=PLAIN)
+        raise ModelRefused(
+            "a model with an encoder and a decoder is not known", hint=PLAIN
+        )
     if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
         raise ModelRefused(
             f"word_embed_proj_dim is {_short(repr(inner), 40)}: embeddings of another width than "
@@ -262,7 +308,9 @@ def _experts(read: Config, family: ModelFamily, layers: int) -> Experts | None:
         shared=read.number(keys["shared"], default=0) if "shared" in keys else 0,
         dense_layers=_dense_layers(read, keys, layers),
         every=every,
-        shared_ffn=read.number(keys["shared_ffn"], default=0) if "shared_ffn" in keys else 0,
+        shared_ffn=read.number(keys["shared_ffn"], default=0)
+        if "shared_ffn" in keys
+        else 0,
         has_bias=family.sinks,
         groups=read.number(keys["groups"], default=1) if "groups" in keys else 1,
         groups_per_token=read.number(keys["groups_per_token"], default=1)
@@ -291,7 +339,9 @@ def _windows(read: Config, family: ModelFamily, layers: int) -> tuple[int, int]:
         return window, sum("sliding" in str(kind) for kind in types)
     if family.windows is Windows.ALL:
         return window, layers
-    nth = read.number("sliding_window_pattern", "_sliding_window_pattern", default=2, least=1)
+    nth = read.number(
+        "sliding_window_pattern", "_sliding_window_pattern", default=2, least=1
+    )
     return window, layers - layers // nth
 
 
@@ -302,8 +352,14 @@ def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -
     norms += _query_norms(model, family, read)
     says = read.get("attention_bias", "use_qkv_bias", "bias")
     qkv = family.qkv_bias if says is None else bool(says)
-    out = family.out_bias if says is None else qkv and (family.out_bias or not family.qkv_bias)
-    mlp = read.get("mlp_bias", "bias" if kind == "falcon" else "mlp_bias", default=family.mlp_bias)
+    out = (
+        family.out_bias
+        if says is None
+        else qkv and (family.out_bias or not family.qkv_bias)
+    )
+    mlp = read.get(
+        "mlp_bias", "bias" if kind == "falcon" else "mlp_bias", default=family.mlp_bias
+    )
     biases = (queries + 2 * keys) * qkv + model.hidden * out
     biases += ((2 if family.is_gated else 1) * model.ffn + model.hidden) * bool(mlp)
     if model.experts and (family.sinks or read.get("topk_method") == "noaux_tc"):
@@ -325,7 +381,11 @@ def _query_norms(model: Model, family: ModelFamily, read: Config) -> int:
         return model.latent.kv_rank + model.latent.query_rank
     if not read.get("use_qk_norm", default=True):
         return 0
-    heads = {QueryNorm.NONE: 0, QueryNorm.HEAD: 2, QueryNorm.WHOLE: model.heads + model.kv_heads}
+    heads = {
+        QueryNorm.NONE: 0,
+        QueryNorm.HEAD: 2,
+        QueryNorm.WHOLE: model.heads + model.kv_heads,
+    }
     return heads[family.query_norm] * model.head_dim
 
 

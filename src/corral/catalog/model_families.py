@@ -1,4 +1,5 @@
-"""Differences of model families that their configurations do not state: norms, biases, windows."""
+"""Differences of model families that their configurations do not state: norms, biases,
+windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,8 +27,8 @@ class QueryNorm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFamily:
-    """Meaning of a Hugging Face `model_type`. `norms`: for each layer; `norm_vectors`: 2 with a
-    bias, 0 without weights. `defaults`: values of its configuration class."""
+    """Meaning of a Hugging Face `model_type`. `norms`: for each layer; `norm_vectors`:
+    2 with a bias, 0 without weights. `defaults`: values of its configuration class."""
 
     norms: int = 2
     norm_vectors: int = 1
@@ -40,7 +41,8 @@ class ModelFamily:
     query_norm: QueryNorm = QueryNorm.NONE
     sinks: bool = False  # a learned number a head that attention may look at
     is_tied: bool = False
-    positions_extra: int | None = None  # rows of a learned embedding besides the context
+    # rows of a learned embedding besides the context
+    positions_extra: int | None = None
     windows: Windows = Windows.NONE
     latent: bool = False
     expert_keys: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +84,8 @@ _GEMMA_3: Final = {
     "sliding_window_pattern": 6,
 }
 
-# Sources: modeling_*.py of the same names in huggingface/transformers 4.57; xai-org/grok-1.
+# Sources: modeling_*.py of the same names in huggingface/transformers 4.57;
+# xai-org/grok-1.
 FAMILIES: Final[Mapping[str, ModelFamily]] = {
     "llama": ModelFamily(),
     "mistral": ModelFamily(windows=Windows.ALL),
@@ -128,7 +131,9 @@ FAMILIES: Final[Mapping[str, ModelFamily]] = {
     "bloom": replace(_BIASED, is_tied=True, embedding_norm=True),
     "opt": replace(_BIASED, is_tied=True, positions_extra=2),
     "phi": replace(_BIASED, norms=1, head_bias=True),
-    "gptj": ModelFamily(norms=1, norm_vectors=2, is_gated=False, mlp_bias=True, head_bias=True),
+    "gptj": ModelFamily(
+        norms=1, norm_vectors=2, is_gated=False, mlp_bias=True, head_bias=True
+    ),
     "gpt_neo": replace(
         _BIASED, qkv_bias=False, is_tied=True, positions_extra=0, windows=Windows.HALF
     ),

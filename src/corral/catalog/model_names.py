@@ -17,14 +17,18 @@ SILENT: Final = re.compile(  # words for tuning, form or date, not for dimension
 
 @cache
 def model(name: str) -> Model:
-    """The model of that name: llama-3.1-70b, "Llama 3.1 70B", meta-llama/Llama-3.1-70B-Instruct.
+    """The model of that name: llama-3.1-70b, "Llama 3.1 70B",
+    meta-llama/Llama-3.1-70B-Instruct.
 
-    Raises: NotFound, with the nearest name; ModelRefused where such a model is not known, and why.
+    Raises: NotFound, with the nearest name; ModelRefused where such a model is not
+    known, and why.
     """
     for word in _words(name):
         if word in REFUSED:
             raise ModelRefused(f"{name} is not known: {REFUSED[word]}", hint=PLAIN)
-    return _model(subject("model", name, table("models"), aliases(), spelled, listed="models"))
+    return _model(
+        subject("model", name, table("models"), aliases(), spelled, listed="models")
+    )
 
 
 def models() -> tuple[Model, ...]:
@@ -49,7 +53,9 @@ def _words(name: str) -> list[str]:
 def spelled(name: str) -> str:
     """Name without the words for its tuning, form or date."""
     words = _words(name)
-    return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(words)
+    return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(
+        words
+    )
 
 
 def _model(facts: Mapping[str, Fact]) -> Model:
@@ -101,6 +107,8 @@ def _experts(facts: Mapping[str, Fact]) -> Experts | None:
         *("groups", "groups_per_token"),
     )
     named = {
-        size: round(facts[f"experts_{size}"].number) for size in sizes if f"experts_{size}" in facts
+        size: round(facts[f"experts_{size}"].number)
+        for size in sizes
+        if f"experts_{size}" in facts
     }
     return Experts(**named, has_bias="experts_biased" in facts)

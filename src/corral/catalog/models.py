@@ -14,14 +14,16 @@ PLAIN: Final = (
 
 
 class ModelRefused(Refusal):
-    """A model that is not described in full, or is not a decoder of attention and MLPs."""
+    """A model that is not described in full, or is not a decoder of attention and
+    MLPs."""
 
     code = "model_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention: keys and values are kept as one short vector a token.
+    """Multi-head latent attention: keys and values are kept as one short vector a
+    token.
 
     Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
     """
@@ -34,12 +36,13 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Mixture of experts in the layers from `dense_layers` on, in each `every`th of these.
+    """Mixture of experts in the layers from `dense_layers` on, in each `every`th of
+    these.
 
-    `ffn`: of one expert. `shared`: experts that each token passes, of the same size; `shared_ffn`:
-    of one alongside them, of a size of its own. `has_bias`: of the products in an expert. `groups`:
-    that the experts are in, of which a token passes experts of `groups_per_token` at the most
-    (arXiv:2405.04434, section 2.2.2).
+    `ffn`: of one expert. `shared`: experts that each token passes, of the same size;
+    `shared_ffn`: of one alongside them, of a size of its own. `has_bias`: of the
+    products in an expert. `groups`: that the experts are in, of which a token passes
+    experts of `groups_per_token` at the most (arXiv:2405.04434, section 2.2.2).
     """
 
     count: int
@@ -57,19 +60,23 @@ class Experts:
         if not 1 <= self.per_token <= self.count or self.every < 1:
             raise ValueError(f"a token passes 1 to {self.count} experts: {self}")
         if not 1 <= self.groups_per_token <= self.groups:
-            raise ValueError(f"a token passes 1 to {self.groups} groups of experts: {self}")
+            raise ValueError(
+                f"a token passes 1 to {self.groups} groups of experts: {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A decoder. `ffn`: of a dense layer. `is_gated`: its MLP has three matrices (SwiGLU), or two.
+    """A decoder. `ffn`: of a dense layer. `is_gated`: its MLP has three matrices
+    (SwiGLU), or two.
 
-    `window`: tokens that attention looks back, 0 for all; `window_layers`: how many layers do so.
-    `positions`: rows of a learned position embedding, 0 without one.
-    `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases; where it is
-    None, two norms and, with `has_bias`, the biases. `outer_vectors`: those outside of layers.
-    `published`: precision of its weights as published, where that is narrower than 16 bits.
-    `left_out`: parts of the whole model that are not in it, in words: what sees or hears.
+    `window`: tokens that attention looks back, 0 for all; `window_layers`: how many
+    layers do so. `positions`: rows of a learned position embedding, 0 without one.
+    `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases;
+    where it is None, two norms and, with `has_bias`, the biases. `outer_vectors`: those
+    outside of layers. `published`: precision of its weights as published, where that is
+    narrower than 16 bits. `left_out`: parts of the whole model that are not in it, in
+    words: what sees or hears.
     """
 
     name: str
@@ -95,11 +102,20 @@ class Model:
     published: str = ""
 
     def __post_init__(self) -> None:
-        sizes = (self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.vocab)
+        sizes = (
+            self.layers,
+            self.hidden,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.vocab,
+        )
         if min(sizes) < 1:
             raise ValueError(f"each dimension of a model is at least 1: {self}")
         if self.heads % self.kv_heads:
-            raise ValueError(f"{self.heads} heads do not share {self.kv_heads} key-value heads")
+            raise ValueError(
+                f"{self.heads} heads do not share {self.kv_heads} key-value heads"
+            )
 
     @property
     def moe_layers(self) -> int:
@@ -152,8 +168,8 @@ class Model:
 
     @property
     def head_parameters(self) -> int:
-        """Return the parameters of the output matrix, which a tied model shares with its
-        embedding."""
+        """Return the parameters of the output matrix, which a tied model shares with
+        its embedding."""
         return 0 if self.is_tied else self.vocab * self.hidden
 
     @property
@@ -194,7 +210,9 @@ class Model:
         passed = self.experts.per_token if per_token else self.experts.count
         router = self.hidden * self.experts.count
         shared = self._expert(self.experts.shared_ffn)
-        layer_parameters = (passed + self.experts.shared) * self.expert_parameters + shared + router
+        layer_parameters = (
+            (passed + self.experts.shared) * self.expert_parameters + shared + router
+        )
         return total + self.moe_layers * layer_parameters
 
 
@@ -214,13 +232,13 @@ def model_of_dimensions(
     parameters: float = 0,
     name: str = "",
 ) -> Model:
-    """A model of these dimensions. What is 0 or None is taken as is usual: as many key-value heads
-    as heads, heads that share the hidden size, an MLP of four times it.
+    """A model of these dimensions. What is 0 or None is taken as is usual: as many
+    key-value heads as heads, heads that share the hidden size, an MLP of four times it.
 
-    Whether its MLP is gated and its embedding tied is found by `parameters`, where they are given:
-    the form that comes nearest. Else it is gated unless its MLP is four times as wide, and tied
-    unless it is gated, as the models of the GPT and of the Llama line are. One without gate has
-    biases.
+    Whether its MLP is gated and its embedding tied is found by `parameters`, where they
+    are given: the form that comes nearest. Else it is gated unless its MLP is four
+    times as wide, and tied unless it is gated, as the models of the GPT and of the
+    Llama line are. One without gate has biases.
 
     Raises: ModelRefused, with the dimension that does not fit the others.
     """
@@ -253,7 +271,13 @@ def model_of_dimensions(
 
 
 def _refuse_what_does_not_fit(
-    layers: int, hidden: int, heads: int, vocab: int, kv_heads: int, head_dim: int, ffn: int
+    layers: int,
+    hidden: int,
+    heads: int,
+    vocab: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn: int,
 ) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab}
     others = {"kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn}  # 0: not given

@@ -13,12 +13,13 @@ MIB: Final = 2.0**20
 class Overhead:
     """Bytes of a GPU that hold no number of a model.
 
-    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`: next to it, of
-    the grouped product of experts. `context`: of the driver and its
-    kernels, and `collectives`: of NCCL, both alongside the allocator. `unused_share`: what the
-    allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
-    `expert_load`: tokens that experts of the fullest GPU get, over the mean.
-    `kept_free`: the share of a GPU's memory that a plan leaves alone.
+    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`:
+    next to it, of the grouped product of experts. `context`: of the driver and its
+    kernels, and `collectives`: of NCCL, both alongside the allocator. `unused_share`:
+    what the allocator holds beyond its peak, as a share of what comes and goes
+    (activations and the like). `expert_load`: tokens that experts of the fullest GPU
+    get, over the mean. `kept_free`: the share of a GPU's memory that a plan leaves
+    alone.
     """
 
     workspace: float
@@ -32,14 +33,17 @@ class Overhead:
 
 @cache
 def overhead(architecture: str = "") -> Overhead:
-    """Return the overhead of an architecture, for example hopper; missing values are those of any
-    GPU."""
+    """Return the overhead of an architecture, for example hopper; missing values are
+    those of any GPU."""
     overhead_rows = table("overheads")
     facts = {**overhead_rows["any"], **overhead_rows.get(architecture, {})}
     own_numbers = {quantity: fact.number for quantity, fact in facts.items()}
     return Overhead(
-        workspace=(own_numbers["cublas_workspace"] + own_numbers["engine_workspace"]) * MIB,
-        expert_workspace=own_numbers["expert_streams"] * own_numbers["engine_workspace"] * MIB,
+        workspace=(own_numbers["cublas_workspace"] + own_numbers["engine_workspace"])
+        * MIB,
+        expert_workspace=own_numbers["expert_streams"]
+        * own_numbers["engine_workspace"]
+        * MIB,
         context=own_numbers["context"] * 1e9,
         collectives=own_numbers["collectives"] * 1e9,
         unused_share=own_numbers["unused_share"],

@@ -5,7 +5,8 @@ from typing import Final
 
 
 class Precision(StrEnum):
-    """One form of a number. Block scales of fp8 and fp4 are counted where they are used."""
+    """One form of a number. Block scales of fp8 and fp4 are counted where they are
+    used."""
 
     FP32 = "fp32"
     TF32 = "tf32"

@@ -11,8 +11,10 @@ from corral.catalog.devices import device
 from corral.catalog.facts import COLUMNS, Fact, by_subject, read_facts, table
 from corral.domain.errors import NotFound, SpecInvalid
 
-KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")  # of rent, USD a GPU-hour
-SALES: Final = ("gpu", "server", "used_gpu")  # USD for one, or for a server full of them
+# of rent, USD a GPU-hour
+KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")
+# USD for one, or for a server full of them
+SALES: Final = ("gpu", "server", "used_gpu")
 HYPERSCALERS: Final = frozenset({"aws", "aws-blocks", "azure", "gcp", "oci"})
 MOST_AGE: Final = timedelta(days=365)  # before the newest price of that GPU and kind
 BOUGHT: Final = "buy"  # the source of a price to buy, where there is no rent
@@ -56,14 +58,22 @@ class PriceList:
     rents: tuple[Rent, ...]
     sales: tuple[Sale, ...]
 
-    def rent(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
-        """The offers of a device, the cheapest first; of one cloud, where that is named."""
-        fit = [rent for rent in self.rents if rent.device == device and rent.kind == kind]
+    def rent(
+        self, device: str, kind: str = "on_demand", cloud: str = ""
+    ) -> tuple[Rent, ...]:
+        """The offers of a device, the cheapest first; of one cloud, where that is
+        named."""
+        fit = [
+            rent for rent in self.rents if rent.device == device and rent.kind == kind
+        ]
         rents = [rent for rent in fit if cloud in ("", rent.cloud)]
         return tuple(sorted(rents, key=lambda one: (one.usd_per_gpu_hour, one.cloud)))
 
-    def current(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
-        """Return the offers without those a year older than the newest one, the cheapest first."""
+    def current(
+        self, device: str, kind: str = "on_demand", cloud: str = ""
+    ) -> tuple[Rent, ...]:
+        """Return the offers without those a year older than the newest one, the
+        cheapest first."""
         offers = self.rent(device, kind, cloud)
         newest = max((offer.date for offer in offers), default=date.min)
         return tuple(offer for offer in offers if newest - offer.date <= MOST_AGE)
@@ -75,23 +85,37 @@ class PriceList:
         """
         offers = self.current(device, kind)
         if not offers:
-            known_devices = sorted({rent.device for rent in self.rents if rent.kind == kind})
+            known_devices = sorted(
+                {rent.device for rent in self.rents if rent.kind == kind}
+            )
             raise NotFound(
-                f"price {kind} of", device, known_devices, see="corral plan catalog prices"
+                f"price {kind} of",
+                device,
+                known_devices,
+                see="corral plan catalog prices",
             )
         return median(offer.usd_per_gpu_hour for offer in offers)
 
     def sale(self, device: str, what: str = "gpu") -> Sale | None:
         """The newest price of it; None without one."""
-        fit = [sale for sale in self.sales if (sale.device, sale.what) == (device, what)]
+        fit = [
+            sale for sale in self.sales if (sale.device, sale.what) == (device, what)
+        ]
         return max(fit, key=lambda one: one.date, default=None)
 
     def lines(self) -> Iterator[tuple[str, ...]]:
-        """The list as `read_prices` reads it, without its head; of what is for rent the price
-        alone."""
+        """The list as `read_prices` reads it, without its head; of what is for rent the
+        price alone."""
         for rent in self.rents:
             usd, day = f"{rent.usd_per_gpu_hour:.10g}", rent.date.isoformat()
-            yield f"{rent.cloud}:{rent.device}", rent.kind, usd, RENT_UNIT, rent.source, day
+            yield (
+                f"{rent.cloud}:{rent.device}",
+                rent.kind,
+                usd,
+                RENT_UNIT,
+                rent.source,
+                day,
+            )
         for sale in self.sales:
             day = sale.date.isoformat()
             yield (
@@ -104,31 +128,38 @@ class PriceList:
             )
 
     def or_else(self, other: "PriceList") -> "PriceList":
-        """These, and the other's of what these say nothing of: a list of one's own goes first."""
+        """These, and the other's of what these say nothing of: a list of one's own goes
+        first."""
         listed_rents = {(rent.cloud, rent.device, rent.kind) for rent in self.rents}
         sold = {(sale.device, sale.what) for sale in self.sales}
         rents = (
-            rent for rent in other.rents if (rent.cloud, rent.device, rent.kind) not in listed_rents
+            rent
+            for rent in other.rents
+            if (rent.cloud, rent.device, rent.kind) not in listed_rents
         )
         sales = (sale for sale in other.sales if (sale.device, sale.what) not in sold)
         return PriceList(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
 
 
 def is_hyperscaler(cloud: str) -> bool:
-    """Return whether it is one of the large clouds, whose list prices are a class of their own."""
+    """Return whether it is one of the large clouds, whose list prices are a class of
+    their own."""
     return cloud in HYPERSCALERS
 
 
 @cache
 def prices() -> PriceList:
     """Return the price list of the catalog."""
-    return _prices(fact for facts in table("prices").values() for fact in facts.values())
+    return _prices(
+        fact for facts in table("prices").values() for fact in facts.values()
+    )
 
 
 def read_prices(lines: Iterable[str]) -> PriceList:
     """Prices in the form of catalog/data/prices.csv: subject CLOUD:GPU, or buy:GPU.
 
-    Raises: SpecInvalid, with the line that is not in order; NotFound for an unknown GPU.
+    Raises: SpecInvalid, with the line that is not in order; NotFound for an unknown
+    GPU.
     """
     try:
         facts = read_facts(lines)
@@ -145,7 +176,11 @@ def _prices(facts: Iterable[Fact]) -> PriceList:
     rents: list[Rent] = []
     sales: list[Sale] = []
     listed = list(facts)
-    about = {(fact.subject, fact.quantity): fact.value for fact in listed if fact.quantity in ABOUT}
+    about = {
+        (fact.subject, fact.quantity): fact.value
+        for fact in listed
+        if fact.quantity in ABOUT
+    }
     for fact in listed:
         cloud, _, name = fact.subject.partition(":")
         if not name:
@@ -153,7 +188,9 @@ def _prices(facts: Iterable[Fact]) -> PriceList:
         if fact.quantity in ABOUT:
             continue
         if fact.quantity not in (SALES if cloud == BOUGHT else KINDS):
-            raise ValueError(f"{fact.subject} has an unknown kind of price, {fact.quantity}")
+            raise ValueError(
+                f"{fact.subject} has an unknown kind of price, {fact.quantity}"
+            )
         if not 0 < fact.number < float("inf"):
             raise ValueError(f"{fact.quantity} of {fact.subject} is {fact.value}")
         if cloud == BOUGHT:
@@ -163,7 +200,9 @@ def _prices(facts: Iterable[Fact]) -> PriceList:
     return PriceList(rents=tuple(rents), sales=tuple(sales))
 
 
-def _rent(fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]) -> Rent:
+def _rent(
+    fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]
+) -> Rent:
     return Rent(
         cloud=cloud,
         device=device,
@@ -178,5 +217,9 @@ def _rent(fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]
 
 def _sale(fact: Fact, device: str) -> Sale:
     return Sale(
-        device=device, what=fact.quantity, usd=fact.number, source=fact.source, date=fact.date
+        device=device,
+        what=fact.quantity,
+        usd=fact.number,
+        source=fact.source,
+        date=fact.date,
     )

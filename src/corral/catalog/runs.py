@@ -11,8 +11,9 @@ from corral.catalog.precisions import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """`seconds` of a step of `global_batch` sequences of `sequence` tokens. `model`, `gpu` and
-    `library` are names of the catalog; sizes are those of perf/layout.py, `recompute` its word."""
+    """`seconds` of a step of `global_batch` sequences of `sequence` tokens. `model`,
+    `gpu` and `library` are names of the catalog; sizes are those of perf/layout.py,
+    `recompute` its word."""
 
     title: str
     model: str

@@ -1,4 +1,5 @@
-"""Performance of a collective library over a kind of link: latency and reached bandwidth."""
+"""Performance of a collective library over a kind of link: latency and reached
+bandwidth."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ ANY: Final = "any"  # what holds where no nearer subject says otherwise
 class Protocol:
     """One way to move a message over a link, as NCCL has Simple and LL128.
 
-    `launch_s`: once a call. `hop_s`: the least that one step of a ring takes. `fill_s`: of the
-    pipeline of chunks, whose best length costs 2 sqrt(fill x transfer). `efficiency`: share of the
-    link's rate that large messages reach. `own_bytes_per_s`: at which a GPU passes its share on.
+    `launch_s`: once a call. `hop_s`: the least that one step of a ring takes. `fill_s`:
+    of the pipeline of chunks, whose best length costs 2 sqrt(fill x transfer).
+    `efficiency`: share of the link's rate that large messages reach. `own_bytes_per_s`:
+    at which a GPU passes its share on.
     """
 
     launch_s: float
@@ -28,8 +30,8 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direct:
-    """Each pair of GPUs by itself. Small messages start sooner (`low_launch_s`) and go to each peer
-    at `peer_bytes_per_s`; large ones reach `efficiency` of the link.
+    """Each pair of GPUs by itself. Small messages start sooner (`low_launch_s`) and go
+    to each peer at `peer_bytes_per_s`; large ones reach `efficiency` of the link.
     """
 
     launch_s: float
@@ -42,8 +44,9 @@ class Direct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """An all-reduce made for inference: one kernel, in which each GPU reads its peers' memory, all
-    of it in one shot or its share in the first of two. Engines take it below `below_bytes`.
+    """An all-reduce made for inference: one kernel, in which each GPU reads its peers'
+    memory, all of it in one shot or its share in the first of two. Engines take it
+    below `below_bytes`.
     """
 
     launch_s: float
@@ -56,7 +59,8 @@ class Small:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSwitch:
-    """A reduction inside of the switch (NVLS): each GPU sends and receives a message but once.
+    """A reduction inside of the switch (NVLS): each GPU sends and receives a message
+    but once.
 
     `from_gpus`: the library takes it from this many GPUs on.
     """
@@ -69,13 +73,15 @@ class InSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """`low` is taken where a GPU's share of the message has less than `low_bytes`, `bulk` above.
+    """`low` is taken where a GPU's share of the message has less than `low_bytes`,
+    `bulk` above.
 
-    `pair_efficiency`: what two GPUs reach of a link that no switch joins. `host_bytes_per_s`: what
-    a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
-    the link's rate by number of GPUs, where the wires between them are few. `adapter_bytes_per_s`:
-    of one, which a GPU has for itself while the others of its node are silent. `host_call_s`: of a
-    call through torch.distributed that a rank waits for; in a stream it is hidden.
+    `pair_efficiency`: what two GPUs reach of a link that no switch joins.
+    `host_bytes_per_s`: what a host of such a link carries for all of its GPUs; None: no
+    bound is known. `rings`: share of the link's rate by number of GPUs, where the wires
+    between them are few. `adapter_bytes_per_s`: of one, which a GPU has for itself
+    while the others of its node are silent. `host_call_s`: of a call through
+    torch.distributed that a rank waits for; in a stream it is hidden.
     """
 
     bulk: Protocol
@@ -93,8 +99,8 @@ class Transport:
 
 @cache
 def transport(link_name: str) -> Transport:
-    """Return the transport of a link. Missing values of `nvlink-4-400` come from `nvlink-4`, then
-    `nvlink`, then `any`: the shorter name is the family."""
+    """Return the transport of a link. Missing values of `nvlink-4-400` come from
+    `nvlink-4`, then `nvlink`, then `any`: the shorter name is the family."""
     facts = _facts(link_name)
 
     def number(quantity: str) -> float:
@@ -123,7 +129,9 @@ def transport(link_name: str) -> Transport:
             for quantity, fact in facts.items()
             if quantity.startswith("share_of_")
         },
-        adapter_bytes_per_s=number("adapter_rate") * 1e9 if "adapter_rate" in facts else 0.0,
+        adapter_bytes_per_s=number("adapter_rate") * 1e9
+        if "adapter_rate" in facts
+        else 0.0,
         host_call_s=number("host_call") * 1e-6,
         direct=Direct(
             launch_s=number("direct_launch") * 1e-6,
@@ -145,7 +153,11 @@ def transport(link_name: str) -> Transport:
 
 
 def _facts(link_name: str) -> Mapping[str, Fact]:
-    families = [name for name in table("transports") if name == ANY or link_name.startswith(name)]
+    families = [
+        name
+        for name in table("transports")
+        if name == ANY or link_name.startswith(name)
+    ]
     families.sort(key=lambda name: (name != ANY, len(name)))
     merged: dict[str, Fact] = {}
     for name in families:

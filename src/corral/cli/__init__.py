@@ -1,1 +1,2 @@
-"""Commands: parse, one call, print. Heavy imports happen inside the command that needs them."""
+"""Commands: parse, one call, print. Heavy imports happen inside the command that needs
+them."""

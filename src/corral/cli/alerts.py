@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 from corral.cli.error_output import DONE, JOB_FAILED
 from corral.cli.head_options import Change, Common
-from corral.cli.printing import clean, clock_text, note, print_json, say, show_table, table
+from corral.cli.printing import (
+    clean,
+    clock_text,
+    note,
+    print_json,
+    say,
+    show_table,
+    table,
+)
 
 if TYPE_CHECKING:
     from corral.wire import alerts
@@ -36,7 +44,8 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Send a test message to each receiver of alerts.yaml. Exit code: 1 if one was not reached."""
+    """Send a test message to each receiver of alerts.yaml. Exit code: 1 if one was not
+    reached."""
     with common.client() as client:
         alerts_sent = client.test_alerts()
     if common.json:

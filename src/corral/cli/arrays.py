@@ -1,4 +1,5 @@
-"""A whole array: its jobs as a table, one reason a group, their events and saves together."""
+"""A whole array: its jobs as a table, one reason a group, their events and saves
+together."""
 
 import re
 import sys
@@ -32,9 +33,11 @@ T = TypeVar("T")
 MOST_INDICES = 8  # spans of indices that a line names
 
 
-def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api.JobView]":
-    """Return the call's answer for one job; for an array, by its id (j9) or the name of its newest
-    (sweep), its jobs by index. Raises: NotFound."""
+def found(
+    client: "Client", job: str, call: Callable[[str], T]
+) -> "T | list[api.JobView]":
+    """Return the call's answer for one job; for an array, by its id (j9) or the name of
+    its newest (sweep), its jobs by index. Raises: NotFound."""
     try:
         found_one = call(job)
         if whose := getattr(found_one, "whose", ""):
@@ -57,7 +60,9 @@ def members(client: "Client", job: str) -> list[str]:
         return [job]
     parts = [part.id for part in client.array(job)]
     if not parts and isinstance(found_job, list):
-        raise Conflict(f"all jobs of {job} are over already", hint=f"run: corral show {job}")
+        raise Conflict(
+            f"all jobs of {job} are over already", hint=f"run: corral show {job}"
+        )
     return parts or [job]
 
 
@@ -75,7 +80,10 @@ def show_array(jobs: "Sequence[api.JobView]", now: float, common: Common) -> Non
         [
             ("array", f"{name_of(jobs)} ({jobs[0].array})"),
             ("jobs", ", ".join(f"{count} {word}" for word, count in counts.items())),
-            ("owner", f"{jobs[0].owner}, queue {jobs[0].queue}, priority {jobs[0].priority}"),
+            (
+                "owner",
+                f"{jobs[0].owner}, queue {jobs[0].queue}, priority {jobs[0].priority}",
+            ),
             ("asks for", f"{shape_text(jobs[0].shape)}, each job"),
         ]
     )
@@ -109,7 +117,10 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
         print_json(
             {
                 "groups": [
-                    {**answer.model_dump(mode="json"), "jobs": [job.id for job in group]}
+                    {
+                        **answer.model_dump(mode="json"),
+                        "jobs": [job.id for job in group],
+                    }
                     for group, answer in rows_by_part
                 ]
             }
@@ -139,7 +150,9 @@ def say_sooner(found: "api.Why") -> None:
     if line := line_text(found):
         say(f"  {line}")
     if found.assumed:
-        say(f"  its queue lets the shortest go first, and takes it to run {found.assumed}")
+        say(
+            f"  its queue lets the shortest go first, and takes it to run {found.assumed}"
+        )
     if found.holders:
         say(f"  {clean(found.holders)}")
     if found.forecast is not None:
@@ -148,20 +161,29 @@ def say_sooner(found: "api.Why") -> None:
         say(f"  it {end_text(found.ending)}")
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
-    for change_suggestion_view in found.forecast.instead if found.forecast is not None else ():
+    for change_suggestion_view in (
+        found.forecast.instead if found.forecast is not None else ()
+    ):
         say(f"  {clean(instead_text(change_suggestion_view))}")
 
 
 def line_text(found: "api.Why") -> str:
     """For example: it is number 2 of 3 in line; Slurm's word for that is Resources."""
-    place = f"it is number {found.place} of {found.waiting} in line" if found.place else ""
+    place = (
+        f"it is number {found.place} of {found.waiting} in line" if found.place else ""
+    )
     slurm = f"Slurm's word for that is {found.slurm}" if found.slurm else ""
     return "; ".join(filter(None, (place, slurm)))
 
 
 def end_text(ending: "api.ExpectedEndView") -> str:
-    """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at 14:05."""
-    by = f"by its limit at {clock_text(ending.ends_by)}" if ending.ends_by is not None else ""
+    """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at
+    14:05."""
+    by = (
+        f"by its limit at {clock_text(ending.ends_by)}"
+        if ending.ends_by is not None
+        else ""
+    )
     if ending.text:
         return "; ".join(filter(None, (ending.text, by)))
     if by:
@@ -170,10 +192,14 @@ def end_text(ending: "api.ExpectedEndView") -> str:
 
 
 def when_text(forecast: "api.StartForecastView") -> str:
-    """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
+    """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1
+    to 3 h."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
-    parts = (f"starts {forecast.text}, and ends {forecast.ends.text}", given_up_text(forecast))
+    parts = (
+        f"starts {forecast.text}, and ends {forecast.ends.text}",
+        given_up_text(forecast),
+    )
     return "; ".join(filter(None, parts))
 
 
@@ -186,7 +212,11 @@ def spans_of(jobs: "Sequence[api.JobView]") -> str:
         else:
             spans.append([index, index])
     texts = [str(low) if low == high else f"{low}-{high}" for low, high in spans]
-    more = f" and {len(texts) - MOST_INDICES} more spans" if len(texts) > MOST_INDICES else ""
+    more = (
+        f" and {len(texts) - MOST_INDICES} more spans"
+        if len(texts) > MOST_INDICES
+        else ""
+    )
     return ", ".join(texts[:MOST_INDICES]) + more
 
 
@@ -207,11 +237,19 @@ def print_logs_of(
     labels = indices_of(jobs)
 
     async def one(client: "AsyncClient", job: "api.JobView") -> None:
-        options = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail, "times": times}
+        options = {
+            "follow": follow,
+            "rank": rank,
+            "attempt": attempt,
+            "tail": tail,
+            "times": times,
+        }
         if common.json:
             await _json_logs(client, job, **options)
         else:
-            await print_logs(client, job, sys.stdout, labels[job.id], raw=raw, **options)
+            await print_logs(
+                client, job, sys.stdout, labels[job.id], raw=raw, **options
+            )
 
     if follow:
         each(common, jobs, one)
@@ -220,7 +258,9 @@ def print_logs_of(
             each(common, [job], one)
 
 
-async def _json_logs(client: "AsyncClient", job: "api.JobView", **asked: object) -> None:
+async def _json_logs(
+    client: "AsyncClient", job: "api.JobView", **asked: object
+) -> None:
     import json
 
     async for piece in client.logs(job.id, **asked):  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""attach: open a terminal next to the ranks, or write to the standard input of one rank."""
+"""attach: open a terminal next to the ranks, or write to the standard input of one
+rank."""
 
 import contextlib
 import os
@@ -30,23 +31,29 @@ def attach(
     /,
     *command: Annotated[str, Parameter(show=True)],
     rank: Count = 0,
-    stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
+    stdin: Annotated[
+        bool, Parameter(name="--stdin", negative="", show_default=False)
+    ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
     """Open a shell next to a rank, in its cgroup and environment. Ctrl-] leaves it.
 
-    The exit code is that of the shell; with --stdin that of the rank, when it ends meanwhile.
+    The exit code is that of the shell; with --stdin that of the rank, when it ends
+    meanwhile.
 
     Args:
         job: Its id, or the newest of this name.
         command: Command instead of a shell, after --.
         rank: Number of the rank.
-        stdin: Connect to the rank's standard input and its output from now on, instead of a shell.
+        stdin: Connect to the rank's standard input and its output from now on, instead
+            of a shell.
     """
     from websockets.exceptions import WebSocketException
 
     if stdin and command:
-        raise Usage("--stdin is the rank's, and a command has its own", hint="leave one out")
+        raise Usage(
+            "--stdin is the rank's, and a command has its own", hint="leave one out"
+        )
     size = shutil.get_terminal_size()
     with common.client() as client:
         try:
@@ -60,14 +67,17 @@ def attach(
             ) as terminal:
                 if sys.stdin.isatty():
                     leave = (
-                        "Ctrl-C leaves it, Ctrl-D ends its input" if stdin else "Ctrl-] leaves it"
+                        "Ctrl-C leaves it, Ctrl-D ends its input"
+                        if stdin
+                        else "Ctrl-] leaves it"
                     )
                     note(f"attached to {job}; {leave}")
                 with raw_terminal(wanted=not stdin):
                     return pump(terminal)
         except (OSError, WebSocketException) as error:
             raise Unreachable(
-                f"the terminal was not opened or was lost: {error}", hint=f"run: corral show {job}"
+                f"the terminal was not opened or was lost: {error}",
+                hint=f"run: corral show {job}",
             ) from None
 
 
@@ -88,7 +98,8 @@ def raw_terminal(*, wanted: bool) -> Iterator[None]:
 def pump(terminal: "ClientConnection") -> int:
     """Bytes both ways until the far end closes, or a person leaves.
 
-    Returns: the exit code of a shell or a rank that has ended, else 0. Raises: ConnectionClosed.
+    Returns: the exit code of a shell or a rank that has ended, else 0. Raises:
+    ConnectionClosed.
     """
     from websockets.exceptions import ConnectionClosedError
 

@@ -60,14 +60,14 @@ def audit(
         since: Only entries of this period: 1d, 2h.
         what: Only requests whose name begins with this: job., secret.read.
         limit: Highest number of entries, the newest.
-        export: Write the filtered entries as JSON lines, oldest first, to this new file, or to
-            standard
+        export: Write the filtered entries as JSON lines, oldest first, to this new
+            file, or to standard
             output with -.
-        verify: Verify the hash chain of this directory's cluster, whether its head runs or not.
-            Exit
+        verify: Verify the hash chain of this directory's cluster, whether its head runs
+            or not. Exit
             code 1: an entry was changed or removed; the first one is named.
-        anchor: With --verify: NUMBER:LINK from an earlier --verify. A log that was cut off at its
-            end,
+        anchor: With --verify: NUMBER:LINK from an earlier --verify. A log that was cut
+            off at its end,
             or replaced, no longer contains it.
     """
     if anchor is not None and not verify:
@@ -75,7 +75,10 @@ def audit(
     if verify:
         return _verify(common, None if anchor is None else _anchor(anchor))
     if not 1 <= limit <= MOST_ROWS:
-        raise Usage(f"--limit {limit}: 1 to 10,000 can be shown", hint="corral audit --limit 100")
+        raise Usage(
+            f"--limit {limit}: 1 to 10,000 can be shown",
+            hint="corral audit --limit 100",
+        )
     after = 0.0 if since is None else max(0.0, SystemClock().wall() - _seconds(since))
     if export is not None:
         return _export(common, export, user, after, what or "")
@@ -92,14 +95,18 @@ def _seconds(text: str) -> float:
         raise Usage(str(error), hint="for example: --since 1d") from None
 
 
-def _show(common: Common, user: str | None, since: float, what: str, limit: int) -> None:
+def _show(
+    common: Common, user: str | None, since: float, what: str, limit: int
+) -> None:
     with common.client() as client:
         audit_entry_views = client.audit(user=user, since=since, limit=limit)
     audit_entry_views = [
         entry for entry in reversed(audit_entry_views) if entry.what.startswith(what)
     ]
     if common.json:
-        print_json({"entries": [entry.model_dump(mode="json") for entry in audit_entry_views]})
+        print_json(
+            {"entries": [entry.model_dump(mode="json") for entry in audit_entry_views]}
+        )
         return
     rows = table("WHEN", "WHO", "KIND", "FROM", "TOKEN", "WHAT", "ON", "RESULT")
     for audit_entry_view in audit_entry_views:
@@ -126,7 +133,9 @@ def _result(entry: "AuditEntryView") -> str:
 def _export(common: Common, to: str, user: str | None, since: float, what: str) -> int:
     written, after = 0, 0
     with common.client() as client, _opened(to) as out:
-        while page := client.audit(user=user, since=since, after=after, limit=MOST_ROWS):
+        while page := client.audit(
+            user=user, since=since, after=after, limit=MOST_ROWS
+        ):
             for audit_entry_view in page:
                 if audit_entry_view.what.startswith(what):
                     out.write(audit_entry_view.model_dump_json() + "\n")
@@ -150,7 +159,8 @@ def _opened(to: str) -> Iterator[IO[str]]:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise Conflict(
-            f"{path} cannot be made: {error.strerror}", hint="corral audit --export NEW-FILE"
+            f"{path} cannot be made: {error.strerror}",
+            hint="corral audit --export NEW-FILE",
         ) from None
     with os.fdopen(handle, "w") as file:
         yield file
@@ -182,7 +192,9 @@ def _verify(common: Common, anchor: "Anchor | None") -> int:
         )
         return JOB_FAILED if chain_report.fault else DONE
     if chain_report.fault:
-        say(f"broken: {chain_report.fault} ({chain_report.entries:,} entries before it are whole)")
+        say(
+            f"broken: {chain_report.fault} ({chain_report.entries:,} entries before it are whole)"
+        )
         return JOB_FAILED
     old = (
         f", the first {chain_report.unchained:,} from before the chain"

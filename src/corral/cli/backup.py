@@ -33,20 +33,23 @@ def backup(
 ) -> None:
     """Write the whole cluster into one file; its head may run meanwhile.
 
-    It holds jobs and their history, queues, users and tokens (as hashes), secrets (encrypted) with
-    their key, the head's address and certificate, and the workdirs of unfinished jobs. It does not
-    hold logs and checkpoints.
+    It holds jobs and their history, queues, users and tokens (as hashes), secrets
+    (encrypted) with their key, the head's address and certificate, and the workdirs of
+    unfinished jobs. It does not hold logs and checkpoints.
 
     Args:
         file: File to write (corral-DATE-TIME.backup here).
-        recipient: Encrypt it for this key, or for the one in this file (corral key generate).
+        recipient: Encrypt it for this key, or for the one in this file (corral key
+            generate).
     """
     from corral.boot.backup import back_up
     from corral.boot.backup_sealing import recipient_of
 
     check_ours(common, "backup")
     now = SystemClock().wall()
-    target = file or Path(time.strftime("corral-%Y%m%d-%H%M%S.backup", time.localtime(now)))
+    target = file or Path(
+        time.strftime("corral-%Y%m%d-%H%M%S.backup", time.localtime(now))
+    )
     key = None if recipient is None else recipient_of(recipient)
     about = back_up(common.place, target.absolute(), now, key)
     if common.json:
@@ -65,14 +68,16 @@ def restore(
     identity: Path | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Restore the cluster of a backup into a directory without one; `corral up` then starts it.
+    """Restore the cluster of a backup into a directory without one; `corral up` then
+    starts it.
 
-    Agents and clients find the new head at the address of the last one, and running jobs continue.
-    Jobs that ended since the backup may run again, from their newest checkpoint; jobs submitted
-    since then are unknown.
+    Agents and clients find the new head at the address of the last one, and running
+    jobs continue. Jobs that ended since the backup may run again, from their newest
+    checkpoint; jobs submitted since then are unknown.
 
     Args:
-        store_file: Restore into the empty PostgreSQL database whose address is in this file (0600).
+        store_file: Restore into the empty PostgreSQL database whose address is in this
+            file (0600).
         shared_state: Directory that all heads see, for --store-file.
         identity: Identity file of a backup made with --recipient.
     """
@@ -81,9 +86,13 @@ def restore(
     from corral.boot.backup_sealing import identity_of
 
     check_ours(common, "restore")
-    paths_given = (str(path.absolute()) if path else None for path in (store_file, shared_state))
+    paths_given = (
+        str(path.absolute()) if path else None for path in (store_file, shared_state)
+    )
     into = Into(**dict(zip(("store_file", "shared_state"), paths_given, strict=True)))
-    check_several(ClusterSettings(store_file=into.store_file, shared_state=into.shared_state))
+    check_several(
+        ClusterSettings(store_file=into.store_file, shared_state=into.shared_state)
+    )
     about = make(common.place, file, into, identity_of(identity) if identity else None)
     if common.json:
         print_json({"dir": str(common.place.root), **_facts(about)})

@@ -20,8 +20,9 @@ def change_each(
 ) -> tuple[list[T], int]:
     """Return the answers for each part of the named jobs, and the common exit code.
 
-    A refusal is printed, and the remaining jobs are still tried. The parts of an array are
-    its jobs. An array counts as refused only if every one of its jobs refused the change.
+    A refusal is printed, and the remaining jobs are still tried. The parts of an array
+    are its jobs. An array counts as refused only if every one of its jobs refused the
+    change.
     """
     done_answers: list[T] = []
     code = error_output.DONE

@@ -10,13 +10,17 @@ if TYPE_CHECKING:
 
     from corral.wire import api
 
-LISTING: Final = "listing "  # begins the unit of what is the same where the same is seen
-_WORDS: Final = {"passed": "DONE", "failed": "FAILED"}  # as the states of jobs are coloured
+# begins the unit of what is the same where the same is seen
+LISTING: Final = "listing "
+# as the states of jobs are coloured
+_WORDS: Final = {"passed": "DONE", "failed": "FAILED"}
 
 
 def show_checks(found: "api.Checkup") -> None:
     """A line for each result."""
-    rows = table("NODE", "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "WHAT", right=RIGHT)
+    rows = table(
+        "NODE", "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "WHAT", right=RIGHT
+    )
     for node in found.nodes:
         for result in node.results:
             rows.add_row(node.node, *_cells(result))
@@ -31,7 +35,9 @@ def show_kept(results: "list[api.CheckResult]", now: float) -> None:
     """Print the results of the node's last check."""
     if not results:
         return
-    rows = table("CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT)
+    rows = table(
+        "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT
+    )
     for result in results:
         *cells, text = _cells(result)
         rows.add_row(*cells, age_text(now - result.at), text)
@@ -92,5 +98,7 @@ def sees_other(found: "api.Checkup") -> bool:
 
 def failed_of(found: "api.Checkup") -> bool:
     """Whether anything is not as it should be."""
-    bad = any(result.result == "failed" for node in found.nodes for result in node.results)
+    bad = any(
+        result.result == "failed" for node in found.nodes for result in node.results
+    )
     return bad or sees_other(found)

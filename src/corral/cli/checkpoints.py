@@ -24,7 +24,10 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
     else:
         saves = [("", save) for save in found_job.checkpoints]
     if common.json:
-        rows = [save.model_dump(mode="json") | ({"job": of} if of else {}) for of, save in saves]
+        rows = [
+            save.model_dump(mode="json") | ({"job": of} if of else {})
+            for of, save in saves
+        ]
         print_json({"checkpoints": rows})
         return
     show_checkpoints(saves)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from corral.boot.ssh_hosts import HostOutcome
     from corral.wire import api
 
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_REPEATED = Parameter(negative="", show_default=False)
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
 
 
@@ -44,11 +46,11 @@ def up(
     nodes: Annotated[WholeNumber | None, Parameter(name="--nodes")] = None,
     gpus: Annotated[WholeNumber | None, Parameter(name="--gpus")] = None,
     gpu_type: Annotated[GpuType | None, Parameter(name="--gpu-type")] = None,
-    pretend: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    gpu_shares: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    shared: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    pretend: _Flag = False,
+    gpu_shares: _Flag = False,
+    shared: Annotated[tuple[Path, ...], _REPEATED] = (),
     reboot: Seconds | None = None,
-    restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    restart: _Flag = False,
     care: Care = Care(),  # noqa: B008 - frozen
     lender: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
     layout: NodeLayoutOptions = NodeLayoutOptions(),  # noqa: B008 - frozen
@@ -101,9 +103,11 @@ def up(
         _bring_others(common, status_now, hosts.bring(common, others, targets))
 
 
-def _start(common: Common, asked: "ClusterOptions", *, restart: bool) -> "tuple[Start, api.Status]":
-    """Start the head where none runs, or in place of one that runs, which leaves its jobs. A
-    cluster that cannot be what is asked is up again as it was.
+def _start(
+    common: Common, asked: "ClusterOptions", *, restart: bool
+) -> "tuple[Start, api.Status]":
+    """Start the head where none runs, or in place of one that runs, which leaves its
+    jobs. A cluster that cannot be what is asked is up again as it was.
 
     Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
     """
@@ -139,17 +143,23 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
                 f"port {start.lost_port}, where clients look for this head, is taken: it serves on "
                 f"another one; once it is free: corral down; corral up --port {start.lost_port}"
             )
-        return wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
+        return wait_for_nodes(
+            common.place, client.status, since_bytes=start.since_bytes, tell=note
+        )
 
 
-def _bring_others(common: Common, up: "api.Status", outcomes: "list[HostOutcome]") -> None:
+def _bring_others(
+    common: Common, up: "api.Status", outcomes: "list[HostOutcome]"
+) -> None:
     """Raises: StartFailed when not all have joined."""
     from corral.cli import ssh_hosts as hosts
 
     with common.client() as client:
         status_now = client.status()
     if common.json:
-        print_json({**status_now.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
+        print_json(
+            {**status_now.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)}
+        )
     else:
         say_pages(_say_head(common, up, "up"))
         show_nodes(status_now.nodes)
@@ -170,14 +180,16 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say_what_is_pretended(common.place)
     with common.client() as client:
         say_who_is_kept_out(common, client)
-    if found.cluster.engine == "kubernetes":  # its nodes come by the cluster, and none joins
+    # its nodes come by the cluster, and none joins
+    if found.cluster.engine == "kubernetes":
         say_who_cannot_reach(common, found.head.url)
     else:
         say_how_to_join(common, found.head.url, fresh=fresh)
 
 
 def _say_head(common: Common, found: "api.Status", what: str) -> str:
-    """Say where the head of this directory serves, also where another one leads and answers.
+    """Say where the head of this directory serves, also where another one leads and
+    answers.
 
     Returns: its address.
     """
@@ -191,7 +203,8 @@ def _say_head(common: Common, found: "api.Status", what: str) -> str:
 
 
 def say_who_cannot_reach(common: Common, url: str) -> None:
-    """Say so where only this machine reaches the head: pods have addresses of their own."""
+    """Say so where only this machine reaches the head: pods have addresses of their
+    own."""
     from urllib.parse import urlsplit
 
     from corral.boot.settings import ClusterSettings, is_loopback
@@ -221,11 +234,14 @@ def say_prometheus(place: "ClusterDir") -> None:
             f"Prometheus: {prometheus.url} on this machine; dashboards for Grafana: "
             "deploy/README.md"
         )
-        say(f"it asks for the user {USER} and the password in {prometheus.password_file}")
+        say(
+            f"it asks for the user {USER} and the password in {prometheus.password_file}"
+        )
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
-    """The line for other machines, where they can reach the head: once, since it is a secret."""
+    """The line for other machines, where they can reach the head: once, since it is a
+    secret."""
     if not url.startswith("https"):
         return
     if not fresh:
@@ -239,7 +255,8 @@ def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
 
 
 def check_ours(common: Common, verb: str) -> None:
-    """Raises: Conflict where CORRAL_URL names a head, which need not be that of the directory."""
+    """Raises: Conflict where CORRAL_URL names a head, which need not be that of the
+    directory."""
     from corral.domain.errors import Conflict
 
     if common.remote:
@@ -253,7 +270,7 @@ def check_ours(common: Common, verb: str) -> None:
 def down(
     *,
     jobs: Annotated[Literal["leave", "stop"], Parameter(name="--jobs")] = "stop",
-    leave: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    leave: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Stop the head and its agents.
@@ -274,17 +291,22 @@ def down(
         if not node_processes(place):
             _tell_down(common, [], "there is nothing to stop")
             return
-        start_head(place)  # only a head knows what its nodes hold, and ends them in order
+        # only a head knows what its nodes hold, and ends them in order
+        start_head(place)
     with common.client() as client:
         running = unfinished(client)
         if running and wish == "stop":
             say(_unfinished(running), stderr=True)
             stops = [job.id for job in running if job.state not in WAITING]
             if not agreed_to_lose(client, stops, "stop them and the cluster?", common):
-                raise Conflict("nothing was stopped", hint="leave them: corral down --leave")
+                raise Conflict(
+                    "nothing was stopped", hint="leave them: corral down --leave"
+                )
         end_head(place, client, running, jobs=wish)
     left_jobs = len(running) if wish == "leave" else 0
-    _tell_down(common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down")
+    _tell_down(
+        common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down"
+    )
 
 
 def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
@@ -316,10 +338,13 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             gpus += f", {status_now.gpus.pretend} of them pretend"
     if status_now.gpus.away:
         gpus += f", {status_now.gpus.away} not to be had now"
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(status_now.jobs.items()))
+    counts = ", ".join(
+        f"{count} {name}" for name, count in sorted(status_now.jobs.items())
+    )
     about = f"process {status_now.head.pid}, version {status_now.head.version}"
     here = "" if common.remote else str(common.place.root)
-    if here and not status_now.heads:  # of several, the one that leads lies elsewhere perhaps
+    # of several, the one that leads lies elsewhere perhaps
+    if here and not status_now.heads:
         about += f", in {here}"
     show_pairs(
         [

@@ -148,13 +148,35 @@ class Command:
 COMMANDS: Final = (
     Command("up", "cluster:up", "Start a cluster on this machine.", CLUSTER),
     Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
-    Command("join", "joining:join", "Join this machine to a cluster as a node.", CLUSTER),
+    Command(
+        "join", "joining:join", "Join this machine to a cluster as a node.", CLUSTER
+    ),
     Command("leave", "joining:leave", "Remove this machine from its cluster.", CLUSTER),
-    Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
+    Command(
+        "status",
+        "cluster:status",
+        "Show the head, the nodes and what they hold.",
+        CLUSTER,
+    ),
     Command("top", "top.command:top", "Show nodes, GPUs and jobs, live.", CLUSTER),
-    Command("ui", "open_pages:ui", "Print a link that opens the pages in a browser.", CLUSTER),
-    Command("login", "login:login", "Log in to a head by its OpenID Connect provider.", CLUSTER),
-    Command("logout", "login:logout", "End the token of a log-in, and remove it here.", CLUSTER),
+    Command(
+        "ui",
+        "open_pages:ui",
+        "Print a link that opens the pages in a browser.",
+        CLUSTER,
+    ),
+    Command(
+        "login",
+        "login:login",
+        "Log in to a head by its OpenID Connect provider.",
+        CLUSTER,
+    ),
+    Command(
+        "logout",
+        "login:logout",
+        "End the token of a log-in, and remove it here.",
+        CLUSTER,
+    ),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
     Command("ps", "ps:ps", "List jobs, newest first."),
@@ -163,24 +185,34 @@ COMMANDS: Final = (
     Command("logs", "logs:logs", "Print the output of the ranks."),
     Command("outputs", "outputs:outputs", "List the files that a job wrote."),
     Command("cp", "outputs:cp", "Copy files that a job wrote to this machine."),
-    Command("attach", "attach:attach", "Open a shell next to a rank, or its standard input."),
+    Command(
+        "attach", "attach:attach", "Open a shell next to a rank, or its standard input."
+    ),
     Command("stop", "jobs:stop", "Cancel jobs, or send them a signal.", alias="cancel"),
     Command("suspend", "jobs:suspend", "Save and stop jobs, to be resumed later."),
     Command("resume", "jobs:resume", "Resume suspended or held jobs."),
     Command("events", "events:events", "Show the events of one job, or of all."),
     Command(
-        "metrics", "metrics:metrics", "Show time series of a job, a node, a queue or the cluster."
+        "metrics",
+        "metrics:metrics",
+        "Show time series of a job, a node, a queue or the cluster.",
     ),
     Command("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a job."),
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue and its users."),
     Command("queue set", "queues:put", "Create or change a queue."),
     Command("queue rm", "queues:rm", "Remove a queue.", alias="remove"),
-    Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
+    Command(
+        "simulate",
+        "simulate:simulate",
+        "Replay a log of jobs under one policy or several.",
+    ),
     Command(
         "plan model",
         "planner.model:model",
-        _like("Does a model fit, and in how many GPUs.", "model llama-3.1-70b --gpu h200"),
+        _like(
+            "Does a model fit, and in how many GPUs.", "model llama-3.1-70b --gpu h200"
+        ),
     ),
     Command(
         "plan train",
@@ -201,7 +233,10 @@ COMMANDS: Final = (
     Command(
         "plan cluster",
         "planner.cluster:cluster",
-        _like("What a cluster is built of.", "cluster --gpus 1024 --gpu h100 --fabric ib-ndr"),
+        _like(
+            "What a cluster is built of.",
+            "cluster --gpus 1024 --gpu h100 --fabric ib-ndr",
+        ),
     ),
     Command(
         "plan cost",
@@ -229,22 +264,42 @@ COMMANDS: Final = (
         _like("Show the numbers that plans are made of.", "catalog gpus h100"),
     ),
     Command(
-        "report usage", "report:usage", "Report which users held GPUs, and how busy these were."
+        "report usage",
+        "report:usage",
+        "Report which users held GPUs, and how busy these were.",
     ),
-    Command("report waste", "report:waste", "Report GPU-hours without progress, and why."),
-    Command("report cost", "report:cost", "Report the cost of GPU-hours and energy, and of waste."),
     Command(
-        "report goodput", "report:goodput", "Report which part of the allocated time brought steps."
+        "report waste", "report:waste", "Report GPU-hours without progress, and why."
     ),
-    Command("import sacct", "imports:sacct", "Import jobs that Slurm ran, to learn from."),
-    Command("import kueue", "imports:kueue", "Import jobs that Kueue ran, to learn from."),
+    Command(
+        "report cost",
+        "report:cost",
+        "Report the cost of GPU-hours and energy, and of waste.",
+    ),
+    Command(
+        "report goodput",
+        "report:goodput",
+        "Report which part of the allocated time brought steps.",
+    ),
+    Command(
+        "import sacct", "imports:sacct", "Import jobs that Slurm ran, to learn from."
+    ),
+    Command(
+        "import kueue", "imports:kueue", "Import jobs that Kueue ran, to learn from."
+    ),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
     Command("node cordon", "nodes:cordon", "Stop giving a node new work."),
-    Command("node drain", "nodes:drain", "Stop giving a node new work, and move running jobs."),
+    Command(
+        "node drain",
+        "nodes:drain",
+        "Stop giving a node new work, and move running jobs.",
+    ),
     Command("node uncordon", "nodes:uncordon", "Give a node new work again."),
     Command("node clear", "nodes:clear", "Mark the faults of a node as repaired."),
-    Command("node token", "joining:create_token", "Print a line that lets machines join."),
+    Command(
+        "node token", "joining:create_token", "Print a line that lets machines join."
+    ),
     Command("node rm", "joining:rm", "Remove a node that has joined.", alias="remove"),
     Command("node dead", "joining:dead", "Declare a silent node dead."),
     Command("node label", "nodes:label", "Set and remove labels of a node."),
@@ -253,12 +308,16 @@ COMMANDS: Final = (
         "doctor_checks:look",
         "Look at this machine and the cluster; nothing is changed.",
     ),
-    Command("doctor gpu", "doctor:gpu", "Test GPUs, memory, disk and clock of idle nodes."),
+    Command(
+        "doctor gpu", "doctor:gpu", "Test GPUs, memory, disk and clock of idle nodes."
+    ),
     Command("doctor net", "doctor:net", "Test the links between idle nodes."),
     Command("doctor data", "doctor:data", "Measure how fast nodes read a directory."),
     Command("alert ls", "alerts:ls", "List open alerts and their receivers."),
     Command("alert test", "alerts:try_out", "Send a test message to each receiver."),
-    Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
+    Command(
+        "secret set", "secrets:put", "Set a secret from standard input or a prompt."
+    ),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
     Command("secret rm", "secrets:rm", "Remove a secret."),
     Command("user add", "users:add", "Add a user."),
@@ -266,17 +325,32 @@ COMMANDS: Final = (
     Command("user show", "users:show", "Show one user and their tokens."),
     Command("user set", "users:put", "Change a user's role, quotas or access."),
     Command("user link", "log_ins:link", "Link an identity of the provider to a user."),
-    Command("user unlink", "log_ins:unlink", "Remove the link of a user to the provider."),
-    Command("user pending", "log_ins:pending", "List refused log-ins that wait for a link."),
-    Command("user rm", "users:rm", "Remove a user and revoke their tokens.", alias="remove"),
+    Command(
+        "user unlink", "log_ins:unlink", "Remove the link of a user to the provider."
+    ),
+    Command(
+        "user pending", "log_ins:pending", "List refused log-ins that wait for a link."
+    ),
+    Command(
+        "user rm", "users:rm", "Remove a user and revoke their tokens.", alias="remove"
+    ),
     Command("token create", "users:create_token", "Create a token and print it once."),
-    Command("token ls", "users:ls_tokens", "List tokens of users and nodes.", alias="list"),
+    Command(
+        "token ls", "users:ls_tokens", "List tokens of users and nodes.", alias="list"
+    ),
     Command("token revoke", "users:revoke_token", "Revoke tokens at once."),
     Command("key rotate", "keys:rotate", "Encrypt all secrets with a new key."),
-    Command("key generate", "keys:generate", "Create a pair of keys for encrypted backups."),
-    Command("backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER),
     Command(
-        "restore", "backup:restore", "Restore the cluster of a backup into a directory.", CLUSTER
+        "key generate", "keys:generate", "Create a pair of keys for encrypted backups."
+    ),
+    Command(
+        "backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER
+    ),
+    Command(
+        "restore",
+        "backup:restore",
+        "Restore the cluster of a backup into a directory.",
+        CLUSTER,
     ),
     Command(
         "slurm-shims",
@@ -285,11 +359,23 @@ COMMANDS: Final = (
         CLUSTER,
     ),
     Command("service install", "systemd_units:install", "Let systemd keep it running."),
-    Command("service remove", "systemd_units:remove", "Remove the unit; running jobs continue."),
-    Command("audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER),
-    Command("completion install", "completion:install", "Install shell completion."),
-    Command("completion show", "completion:show", "Print the completion script of a shell."),
     Command(
-        "--install-completion", "completion:install", "Install shell completion.", MORE, show=False
+        "service remove",
+        "systemd_units:remove",
+        "Remove the unit; running jobs continue.",
+    ),
+    Command(
+        "audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER
+    ),
+    Command("completion install", "completion:install", "Install shell completion."),
+    Command(
+        "completion show", "completion:show", "Print the completion script of a shell."
+    ),
+    Command(
+        "--install-completion",
+        "completion:install",
+        "Install shell completion.",
+        MORE,
+        show=False,
     ),
 )

@@ -29,7 +29,9 @@ def install(
     from corral.domain.errors import SpecInvalid
 
     try:
-        path = build().install_completion(shell=shell, output=output, add_to_startup=startup)
+        path = build().install_completion(
+            shell=shell, output=output, add_to_startup=startup
+        )
     except ShellDetectionError:
         raise SpecInvalid(
             "the shell cannot be recognized",

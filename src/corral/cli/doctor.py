@@ -21,14 +21,21 @@ LOOK_SECONDS: Final = 0.25
 GPU: Final = ("matmul", "memory", "all-reduce", "disk", "clock")
 Nodes = Annotated[
     tuple[NodeName, ...],
-    Parameter(name="--node", negative="", show_default=False, help="This node; may be repeated."),
+    Parameter(
+        name="--node",
+        negative="",
+        show_default=False,
+        help="This node; may be repeated.",
+    ),
 ]
 CheckSeconds = Annotated[
     Seconds, Parameter(name="--seconds", help="What each long check computes for.")
 ]
 Patience = Annotated[
     Duration,
-    Parameter(name="--patience", help="How long a node that is busy is waited for: 60s, 2h."),
+    Parameter(
+        name="--patience", help="How long a node that is busy is waited for: 60s, 2h."
+    ),
 ]
 
 
@@ -39,10 +46,11 @@ def gpu(
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Test nodes: matrix products with a known hash, memory, all-reduce, disk and clock.
+    """Test nodes: matrix products with a known hash, memory, all-reduce, disk and
+    clock.
 
-    A node is tested while no job runs on it; a failure closes it until a test passes or you run
-    corral node clear.
+    A node is tested while no job runs on it; a failure closes it until a test passes or
+    you run corral node clear.
     """
     return _checked("gpu", GPU, node, (), seconds, patience, common)
 
@@ -70,8 +78,8 @@ def data(
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Measure how fast a directory is read on each node, and whether all nodes see the same
-    content.
+    """Measure how fast a directory is read on each node, and whether all nodes see the
+    same content.
 
     Nothing is written there.
 
@@ -80,8 +88,12 @@ def data(
     """
     from pathlib import Path
 
-    where = path if path.startswith("/") or common.remote else str(Path(path).absolute())
-    return _checked(f"data {path}", ("data",), node, (where,), seconds, patience, common)
+    where = (
+        path if path.startswith("/") or common.remote else str(Path(path).absolute())
+    )
+    return _checked(
+        f"data {path}", ("data",), node, (where,), seconds, patience, common
+    )
 
 
 def _checked(
@@ -96,7 +108,11 @@ def _checked(
     patience_seconds = _duration(patience)
     with head_for(common), common.client() as client:
         begun = client.check_nodes(
-            kinds, nodes=nodes, paths=paths, seconds=seconds, patience_seconds=patience_seconds
+            kinds,
+            nodes=nodes,
+            paths=paths,
+            seconds=seconds,
+            patience_seconds=patience_seconds,
         )
         checkup = _awaited(client, begun, quiet=common.json)
     if common.json:
@@ -117,13 +133,22 @@ def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Che
     checkup = begun
     while not checkup.is_over:
         for node in checkup.nodes:
-            if node.state == "waiting" and node.jobs and node.node not in shown_nodes and not quiet:
+            if (
+                node.state == "waiting"
+                and node.jobs
+                and node.node not in shown_nodes
+                and not quiet
+            ):
                 shown_nodes.add(node.node)
-                note(f"{node.node} is busy with {', '.join(node.jobs[:3])}: it is waited for")
+                note(
+                    f"{node.node} is busy with {', '.join(node.jobs[:3])}: it is waited for"
+                )
         time.sleep(LOOK_SECONDS)
         now = {node.node: node for node in client.checkup(begun.id).nodes}
         gone = {"state": "over"}
-        nodes = [now.get(node.node) or node.model_copy(update=gone) for node in checkup.nodes]
+        nodes = [
+            now.get(node.node) or node.model_copy(update=gone) for node in checkup.nodes
+        ]
         checkup = checkup.model_copy(update={"nodes": nodes})
     return checkup
 
@@ -133,7 +158,9 @@ def _say_next(found: "api.Checkup", again: str) -> None:
     for node in found.nodes:
         bad = [each for each in node.results if each.result == "failed"]
         if bad and all(each.kind == "data" for each in bad):
-            say(f"{node.node} does not read it: mount it there, or: corral node cordon {node.node}")
+            say(
+                f"{node.node} does not read it: mount it there, or: corral node cordon {node.node}"
+            )
         elif bad:
             then = f"when it is repaired: corral node clear {node.node}"
             say(f"{node.node}: see corral node show {node.node}; {then}")
@@ -143,11 +170,17 @@ def _say_next(found: "api.Checkup", again: str) -> None:
                 if node.jobs
                 else "it was needed for work"
             )
-            say(f"{node.node} was not checked, {why}: {again} --node {node.node} --patience 2h")
+            say(
+                f"{node.node} was not checked, {why}: {again} --node {node.node} --patience 2h"
+            )
     if again == "corral doctor net" and len(found.nodes) < 2:
-        say("a link takes two nodes: corral node token has the line that lets a machine join")
+        say(
+            "a link takes two nodes: corral node token has the line that lets a machine join"
+        )
     if found.unable:
-        say(f"no agent stays on {', '.join(found.unable[:5])}: what has none cannot be checked")
+        say(
+            f"no agent stays on {', '.join(found.unable[:5])}: what has none cannot be checked"
+        )
 
 
 def _duration(text: str) -> float:
@@ -157,4 +190,6 @@ def _duration(text: str) -> float:
     try:
         return seconds_of(text)
     except ValueError as error:
-        raise Usage(f"--patience {text}: {error}", hint="for example: --patience 2h") from None
+        raise Usage(
+            f"--patience {text}: {error}", hint="for example: --patience 2h"
+        ) from None

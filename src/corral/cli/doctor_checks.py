@@ -1,4 +1,5 @@
-"""doctor alone: this machine and the whole cluster looked at, with what to do about each thing."""
+"""doctor alone: this machine and the whole cluster looked at, with what to do about
+each thing."""
 
 import os
 import shutil
@@ -35,7 +36,8 @@ _STYLES: Final = {Is.WELL: "green", Is.NOTE: "yellow", Is.WRONG: "red"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`to_do`: the line to type, or what a person does; "" where there is nothing to do."""
+    """`to_do`: the line to type, or what a person does; "" where there is nothing to
+    do."""
 
     where: str
     state: Is
@@ -44,7 +46,8 @@ class Finding:
 
 
 def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
-    """Examine this machine and the whole cluster, and say what to do. Nothing is changed.
+    """Examine this machine and the whole cluster, and say what to do. Nothing is
+    changed.
 
     Exit code: 1 if something is wrong.
     """
@@ -53,11 +56,16 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
         with common.client() as client:
             findings += of_cluster(client)
     except CorralError as error:
-        which = Is.WRONG if common.remote else Is.NOTE  # a cluster that is down is down on purpose
-        findings.append(Finding(where="head", state=which, text=error.message, to_do=error.hint))
+        # a cluster that is down is down on purpose
+        which = Is.WRONG if common.remote else Is.NOTE
+        findings.append(
+            Finding(where="head", state=which, text=error.message, to_do=error.hint)
+        )
     wrong = sum(finding.state == Is.WRONG for finding in findings)
     if common.json:
-        print_json({"findings": [asdict(finding) for finding in findings], "wrong": wrong})
+        print_json(
+            {"findings": [asdict(finding) for finding in findings], "wrong": wrong}
+        )
         return JOB_FAILED if wrong else DONE
     from rich.text import Text
 
@@ -73,7 +81,9 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
     if wrong:
         say(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
     else:
-        say("nothing is wrong; to put nodes to the proof: corral doctor gpu, net, or data PATH")
+        say(
+            "nothing is wrong; to put nodes to the proof: corral doctor gpu, net, or data PATH"
+        )
     return JOB_FAILED if wrong else DONE
 
 
@@ -86,7 +96,9 @@ def of_machine(common: Common) -> Iterator[Finding]:
     from corral.boot.bring_up import real_gpu_count
 
     gpus = real_gpu_count()
-    none = "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
+    none = (
+        "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
+    )
     seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
     yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
     yield from _torch(here, gpus)
@@ -101,10 +113,11 @@ def _torch(where: str, gpus: int) -> Iterator[Finding]:
 
     if find_spec("torch") is None:
         yield Finding(
-            where=where, state=Is.WRONG if gpus else Is.NOTE,
+            where=where,
+            state=Is.WRONG if gpus else Is.NOTE,
             text="PyTorch is not installed with Corral: GPUs cannot be tested",
             to_do="pip install 'corral[train]'",
-        )  # fmt: skip
+        )
 
 
 def _containment(where: str) -> Finding:
@@ -115,7 +128,9 @@ def _containment(where: str) -> Finding:
     how = f"ranks are held in a {containment_check.kind}"
     why = f" ({containment_check.reason})" if containment_check.kind != "cgroup" else ""
     advice = "let this user have a cgroup, or user namespaces" if weakest else ""
-    return Finding(where=where, state=Is.NOTE if weakest else Is.WELL, text=how + why, to_do=advice)
+    return Finding(
+        where=where, state=Is.NOTE if weakest else Is.WELL, text=how + why, to_do=advice
+    )
 
 
 def _directory(common: Common) -> Finding:
@@ -123,13 +138,17 @@ def _directory(common: Common) -> Finding:
     path = next(existing for existing in (root, *root.parents) if existing.exists())
     if not os.access(path, os.W_OK):
         return Finding(
-            where=str(root), state=Is.WRONG, text=f"{path} may not be written",
+            where=str(root),
+            state=Is.WRONG,
+            text=f"{path} may not be written",
             to_do="choose another directory with --dir or CORRAL_DIR",
-        )  # fmt: skip
+        )
     disk = shutil.disk_usage(path)
     text = f"{size_text(disk.free)} of {size_text(disk.total)} free"
     if disk.free < FREE_SHARE * disk.total:
-        return Finding(where=str(root), state=Is.WRONG, text=text, to_do="make room there")
+        return Finding(
+            where=str(root), state=Is.WRONG, text=text, to_do="make room there"
+        )
     return Finding(where=str(root), state=Is.WELL, text=text)
 
 
@@ -139,9 +158,11 @@ def _pages(where: str) -> Finding:
     if (FOLDER / "index.html").is_file():
         return Finding(where=where, state=Is.WELL, text="the pages are there")
     return Finding(
-        where=where, state=Is.NOTE, text="the pages are not built",
+        where=where,
+        state=Is.NOTE,
+        text="the pages are not built",
         to_do="in a checkout: make ui; or install a wheel",
-    )  # fmt: skip
+    )
 
 
 # -- the cluster ---------------------------------------------------------------------------------
@@ -154,7 +175,9 @@ def of_cluster(client: "Client") -> list[Finding]:
     rest = [node for node in status.nodes if not ails(node)]
     node_views = [*ailing, *rest][:MOST_NODES]
     details = [
-        client.node(node_view.id) for node_view in node_views if node_view.liveness == "alive"
+        client.node(node_view.id)
+        for node_view in node_views
+        if node_view.liveness == "alive"
     ]
     return [
         *of_head(status, standing),
@@ -194,7 +217,9 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         where="head",
         state=Is.WELL if same else Is.NOTE,
         text=f"{head.url} answers, version {head.version}",
-        to_do="" if same else f"this command line is {__version__}: install the same on both",
+        to_do=""
+        if same
+        else f"this command line is {__version__}: install the same on both",
     )
     separate = [
         user_isolation_view.text for user_isolation_view in status.separation
@@ -213,20 +238,26 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         yield Finding(where="alerts", state=Is.WRONG, text=standing.trouble)
     elif not standing.receivers:
         text = "no receiver gets alerts when something fails"
-        yield Finding(where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help")
+        yield Finding(
+            where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help"
+        )
     for receiver in standing.receivers:
         if receiver.trouble:
             text = f"the last message did not reach {receiver.name}: {receiver.trouble}"
-            yield Finding(where="alerts", state=Is.WRONG, text=text, to_do="corral alert test")
+            yield Finding(
+                where="alerts", state=Is.WRONG, text=text, to_do="corral alert test"
+            )
 
 
 def ails(node: "api.NodeView") -> bool:
-    return bool(node.health or node.suspect or node.cordoned or node.draining or node.closed) or (
-        node.liveness != "alive"
-    )
+    return bool(
+        node.health or node.suspect or node.cordoned or node.draining or node.closed
+    ) or (node.liveness != "alive")
 
 
-def of_nodes(nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
+def of_nodes(
+    nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]"
+) -> Iterator[Finding]:
     """Yield problems of each node; healthy nodes come together."""
     known_nodes = {detail.id: detail for detail in details}
     unproven, well = [], 0
@@ -246,29 +277,44 @@ def of_nodes(nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]") -
     if unproven:
         names = ", ".join(unproven[:3]) + (" ..." if len(unproven) > 3 else "")
         text = f"never put to the proof: {names}"
-        yield Finding(where="nodes", state=Is.NOTE, text=text, to_do="corral doctor gpu")
+        yield Finding(
+            where="nodes", state=Is.NOTE, text=text, to_do="corral doctor gpu"
+        )
 
 
 def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[Finding]:
     where, see = node.id, f"corral node show {node.id}"
     if node.liveness != "alive":
         to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"
-        yield Finding(where=where, state=Is.WRONG, text=f"{node.liveness}: {node.why}", to_do=to_do)
+        yield Finding(
+            where=where,
+            state=Is.WRONG,
+            text=f"{node.liveness}: {node.why}",
+            to_do=to_do,
+        )
         return
     ailments = (
-        [ailment for ailment in detail.ailments if ailment.mended_at is None] if detail else []
+        [ailment for ailment in detail.ailments if ailment.mended_at is None]
+        if detail
+        else []
     )
     for ailment in ailments:
-        to_do = ailment.to_mend or f"{ailment.remedy}; then: corral node clear {node.id}"
+        to_do = (
+            ailment.to_mend or f"{ailment.remedy}; then: corral node clear {node.id}"
+        )
         yield Finding(where=where, state=Is.WRONG, text=ailment.text, to_do=to_do)
     if node.health and not ailments:
-        yield Finding(where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}")
+        yield Finding(
+            where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}"
+        )
     if node.closed:
         yield Finding(where=where, state=Is.NOTE, text=f"takes no work: {node.closed}")
     elif (node.cordoned or node.draining) and not node.cordoned_by:
         text = "drained" if node.draining else "cordoned"
         back = f"to give it work again: corral node uncordon {node.id}"
-        yield Finding(where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back)
+        yield Finding(
+            where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back
+        )
     for check in detail.checks if detail and not ailments else ():  # else in ailments
         if check.result == "failed" and check.kind != "data":
             again = f"when it is repaired: corral doctor gpu --node {node.id}"

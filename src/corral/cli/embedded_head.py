@@ -19,8 +19,8 @@ JOBS_SECONDS: Final = 135.0  # the head gives them 120
 
 @contextmanager
 def head_for(common: "Change") -> Iterator[None]:
-    """A head, started here where none runs. One that was started for what is then refused, or given
-    up, ends again; jobs that an earlier one had left run on."""
+    """A head, started here where none runs. One that was started for what is then
+    refused, or given up, ends again; jobs that an earlier one had left run on."""
     from corral.domain.errors import Refusal
 
     left_jobs = _started(common)
@@ -33,8 +33,8 @@ def head_for(common: "Change") -> Iterator[None]:
 
 
 def _started(common: "Change") -> frozenset[str] | None:
-    """Start one where none runs. Returns: the jobs that it found unfinished; None where a head ran
-    before."""
+    """Start one where none runs. Returns: the jobs that it found unfinished; None where
+    a head ran before."""
     from corral.boot.start_head import head_runs
 
     if common.remote or head_runs(common.place):
@@ -45,7 +45,9 @@ def _started(common: "Change") -> frozenset[str] | None:
     start = bring_up(common.place, ClusterOptions())
     with common.client() as client:
         left_jobs = frozenset(job.id for job in unfinished(client))
-        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
+        wait_for_nodes(
+            common.place, client.status, since_bytes=start.since_bytes, tell=note
+        )
     say_what_is_pretended(common.place)
     return left_jobs if start.is_new else None
 
@@ -61,7 +63,8 @@ def say_what_is_pretended(place: "ClusterDir") -> None:
 
 
 def say_who_is_kept_out(common: "Common", client: "Client") -> None:
-    """Print which users' ranks cannot reach the directory, if the cluster is on this machine."""
+    """Print which users' ranks cannot reach the directory, if the cluster is on this
+    machine."""
     from corral.boot.directory_access import kept_out
     from corral.boot.settings import LOCAL, ClusterSettings
 
@@ -88,16 +91,20 @@ def unfinished(client: "Client") -> "list[api.JobView]":
 def awaited_text(
     running: "Sequence[api.JobView]", nodes: "Sequence[api.NodeView]", seconds: float
 ) -> str:
-    """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2; node n2 is
-    silent and does not answer."""
+    """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2;
+    node n2 is silent and does not answer."""
     on_nodes = [job for job in running if job.nodes]
     if not on_nodes:
         return ""
-    named = ", ".join(f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5])
+    named = ", ".join(
+        f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5]
+    )
     more = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
     used = {node for job in on_nodes for node in job.nodes}
     away = [node for node in nodes if node.id in used and node.liveness != "alive"]
-    mute = "".join(f"; node {node.id} is {node.liveness} and does not answer" for node in away)
+    mute = "".join(
+        f"; node {node.id} is {node.liveness} and does not answer" for node in away
+    )
     jobs = "1 job" if len(on_nodes) == 1 else f"{len(on_nodes)} jobs"
     return f"waiting at most {seconds:.0f} s for {jobs} to end: {named}{more}{mute}"
 
@@ -117,7 +124,9 @@ def end_head(
 
     head = LocalProcess.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
     head_seconds = JOBS_SECONDS if running else GONE_SECONDS
-    awaited = awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
+    awaited = (
+        awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
+    )
     client.down(jobs=jobs)
 
     def is_gone() -> bool:

@@ -34,13 +34,16 @@ def exit_code_of(error: CorralError) -> int:
 
 
 def hint_of(error: CorralError) -> str:
-    """Return the hint of an error, with advice for the owner of the cluster's directory.
+    """Return the hint of an error, with advice for the owner of the cluster's
+    directory.
 
     The advice is added if the token in that directory is revoked or expired. It is not
     added for a join token, or if CORRAL_URL or CORRAL_TOKEN is set.
     """
     set_variables = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
-    ours = isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
+    ours = (
+        isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
+    )
     if set_variables or not ours:
         return error.hint
     return (
@@ -50,8 +53,8 @@ def hint_of(error: CorralError) -> str:
 
 
 def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """Print an error to stderr: what was requested, what stands in the way, and the next
-    command."""
+    """Print an error to stderr: what was requested, what stands in the way, and the
+    next command."""
     if as_json:
         error = {"error": {"code": code, "message": message, "hint": hint}}
         print(json.dumps(error, ensure_ascii=False), file=sys.stderr)

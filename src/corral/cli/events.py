@@ -28,7 +28,8 @@ def events(
     """Show the events of one job, or of all.
 
     Args:
-        job: Its id, or the newest of this name; of an array, all of it; without it all jobs.
+        job: Its id, or the newest of this name; of an array, all of it; without it all
+            jobs.
         follow: Continue with new events.
         after: Only events with a number above this.
     """
@@ -45,11 +46,17 @@ def events(
 
         event_views: Iterable[api.EventView]
         if isinstance(chosen, list):
-            event_views = arrays.events_of(common, chosen, tell, follow=follow, after=after)
+            event_views = arrays.events_of(
+                common, chosen, tell, follow=follow, after=after
+            )
         else:
-            event_views = client.events(chosen.id if chosen else None, after=after, follow=follow)
+            event_views = client.events(
+                chosen.id if chosen else None, after=after, follow=follow
+            )
         if common.json and not follow:
-            print_json({"events": [event.model_dump(mode="json") for event in event_views]})
+            print_json(
+                {"events": [event.model_dump(mode="json") for event in event_views]}
+            )
             return
         for event in event_views:
             tell(event)

@@ -26,7 +26,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral run -d --array 0-9%4 -- './sweep.sh $CORRAL_ARRAY_INDEX'",
     ),
     "apply": ("corral apply -f job.yaml", "corral apply -f jobs.yaml --follow"),
-    "ps": ("corral ps", "corral ps --all --user ann", "corral ps --state failed --since 2h"),
+    "ps": (
+        "corral ps",
+        "corral ps --all --user ann",
+        "corral ps --state failed --since 2h",
+    ),
     "show": ("corral show train", "corral show j17 --json"),
     "why": ("corral why train", "corral why j17"),
     "logs": (
@@ -37,7 +41,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "outputs": ("corral outputs train", "corral outputs train --attempt 1"),
     "cp": ("corral cp train:model.pt .", "corral cp train: ./all --rank 4"),
     "attach": ("corral attach train", "corral attach train --rank 3 -- nvidia-smi"),
-    "stop": ("corral stop train", "corral stop j17 j18 -y", "corral stop train --signal USR1"),
+    "stop": (
+        "corral stop train",
+        "corral stop j17 j18 -y",
+        "corral stop train --signal USR1",
+    ),
     "suspend": ("corral suspend train",),
     "resume": ("corral resume train",),
     "events": ("corral events train", "corral events --follow"),
@@ -55,7 +63,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral simulate --own --queues queues.yaml",
     ),
     "plan model": ("corral plan model llama-3.1-70b --gpu h200",),
-    "plan train": ("corral plan train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12",),
+    "plan train": (
+        "corral plan train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12",
+    ),
     "plan serve": (
         "corral plan serve llama-3.1-8b --qps 20 --input 1000 --output 200 --ttft-p90 500",
     ),
@@ -68,8 +78,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral plan capacity --run-hours 20 --runs 30 --run-gpus 16",
         "corral plan capacity --history jobs.csv --wait 30m",
     ),
-    "plan reliability": ("corral plan reliability llama-3.1-405b --gpus 16384 --days 54",),
-    "plan predict": ("corral plan predict rows.csv --kind training --out predicted.csv",),
+    "plan reliability": (
+        "corral plan reliability llama-3.1-405b --gpus 16384 --days 54",
+    ),
+    "plan predict": (
+        "corral plan predict rows.csv --kind training --out predicted.csv",
+    ),
     "plan validate": ("corral plan validate training rows.csv",),
     "plan prices": ("corral plan prices h100", "corral plan prices --csv > mine.csv"),
     "plan catalog": ("corral plan catalog", "corral plan catalog gpus h100"),
@@ -101,7 +115,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "user add": ("corral user add ann", "corral user add lee --role operator"),
     "user ls": ("corral user ls",),
     "user show": ("corral user show ann",),
-    "user set": ("corral user set ann --role operator", "corral user set ann --disable"),
+    "user set": (
+        "corral user set ann --role operator",
+        "corral user set ann --disable",
+    ),
     "user link": ("corral user link ann --pending 3",),
     "user unlink": ("corral user unlink ann",),
     "user pending": ("corral user pending",),
@@ -129,5 +146,7 @@ def with_examples(command: str, text: str) -> str:
         return text
     # "Examples:" is a section of docstrings to the reader of help, which leaves it out.
     return (
-        f"{text.rstrip()}\n\nFor example:\n\n" + "\n".join(f"    {line}" for line in lines) + "\n"
+        f"{text.rstrip()}\n\nFor example:\n\n"
+        + "\n".join(f"    {line}" for line in lines)
+        + "\n"
     )

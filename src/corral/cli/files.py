@@ -1,4 +1,5 @@
-"""Files that a command reads, and those that it is to write: looked at before the work."""
+"""Files that a command reads, and those that it is to write: looked at before the
+work."""
 
 import gzip
 import zlib
@@ -22,7 +23,8 @@ class FileUnreadable(Refusal):
 
 
 def read_text(path: Path, kind: str, *, hint: str) -> str:
-    """The text of a file, plain or gzip. `kind`: what it is to be; `hint`: what to give instead.
+    """The text of a file, plain or gzip. `kind`: what it is to be; `hint`: what to give
+    instead.
 
     Raises: NotFound, FileUnreadable.
     """
@@ -43,17 +45,26 @@ def missing(path: Path) -> NotFound:
 
     It names a file in the same directory with a similar name, and says where to look.
     """
-    existing_dir = next(parent_dir for parent_dir in (*path.parents, Path()) if parent_dir.is_dir())
-    beside = [str(neighbour) for neighbour in islice(existing_dir.iterdir(), NEIGHBOURS)]
+    existing_dir = next(
+        parent_dir for parent_dir in (*path.parents, Path()) if parent_dir.is_dir()
+    )
+    beside = [
+        str(neighbour) for neighbour in islice(existing_dir.iterdir(), NEIGHBOURS)
+    ]
     return NotFound("file", str(path), beside, see=f"ls {quote(str(existing_dir))}")
 
 
 def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
-    """Check that the output does not overwrite the input, by whatever name. Raises: Conflict."""
+    """Check that the output does not overwrite the input, by whatever name. Raises:
+    Conflict."""
     for path in read:
         if made and path and made.exists() and path.exists() and made.samefile(path):
-            hint = f"name another file, for example: {made.with_stem(made.stem + '-made')}"
-            raise Conflict(f"{made} is the file that is read: it would be lost", hint=hint)
+            hint = (
+                f"name another file, for example: {made.with_stem(made.stem + '-made')}"
+            )
+            raise Conflict(
+                f"{made} is the file that is read: it would be lost", hint=hint
+            )
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -69,7 +80,9 @@ def check_writable(*paths: Path | None) -> None:
 
 def unwritable(path: Path, why: str | None) -> CorralError:
     hint = f"name a file in a directory of yours, for example: ./{path.name or 'page.html'}"
-    return Conflict(f"{path} cannot be written: {(why or 'it is refused').lower()}", hint=hint)
+    return Conflict(
+        f"{path} cannot be written: {(why or 'it is refused').lower()}", hint=hint
+    )
 
 
 def write(path: Path, text: str) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 LAST_EVENTS_SECONDS = 2.0
-# The retry, or the last line, says why a job failed or was cancelled: it is printed once.
-_ENDS = {event for (_, event), state in MOVES.items() if state in FINAL - {JobState.DONE}}
+# The retry, or the last line, says why a job failed or was cancelled: it is printed
+# once.
+_ENDS = {
+    event for (_, event), state in MOVES.items() if state in FINAL - {JobState.DONE}
+}
 SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED, *_ENDS})
 SAID_ELSEWHERE -= {JobEvent.ASKED_CANCEL}  # of a job that runs it says who has asked
 MOST_TOLD = 10  # failures of one submission that are printed one by one
@@ -29,7 +32,8 @@ MOST_TOLD = 10  # failures of one submission that are printed one by one
 
 def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
     """Stream one job until it is over. Ctrl-C leaves it running."""
-    out = sys.stderr if common.json else sys.stdout  # with --json stdout is for the one answer
+    # with --json stdout is for the one answer
+    out = sys.stderr if common.json else sys.stdout
     ranks = client.job(job.id)
     lines = LogLinePrinter(out, label=ranks.per == "gpu" or ranks.shape.nodes > 1)
     events = threading.Thread(target=_tell_events, args=(common, job.id), daemon=True)
@@ -66,7 +70,9 @@ def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common)
     failed = [job for job in ended if job.state != "DONE"]
     for job in failed[:MOST_TOLD]:
         _tell_failure(job)
-    note(f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done")
+    note(
+        f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done"
+    )
     return error_output.JOB_FAILED if failed else error_output.DONE
 
 

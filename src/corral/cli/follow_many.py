@@ -1,4 +1,5 @@
-"""Several jobs at once: what they print and what happens to them, each line under its own label."""
+"""Several jobs at once: what they print and what happens to them, each line under its
+own label."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from corral.client import AsyncClient
     from corral.wire import api
 
-AT_ONCE = 32  # jobs that are looked at together; nothing of a later one is lost until its turn
+# jobs that are looked at together; nothing of a later one is lost until its turn
+AT_ONCE = 32
 T = TypeVar("T")
 
 
@@ -38,9 +40,13 @@ def each(
 
 
 def names_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
-    """Return the label of each id for its lines: its name, with the id if names are equal."""
+    """Return the label of each id for its lines: its name, with the id if names are
+    equal."""
     names = Counter(job.name for job in jobs)
-    return {job.id: job.name if names[job.name] == 1 else f"{job.name} {job.id}" for job in jobs}
+    return {
+        job.id: job.name if names[job.name] == 1 else f"{job.name} {job.id}"
+        for job in jobs
+    }
 
 
 def indices_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
@@ -78,7 +84,10 @@ async def print_logs(
     """Whole lines, so that those of many jobs may come between one another."""
     ranks = await client.job(job.id)
     several = ranks.per == "gpu" or ranks.shape.nodes > 1
-    label_ranks, times = several and asked.get("rank") is None, asked.get("times", False)
+    label_ranks, times = (
+        several and asked.get("rank") is None,
+        asked.get("times", False),
+    )
     lines = LogLinePrinter(out, label=label_ranks, job=label, raw=raw, times=times)
     async for piece in client.logs(job.id, **asked):
         lines.write(piece)

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
 
 DIR = Parameter(
-    name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
+    name="--dir",
+    negative="",
+    help="The cluster's directory (else CORRAL_DIR, else ~/.corral).",
 )
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
 _INSECURE = Parameter(
     name="--insecure",
     negative="",
@@ -35,7 +39,8 @@ _YES = Parameter(
 )
 _YESES = ("y", "yes")
 _LONGEST_ANSWER = 200  # characters
-_ANSWER_SECONDS = 0.2  # for a piped answer: `echo n | corral down` has written it long before
+# for a piped answer: `echo n | corral down` has written it long before
+_ANSWER_SECONDS = 0.2
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
 MOST_ROWS = 10_000  # as many as one answer lists
 Count = Annotated[int, Parameter(metavar="N", validator=Number(gte=0, lte=MOST))]
@@ -95,7 +100,8 @@ class Change(Common):
 
     @property
     def asks(self) -> bool:
-        """Whether a question comes before a change that ends nothing: never in a script."""
+        """Whether a question comes before a change that ends nothing: never in a
+        script."""
         return self.is_attended and self.asks_before_loss
 
     @property
@@ -104,11 +110,13 @@ class Change(Common):
         return not (self.yes or self.json)
 
     def agreed(self, question: str, *, destroys: bool = False) -> bool:
-        """Ask whether to make a change. The end of a person's input (Ctrl-D) never agrees.
+        """Ask whether to make a change. The end of a person's input (Ctrl-D) never
+        agrees.
 
         Args:
-            destroys: something ends or is removed by the change. Then Enter does not agree, and an
-                answer that a script pipes in counts. A script without one agrees.
+            destroys: something ends or is removed by the change. Then Enter does not
+                agree, and an answer that a script pipes in counts. A script without one
+                agrees.
 
         Raises: Conflict where a script piped in something else than yes or no.
         """
@@ -127,8 +135,9 @@ class Change(Common):
 
 def _agreed_by_pipe(question: str) -> bool:
     """Return what the pipe at the standard input answers; True where nothing is in it.
-    Raises: Conflict where its line is no answer, such as the next name of a list that a loop
-    reads (`while read job; do corral stop $job; done`): the line is gone from the list."""
+    Raises: Conflict where its line is no answer, such as the next name of a list that a
+    loop reads (`while read job; do corral stop $job; done`): the line is gone from the
+    list."""
     line = _line_piped()
     answer = line.strip().lower()
     if not line or answer in _YESES:
@@ -144,8 +153,8 @@ def _agreed_by_pipe(question: str) -> bool:
 
 
 def _line_piped() -> str:
-    """Return the line that waits in the pipe at the standard input; "" where none does, or where
-    it is no pipe (a file, /dev/null, a terminal)."""
+    """Return the line that waits in the pipe at the standard input; "" where none does,
+    or where it is no pipe (a file, /dev/null, a terminal)."""
     try:
         descriptor = sys.stdin.fileno()
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):

@@ -1,4 +1,5 @@
-"""import sacct, import kueue: jobs that another system ran, to learn from and to replay."""
+"""import sacct, import kueue: jobs that another system ran, to learn from and to
+replay."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,13 +29,14 @@ def sacct(
     strict: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Import jobs that Slurm ran: forecasts learn from them, and simulate --own replays them.
+    """Import jobs that Slurm ran: forecasts learn from them, and simulate --own replays
+    them.
 
     A job that was imported before is skipped.
 
     Args:
-        file: Output of sacct -a -P -X -S 2026-01-01 -o ALL; may be gzipped. Its times count as
-            local
+        file: Output of sacct -a -P -X -S 2026-01-01 -o ALL; may be gzipped. Its times
+            count as local
             times of this machine.
         dry_run: Show what would be imported; nothing happens.
         strict: Refuse a file if one of its lines cannot be read.
@@ -50,7 +52,8 @@ def kueue(
     strict: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Import jobs that Kueue ran: forecasts learn from them, and simulate --own replays them.
+    """Import jobs that Kueue ran: forecasts learn from them, and simulate --own replays
+    them.
 
     A workload that was imported before is skipped. Its namespace counts as its user.
 
@@ -62,7 +65,9 @@ def kueue(
     _import("kueue", file, common, dry_run=dry_run, strict=strict)
 
 
-def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: bool) -> None:
+def _import(
+    source: str, file: Path, common: Change, *, dry_run: bool, strict: bool
+) -> None:
     from corral.traces.past import read_past, refuse_faults
 
     past = read_past(source, file)
@@ -94,9 +99,15 @@ def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
         [
             ("jobs", f"{len(jobs)}: {new} new, {known} known already"),
             ("from", f"{clock_text(first)} to {clock_text(last)}"),
-            ("of", f"{_counted(len(users), 'user')}, in {_counted(len(queues), 'queue')}"),
+            (
+                "of",
+                f"{_counted(len(users), 'user')}, in {_counted(len(queues), 'queue')}",
+            ),
             ("used", f"{gpu_hours:.1f} GPU-hours"),
-            ("left out", f"{past.left_out} that never ran or are not over" * (past.left_out > 0)),
+            (
+                "left out",
+                f"{past.left_out} that never ran or are not over" * (past.left_out > 0),
+            ),
         ]
     )
     for fault in past.faults[:MOST_FAULTS]:
@@ -109,7 +120,9 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _sent(client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool) -> tuple[int, int]:
+def _sent(
+    client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool
+) -> tuple[int, int]:
     """(new, known), after as many requests as it takes."""
     new = known_jobs = 0
     for batch in _batches(jobs):

@@ -24,7 +24,11 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
     with common.client() as client:
         question = f"{verb} {', '.join(jobs)}?"
         ends = to != "resume"
-        agrees = agreed_to_lose(client, jobs, question, common) if ends else common.agreed(question)
+        agrees = (
+            agreed_to_lose(client, jobs, question, common)
+            if ends
+            else common.agreed(question)
+        )
         if not agrees:
             raise Conflict("nothing was changed")
         jobs_changed = client.change_jobs(list(dict.fromkeys(jobs)), to)
@@ -51,7 +55,8 @@ def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
 
 
 def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
-    """Return a line for each job; for many of an array in one state, one line together."""
+    """Return a line for each job; for many of an array in one state, one line
+    together."""
     groups: dict[tuple[str, str], list[api.ChangedJob]] = {}
     for job in jobs:
         groups.setdefault((job.array or job.id, job.state), []).append(job)
@@ -67,7 +72,9 @@ def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
 def _shortened(spans: str) -> str:
     parts = spans.split(",")
     more = len(parts) - MOST_LINES
-    return ", ".join(parts[:MOST_LINES]) + (f" and {more} more spans" if more > 0 else "")
+    return ", ".join(parts[:MOST_LINES]) + (
+        f" and {more} more spans" if more > 0 else ""
+    )
 
 
 def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) -> int:
@@ -82,7 +89,10 @@ def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) ->
             note(change_refused.message + more)
         else:
             error_output.tell(
-                change_refused.code, change_refused.message, change_refused.hint, as_json=as_json
+                change_refused.code,
+                change_refused.message,
+                change_refused.hint,
+                as_json=as_json,
             )
             code = error_output.REFUSED
     return code

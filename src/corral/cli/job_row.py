@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def time_of(job: "api.JobView", now: float) -> float:
-    """Seconds that its attempts have run, or since it was submitted while it never has."""
+    """Seconds that its attempts have run, or since it was submitted while it never
+    has."""
     until = job.ended_at if job.ended_at is not None else now
     if job.started_at is None:
         return until - job.submitted_at
@@ -22,7 +23,9 @@ def time_of(job: "api.JobView", now: float) -> float:
 def ends_text(progress: "api.ProgressView | None") -> str:
     """For example: ends in 22 min. "" where its steps do not tell."""
     left_seconds = progress.left_seconds if progress is not None else None
-    return "" if left_seconds is None else f"ends {span_text(left_seconds, left_seconds)}"
+    return (
+        "" if left_seconds is None else f"ends {span_text(left_seconds, left_seconds)}"
+    )
 
 
 def where_or_why(job: "api.JobView") -> str:

@@ -24,7 +24,13 @@ from corral.cli.printing import (
     state,
     table,
 )
-from corral.cli.submission_plan import forms_text, limit_text, place_text, seat_text, signal_text
+from corral.cli.submission_plan import (
+    forms_text,
+    limit_text,
+    place_text,
+    seat_text,
+    signal_text,
+)
 from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:
@@ -36,7 +42,8 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one job: attempts, receipts, checkpoints; or a whole array, one line for each index.
+    """Show one job: attempts, receipts, checkpoints; or a whole array, one line for
+    each index.
 
     Args:
         job: Its id, or the newest of this name; of an array, all of it.
@@ -49,7 +56,8 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
             print_json(found_job)
         else:
             _show_one(found_job)
-            # Last, since it asks the nodes: what the head knows is on the screen already.
+            # Last, since it asks the nodes: what the head knows is on the screen
+            # already.
             if written := outputs_text(client, found_job):
                 say()
                 show_pairs([("outputs", written)])
@@ -98,7 +106,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("next", clean(job.next)),
         ("workdir", job.workdir[:12] if job.workdir else ""),
         ("run", job.run),
-    ]  # fmt: skip
+    ]
 
 
 def _uses_pretend(job: "api.JobDetail") -> bool:
@@ -115,7 +123,9 @@ def _idle_text(job: "api.JobDetail") -> str:
     """Return since when the job holds GPUs that are idle."""
     since = job.attempts[-1].idle_since if job.attempts else None
     mark = " (pretend)" * job.pretend
-    return f"since {clock_text(since)}{mark}" if since and job.state == "RUNNING" else ""
+    return (
+        f"since {clock_text(since)}{mark}" if since and job.state == "RUNNING" else ""
+    )
 
 
 def bound_text(job: "api.JobDetail") -> str:
@@ -131,7 +141,9 @@ def bound_text(job: "api.JobDetail") -> str:
 def _retries(job: "api.JobDetail") -> str:
     if not job.infra_retries and not job.user_retries:
         return ""
-    return f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
+    return (
+        f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
+    )
 
 
 def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
@@ -150,8 +162,12 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
         right=("FROM STEP", "TO STEP", "TIME"),
     )
     for attempt in attempts:
-        spent = (now if attempt.ended_at is None else attempt.ended_at) - attempt.placed_at
-        exit_code = f"exit code {attempt.exit_code}" if attempt.exit_code is not None else ""
+        spent = (
+            now if attempt.ended_at is None else attempt.ended_at
+        ) - attempt.placed_at
+        exit_code = (
+            f"exit code {attempt.exit_code}" if attempt.exit_code is not None else ""
+        )
         end = ": ".join(filter(None, (attempt.culprit, attempt.evidence))) or exit_code
         rows.add_row(
             str(attempt.number),
@@ -195,7 +211,10 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
     if common.json:
         print_json(answer)
         return
-    say(f"{answer.name} is {answer.state}" + (f": {clean(answer.reason)}" if answer.reason else ""))
+    say(
+        f"{answer.name} is {answer.state}"
+        + (f": {clean(answer.reason)}" if answer.reason else "")
+    )
     _say_failed(answer)
     arrays.say_sooner(answer)
     for receipt in answer.receipts:
@@ -207,7 +226,9 @@ def _say_failed(found: "api.Why") -> None:
     failed = found.failed
     if failed is None or found.state in ("RUNNING", "DONE", "CANCELLED"):
         return
-    say(f"  attempt {failed.attempt} failed: {failed.failure}, {failed.culprit}: {failed.evidence}")
+    say(
+        f"  attempt {failed.attempt} failed: {failed.failure}, {failed.culprit}: {failed.evidence}"
+    )
     if failed.quote:
         say(f"  its log: {clean(failed.quote)}")
     if failed.failed_at:
@@ -254,7 +275,9 @@ def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
     check_named(jobs, f"send {signal} to", f"stop --signal {signal}")
 
     def say_sent(job: "api.JobDetail") -> None:
-        say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
+        say(
+            f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that"
+        )
 
     with common.client() as client:
         if not common.agreed(f"send {signal} to {', '.join(jobs)}?", destroys=True):
@@ -267,6 +290,10 @@ def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
             as_json=common.json,
         )
     if common.json and job_details:
-        document = job_details[0].model_dump(mode="json") if len(job_details) == 1 else None
-        print_json(document or {"jobs": [job.model_dump(mode="json") for job in job_details]})
+        document = (
+            job_details[0].model_dump(mode="json") if len(job_details) == 1 else None
+        )
+        print_json(
+            document or {"jobs": [job.model_dump(mode="json") for job in job_details]}
+        )
     return code

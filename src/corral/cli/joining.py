@@ -44,7 +44,8 @@ class Offer:
     gpus: Annotated[
         WholeNumber | None,
         Parameter(
-            name="--gpus", help="How many of its GPUs (all; pretend ones where it has none)."
+            name="--gpus",
+            help="How many of its GPUs (all; pretend ones where it has none).",
         ),
     ] = None
     gpu_type: Annotated[
@@ -54,19 +55,25 @@ class Offer:
     pretend: Annotated[
         bool,
         Parameter(
-            negative="", show_default=False, help="Use pretend GPUs even if there are real ones."
+            negative="",
+            show_default=False,
+            help="Use pretend GPUs even if there are real ones.",
         ),
     ] = False
     label: Annotated[
         tuple[Label, ...],
         Parameter(
-            negative="", show_default=False, help="A label of the node, zone=a; may be repeated."
+            negative="",
+            show_default=False,
+            help="A label of the node, zone=a; may be repeated.",
         ),
     ] = ()
     shared: Annotated[
         tuple[Path, ...],
         Parameter(
-            negative="", show_default=False, help="A directory all nodes see; may be repeated."
+            negative="",
+            show_default=False,
+            help="A directory all nodes see; may be repeated.",
         ),
     ] = ()
     policy: Annotated[
@@ -99,17 +106,18 @@ def join(
     offer: Offer = Offer(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Join this machine to a cluster as a node. Repeating it is harmless; without an address, the
-    agent of a machine that has joined is restarted.
+    """Join this machine to a cluster as a node. Repeating it is harmless; without an
+    address, the agent of a machine that has joined is restarted.
 
     Args:
         url: The head's address, as `corral up` and `corral node token` print it.
         token: The join token of that line; CORRAL_JOIN_TOKEN does as well.
         fingerprint: Fingerprint of the head's certificate, from the same line.
         name: Name of the node (the machine's host name).
-        address: Address by which other nodes reach this one (that of the route to the head).
-        foreground: Stay in the foreground, for a service manager; else the agent runs in the
-            background.
+        address: Address by which other nodes reach this one (that of the route to the
+            head).
+        foreground: Stay in the foreground, for a service manager; else the agent runs
+            in the background.
     """
     from corral.boot.bring_up import real_gpu_count
     from corral.boot.join import JoinRequest, start_agent, wait_until_heard, words_of
@@ -163,8 +171,8 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     """Remove this machine from its cluster: its agent ends, and its token is revoked.
 
     Args:
-        force: Also if jobs run on it, which lose what they have not saved, or if the head does
-            not respond.
+        force: Also if jobs run on it, which lose what they have not saved, or if the
+            head does not respond.
     """
     from corral.boot.join import leave as go
     from corral.domain.errors import Conflict
@@ -203,7 +211,9 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
             "corral down --leave",
         )
     if not stop_agent(joined):
-        raise Conflict("the agent does not end", hint=f"look at {joined.dir / 'agent.log'}")
+        raise Conflict(
+            "the agent does not end", hint=f"look at {joined.dir / 'agent.log'}"
+        )
     if common.json:
         print_json({"down": True, "node": joined.node})
     else:
@@ -214,7 +224,9 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
 def create_token(
     *,
     uses: Annotated[WholeNumber, Parameter(validator=Number(gte=1, lte=MOST_USES))] = 1,
-    minutes: Annotated[Minutes, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))] = 15.0,
+    minutes: Annotated[
+        Minutes, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))
+    ] = 15.0,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Print a join line once: the cluster stores only a hash of its token.
@@ -251,7 +263,8 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
 
     Args:
         node: Its name.
-        force: Also if jobs run on it: they lose what they have not saved, and start elsewhere.
+        force: Also if jobs run on it: they lose what they have not saved, and start
+            elsewhere.
     """
     from corral.domain.errors import Conflict
 
@@ -269,7 +282,8 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
 def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
     """Declare a silent node dead, so that its jobs start elsewhere.
 
-    Use it only if the machine is off or was restarted: what still runs there would run twice.
+    Use it only if the machine is off or was restarted: what still runs there would run
+    twice.
 
     Args:
         node: Its name.

@@ -7,7 +7,8 @@ from corral.cli.printing import clock_text, note, print_json, say
 
 
 def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Encrypt all secrets with a new key. Tokens of running jobs stay valid for at most 30 days."""
+    """Encrypt all secrets with a new key. Tokens of running jobs stay valid for at most
+    30 days."""
     from corral.domain.errors import Conflict
 
     if not common.agreed("seal all secrets of the cluster with a fresh key?"):
@@ -22,12 +23,15 @@ def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
         note(
             f"secrets that no key opens: {done.unreadable}; set them again: corral secret set NAME"
         )
-    note(f"tokens of jobs that run now are taken until {clock_text(done.earlier_until)}")
+    note(
+        f"tokens of jobs that run now are taken until {clock_text(done.earlier_until)}"
+    )
     note("backups made before hold the earlier key: make a fresh one: corral backup")
 
 
 def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Create a pair of keys for encrypted backups: the identity in FILE, and its recipient.
+    """Create a pair of keys for encrypted backups: the identity in FILE, and its
+    recipient.
 
     Args:
         file: File for the identity, which opens the backups.
@@ -39,4 +43,6 @@ def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008
         print_json({"file": str(file), "recipient": recipient})
         return
     say(recipient)
-    note(f"keep {file} away from the head's machine; back up by: corral backup --recipient KEY")
+    note(
+        f"keep {file} away from the head's machine; back up by: corral backup --recipient KEY"
+    )

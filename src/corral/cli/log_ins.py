@@ -33,7 +33,9 @@ def link(
     if not common.agreed(f"let {pending or subject} log in as {name}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        user_view = client.link_user(name, issuer=issuer, subject=subject, pending=pending)
+        user_view = client.link_user(
+            name, issuer=issuer, subject=subject, pending=pending
+        )
     if common.json:
         print_json(user_view)
     else:
@@ -58,7 +60,9 @@ def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - 
     if common.json:
         print_json(user_view)
     else:
-        say(f"{user_view.name}: no log-in by the provider; to end sessions: corral token ls")
+        say(
+            f"{user_view.name}: no log-in by the provider; to end sessions: corral token ls"
+        )
 
 
 def pending(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -66,7 +70,9 @@ def pending(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     with common.client() as client:
         log_in_views = client.pending_log_ins()
     if common.json:
-        print_json({"pending": [log_in.model_dump(mode="json") for log_in in log_in_views]})
+        print_json(
+            {"pending": [log_in.model_dump(mode="json") for log_in in log_in_views]}
+        )
         return
     rows = table("ID", "PROPOSED USER", "SUBJECT", "ISSUER", "WHEN")
     for log_in_view in log_in_views:

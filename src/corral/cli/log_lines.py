@@ -41,7 +41,8 @@ class LogLinePrinter:
         self._label = label
         self._job = job
         self._cleaned = out.isatty() and not raw
-        self._texts: defaultdict[int, TerminalText] = defaultdict(TerminalText)  # by rank
+        # by rank
+        self._texts: defaultdict[int, TerminalText] = defaultdict(TerminalText)
         self._attempt: int | None = None  # the newest that has printed
         self._times = times
         self._rest: dict[int, _Begun] = {}  # a line that a rank's attempt began
@@ -50,14 +51,17 @@ class LogLinePrinter:
         if piece.rank is None:
             return
         self._mark(piece.attempt)
-        data = self._texts[piece.rank].clean(piece.data) if self._cleaned else piece.data
+        data = (
+            self._texts[piece.rank].clean(piece.data) if self._cleaned else piece.data
+        )
         if not self._label and not self._job and not self._times:
             self._out.write(data)
             self._out.flush()
             return
         begun = self._rest.get(piece.rank, _Begun(piece.attempt))
         if begun.attempt != piece.attempt and begun.text:
-            begun = begun._replace(text=begun.text + "\n")  # its attempt ended inside a line
+            # its attempt ended inside a line
+            begun = begun._replace(text=begun.text + "\n")
         *lines, rest = (begun.text + data).split("\n")
         times = _times_of(begun, piece, len(lines) + 1)
         self._rest[piece.rank] = _Begun(piece.attempt, rest, times[len(lines)])
@@ -67,7 +71,11 @@ class LogLinePrinter:
 
     def _mark(self, attempt: int | None) -> None:
         """Note that a later attempt begins."""
-        if attempt is not None and self._attempt is not None and attempt > self._attempt:
+        if (
+            attempt is not None
+            and self._attempt is not None
+            and attempt > self._attempt
+        ):
             of = f" of {self._job}" if self._job else ""
             note(f"attempt {attempt}{of} begins")
         if attempt is not None:

@@ -30,12 +30,13 @@ def login(
 ) -> None:
     """Log in to a head by its OpenID Connect provider, in any browser.
 
-    The browser asks for the code that is shown here. The token is kept in the cluster's directory
-    (log-ins), for commands with this CORRAL_URL.
+    The browser asks for the code that is shown here. The token is kept in the cluster's
+    directory (log-ins), for commands with this CORRAL_URL.
 
     Args:
-        url: Address of the head (else CORRAL_URL, else that of the directory's head); of several
-            heads all addresses, with commas between: the first that answers is used.
+        url: Address of the head (else CORRAL_URL, else that of the directory's head);
+            of several heads all addresses, with commas between: the first that answers
+            is used.
         oidc: Use the provider of the head; to use a token, set CORRAL_TOKEN instead.
         no_browser: Do not open a browser on this machine.
     """
@@ -44,14 +45,18 @@ def login(
     from corral.client.terminal_log_in import begin_log_in
 
     if not oidc:
-        raise Usage("say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN")
+        raise Usage(
+            "say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN"
+        )
     root = common.place.root
     where = Where(url=url, dir=common.dir)
     client, begun = begin_log_in(where, sleep=time.sleep, monotonic=time.monotonic)
     with closing(client):
         page = client.page(begun)
         note(f"open {page}")
-        note(f"log in with {clean(begun.provider)}, and type this code there: {clean(begun.code)}")
+        note(
+            f"log in with {clean(begun.provider)}, and type this code there: {clean(begun.code)}"
+        )
         if not no_browser and _has_browser():
             import webbrowser
 
@@ -61,10 +66,14 @@ def login(
     if common.json:
         print_json(_shown(made.url, made.user, made.id, made.expires_at))
         return
-    say(f"{clean(made.user)} is logged in at {made.url} until {clock_text(made.expires_at)}")
+    say(
+        f"{clean(made.user)} is logged in at {made.url} until {clock_text(made.expires_at)}"
+    )
     note(f"the token {clean(made.id)} is kept in {file}")
     if os.environ.get("CORRAL_TOKEN"):
-        note("CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN")
+        note(
+            "CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN"
+        )
     if made.url not in split_addresses(os.environ.get("CORRAL_URL", "")):
         note(f"for the commands that follow, run: export CORRAL_URL={made.url}")
 
@@ -139,10 +148,12 @@ def _log_in(root: Path, given: str | None) -> "LogIn":
         raise NotFound("log-in at", given, urls, see=_EXAMPLE)
     if not log_ins:
         raise Conflict(
-            "you are not logged in: there is no log-in to end", hint=f"to log in: {_EXAMPLE}"
+            "you are not logged in: there is no log-in to end",
+            hint=f"to log in: {_EXAMPLE}",
         )
     if len(log_ins) > 1:
         raise Usage(
-            f"there are log-ins at {', '.join(urls)}", hint=f"name one: corral logout {urls[0]}"
+            f"there are log-ins at {', '.join(urls)}",
+            hint=f"name one: corral logout {urls[0]}",
         )
     return log_ins[0]

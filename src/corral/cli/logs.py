@@ -17,38 +17,40 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_FOLLOW = Parameter(name=["--follow", "-f"], negative="", show_default=False)
+
 
 def logs(
     job: str,
     /,
     *,
-    follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
-    ] = False,
+    follow: Annotated[bool, _FOLLOW] = False,
     rank: Count | None = None,
     attempt: Ordinal | None = None,
     tail: Count | None = None,
     search: TextPart = "",
-    times: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    times: _Flag = False,
+    raw: _Flag = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Print the output of the ranks of the newest attempt.
 
     Args:
-        job: Id, or newest job of this name; of an array all jobs, with the index before each line.
+        job: Id, or newest job of this name; of an array all jobs, with the index before
+            each line.
         follow: Continue with new lines, also of later attempts, until the job ends.
         rank: Only this rank.
         attempt: This attempt (the newest).
         tail: Only the last N lines of each rank.
         search: Only lines with this text, in upper or lower case.
         times: Print the arrival time at the head before each line, to the second.
-        raw: Print every byte also on a terminal; by default only colours and codes within a line
-            reach it. Files and pipes always get every byte.
+        raw: Print every byte also on a terminal; by default only colours and codes
+            within a line reach it. Files and pipes always get every byte.
     """
     check_search(search, whole=not follow and tail is None, times=times)
-    options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
-    options["times"] = times
+    options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt}
+    options |= {"tail": tail, "times": times}
     with common.client() as client:
         found_job = arrays.found(client, job, client.job)
         if isinstance(found_job, list):
@@ -60,36 +62,62 @@ def logs(
         several = found_job.per == "gpu" or found_job.shape.nodes > 1
         if search:
             print_matches(
-                client, found_job.id, search, rank, attempt, common, label=several, raw=raw
+                client,
+                found_job.id,
+                search,
+                rank,
+                attempt,
+                common,
+                label=several,
+                raw=raw,
             )
             return
-        lines = LogLinePrinter(sys.stdout, label=several and rank is None, raw=raw, times=times)
-        if follow and found_job.attempt == 0 and not found_job.is_over:
-            _note_not_run(found_job, ": its output follows when it runs")
-        for piece in client.logs(found_job.id, **options):
-            if common.json:
-                print_json_line(piece)
-            else:
-                lines.write(piece)
-        lines.finish()
-        if not common.json and found_job.attempt and (follow or found_job.is_over):
-            note_outputs(client, found_job.id)
+        lines = LogLinePrinter(
+            sys.stdout, label=several and rank is None, raw=raw, times=times
+        )
+        _print_pieces(client, found_job, lines, options, common)
     if found_job.attempt == 0 and not follow:
         _note_not_run(found_job)
 
 
+def _print_pieces(
+    client: "Client",
+    job: "api.JobDetail",
+    lines: LogLinePrinter,
+    options: dict[str, Any],
+    common: Common,
+) -> None:
+    """Print the log of one job as it comes, and then name its outputs."""
+    follow = options["follow"]
+    if follow and job.attempt == 0 and not job.is_over:
+        _note_not_run(job, ": its output follows when it runs")
+    for piece in client.logs(job.id, **options):
+        if common.json:
+            print_json_line(piece)
+        else:
+            lines.write(piece)
+    lines.finish()
+    if not common.json and job.attempt and (follow or job.is_over):
+        note_outputs(client, job.id)
+
+
 def _note_not_run(job: "api.JobDetail", more: str = "") -> None:
-    note(f"{job.name} is {job.state}, it has not run yet{more}; see: corral why {job.id}")
+    note(
+        f"{job.name} is {job.state}, it has not run yet{more}; see: corral why {job.id}"
+    )
 
 
 def check_search(text: str, *, whole: bool, times: bool) -> None:
     """Refuse what a search for a text does not go with. Raises: Usage."""
     if text and not whole:
         raise Usage(
-            "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
+            "--search reads the whole log",
+            hint="leave --follow and --tail out, or use grep",
         )
     if text and times:
-        raise Usage("--search shows no times", hint="leave it out: corral logs --times | grep")
+        raise Usage(
+            "--search shows no times", hint="leave it out: corral logs --times | grep"
+        )
 
 
 def print_matches(
@@ -118,7 +146,9 @@ def print_matches(
                 print_json_line(match)
             else:
                 lines.write(
-                    LogLines(rank=match.rank, attempt=answer.attempt, data=match.line + "\n")
+                    LogLines(
+                        rank=match.rank, attempt=answer.attempt, data=match.line + "\n"
+                    )
                 )
         number += len(answer.matches)
         after = answer.next

@@ -18,11 +18,15 @@ MOST_LINES: Final = 5
 WAITING: Final = ("QUEUED", "HELD", "SUSPENDED")
 
 
-def agreed_to_lose(client: "Client", jobs: Sequence[str], question: str, common: Change) -> bool:
-    """Ask whether to make a change that ends attempts of these jobs, and say what each loses.
+def agreed_to_lose(
+    client: "Client", jobs: Sequence[str], question: str, common: Change
+) -> bool:
+    """Ask whether to make a change that ends attempts of these jobs, and say what each
+    loses.
 
     Args:
-        jobs: ids or names, also of arrays; one that is not there is left to the change to report.
+        jobs: ids or names, also of arrays; one that is not there is left to the change
+            to report.
         question: for example "stop train?".
     """
     if common.asks_before_loss:
@@ -54,8 +58,8 @@ def _impact_lines(client: "Client", jobs: Sequence[str]) -> list[str]:
 
 
 def job_impact(job: "api.JobDetail", now: float) -> str:
-    """Return for example: train (j3) is RUNNING on 8 GPUs; its last save was 12 min ago: at most 12
-    min of work are lost. `now` in seconds since 1970."""
+    """Return for example: train (j3) is RUNNING on 8 GPUs; its last save was 12 min
+    ago: at most 12 min of work are lost. `now` in seconds since 1970."""
     subject = f"{clean(job.name)} ({job.id}) is {job.state}"
     attempt = job.attempts[-1] if job.attempts else None
     began_at = attempt.running_at if attempt is not None else None
@@ -76,7 +80,9 @@ def job_impact(job: "api.JobDetail", now: float) -> str:
 def array_impact(jobs: "Sequence[api.JobView]", now: float) -> str:
     """Return for example: sweep has 200 unfinished jobs; 40 run, for at most 3 h."""
     unfinished = [job for job in jobs if not job.is_over]
-    ran = [now - (job.started_at or now) for job in unfinished if job.state not in WAITING]
+    ran = [
+        now - (job.started_at or now) for job in unfinished if job.state not in WAITING
+    ]
     running = f"; {len(ran)} run, for at most {duration_text(max(ran))}" if ran else ""
     plural = "" if len(unfinished) == 1 else "s"
     return f"{clean(arrays.name_of(jobs))} has {len(unfinished)} unfinished job{plural}{running}"

@@ -1,4 +1,5 @@
-"""The command line: `corral COMMAND`. What is typed is read here; each command has its module."""
+"""The command line: `corral COMMAND`. What is typed is read here; each command has its
+module."""
 
 import errno
 import os
@@ -20,7 +21,8 @@ from corral.domain.errors import CorralError
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this user
 _NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
-ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}  # what a group does without a word
+# what a group does without a word
+ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}
 TOP: Final = [command for command in COMMANDS if " " not in command.name]
 OTHER_WORDS: Final = {
     "exec": "corral attach JOB, a shell next to a rank",
@@ -53,10 +55,12 @@ Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot b
 
 
 def build(*, examples: bool = True) -> App:
-    """Return the command tree. A command's module is imported when it is called or explained.
+    """Return the command tree. A command's module is imported when it is called or
+    explained.
 
     Args:
-        examples: put examples behind the help of each command; no other command needs them.
+        examples: put examples behind the help of each command; no other command needs
+            them.
     """
     app = App(
         name="corral",
@@ -92,17 +96,20 @@ def main() -> None:
     """Run one command and exit with its code."""
     sys.modules["h2"] = None  # type: ignore[assignment]  # no command needs HTTP/2: 30 ms to load
     code = run(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would end it in a traceback
+    # a second Ctrl-C would end it in a traceback
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
 def with_script(words: Sequence[str]) -> list[str]:
-    """`corral run train.sbatch ARGUMENTS` needs no --: what follows a batch script is its own."""
+    """`corral run train.sbatch ARGUMENTS` needs no --: what follows a batch script is
+    its own."""
     if list(words[:1]) != ["run"] or "--" in words:
         return list(words)
     for place, word in enumerate(words):
         if place and os.path.isfile(word):
-            from corral.cli.slurm.script_file import names_script  # commands need none of this
+            # commands need none of this
+            from corral.cli.slurm.script_file import names_script
 
             if names_script(Path(word)):
                 return [*words[:place], "--", *words[place:]]
@@ -123,26 +130,36 @@ def run(words: Sequence[str]) -> int:
             hint = "write: corral run [OPTIONS] -- CMD ..."
             raise error_output.Usage(
                 "the command comes after --, so that its options are not taken for corral's",
-                hint=_usage_hint(own_words) if {"-f", "--file"} & set(own_words) else hint,
+                hint=_usage_hint(own_words)
+                if {"-f", "--file"} & set(own_words)
+                else hint,
             )
         app = build(examples=bool({"--help", "-h"} & set(own_words)))
-        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(
+            words, exit_on_error=False, print_error=False, result_action="return_value"
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else error_output.DONE
     except CycloptsError as error:
         message, hint = str(error), _usage_hint(own_words)
         if (meant_command := other_word(own_words)) is not None:
-            message, hint = f"there is no command {own_words[0]}", f"run: {meant_command}"
+            message, hint = (
+                f"there is no command {own_words[0]}",
+                f"run: {meant_command}",
+            )
         error_output.tell("usage", message, hint, as_json=as_json)
         return error_output.USAGE
     except error_output.Usage as error:
         error_output.tell("usage", error.message, error.hint, as_json=as_json)
         return error_output.USAGE
     except CorralError as error:
-        error_output.tell(error.code, error.message, error_output.hint_of(error), as_json=as_json)
+        error_output.tell(
+            error.code, error.message, error_output.hint_of(error), as_json=as_json
+        )
         return error_output.exit_code_of(error)
     except BrokenPipeError:  # before OSError, which it is
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # else the exit complains of what is unwritten
+        # else the exit complains of what is unwritten
+        nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.dup2(nowhere, sys.stderr.fileno())
         return error_output.DONE
@@ -151,15 +168,17 @@ def run(words: Sequence[str]) -> int:
             raise
         where = f" of {error.filename}" if error.filename else ""
         hint = "make room, then run it again; see: df -h"
-        error_output.tell("disk_full", f"the disk{where} is full", hint, as_json=as_json)
+        error_output.tell(
+            "disk_full", f"the disk{where} is full", hint, as_json=as_json
+        )
         return error_output.UNREACHABLE
     except KeyboardInterrupt:
         return error_output.INTERRUPTED
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:
-    """`queue` alone, or with options only, is `ps`, and `doctor` is `doctor look`: with a word
-    after it, it is about queues, or one of its checks."""
+    """`queue` alone, or with options only, is `ps`, and `doctor` is `doctor look`: with
+    a word after it, it is about queues, or one of its checks."""
     rest = words[1:]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
     alone = ALONE.get(words[0]) if words and plain else None
@@ -167,14 +186,18 @@ def _meant(words: Sequence[str]) -> Sequence[str]:
 
 
 def with_negatives(words: Sequence[str]) -> Sequence[str]:
-    """`--time -5m` is an option and its value, which the option's own reader judges: no option
-    begins with a digit."""
+    """`--time -5m` is an option and its value, which the option's own reader judges: no
+    option begins with a digit."""
     joined_words: list[str] = []
     for place, word in enumerate(words):
         if word == "--":
             return [*joined_words, *words[place:]]
         before = joined_words[-1] if joined_words else ""
-        if _NEGATIVE.match(word) and before.startswith("-") and not _VALUED.search(before):
+        if (
+            _NEGATIVE.match(word)
+            and before.startswith("-")
+            and not _VALUED.search(before)
+        ):
             joined_words[-1] = f"{before}={word}"
         else:
             joined_words.append(word)
@@ -182,7 +205,8 @@ def with_negatives(words: Sequence[str]) -> Sequence[str]:
 
 
 def other_word(own: Sequence[str]) -> str | None:
-    """Return the command that does what a word of other tools means; None for other words."""
+    """Return the command that does what a word of other tools means; None for other
+    words."""
     is_known = (
         not own
         or own[0] in GROUPS
@@ -192,7 +216,8 @@ def other_word(own: Sequence[str]) -> str | None:
 
 
 def _usage_hint(own: Sequence[str]) -> str:
-    """Return the most likely command, else the help of the command that was recognised."""
+    """Return the most likely command, else the help of the command that was
+    recognised."""
     if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):

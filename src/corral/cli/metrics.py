@@ -45,17 +45,20 @@ def metrics(
     since: PeriodStart = "",
     gpus: _Flag = False,
     watch: _Flag = False,
-    every: Annotated[Seconds, Parameter(validator=Number(gte=1, lte=3600))] = EACH_SECONDS,
+    every: Annotated[
+        Seconds, Parameter(validator=Number(gte=1, lte=3600))
+    ] = EACH_SECONDS,
     csv: _Flag = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show the time series of a job: GPU use, memory, power, temperature, loss and throughput.
+    """Show the time series of a job: GPU use, memory, power, temperature, loss and
+    throughput.
 
     They are kept for a month: a point each 10 s for a day, then means of 5 minutes.
 
     Args:
-        job: Id, or newest job of this name; without it, and without --node and --queue, the
-            series are those of the cluster.
+        job: Id, or newest job of this name; without it, and without --node and --queue,
+            the series are those of the cluster.
         node: Series of this node.
         queue: Series of this queue.
         since: Period up to now: 30m, 6h, 7d (the whole life of the job, or an hour).
@@ -65,7 +68,10 @@ def metrics(
         csv: Print CSV: one line for each time, one column for each series.
     """
     if sum(map(bool, (job, node, queue))) > 1:
-        raise Usage("one thing at a time", hint="write: corral metrics JOB, or --node N, --queue Q")
+        raise Usage(
+            "one thing at a time",
+            hint="write: corral metrics JOB, or --node N, --queue Q",
+        )
     if csv and common.json:
         raise Usage("--csv and --json are two answers", hint="leave one of them out")
     back = _span(since)
@@ -87,7 +93,9 @@ def _span(text: str) -> float | None:
         raise Usage(f"--since {text} is no span of time", hint=hint) from None
 
 
-def _picture(client: "Client", job: str, node: str, queue: str, back: float | None) -> Picture:
+def _picture(
+    client: "Client", job: str, node: str, queue: str, back: float | None
+) -> Picture:
     """Raises: NotFound."""
     now = SystemClock().wall()
     if job:
@@ -95,7 +103,9 @@ def _picture(client: "Client", job: str, node: str, queue: str, back: float | No
     grid = Grid.over(now - (back or HOUR_SECONDS), now)
     if node:
         name = client.node(node).id
-        return node_picture(name, grid, _answers(client, [_whole(f"node:{name}", grid)]))
+        return node_picture(
+            name, grid, _answers(client, [_whole(f"node:{name}", grid)])
+        )
     if queue:
         name = client.queue(queue).name
         asks = [_whole(f"queue:{name}", grid)]
@@ -109,7 +119,11 @@ def _of_job(client: "Client", name: str, now: float, back: float | None) -> Pict
     if job_detail.whose:
         note(job_detail.whose)
     until = job_detail.ended_at if job_detail.ended_at is not None else now
-    first = job_detail.attempts[0].placed_at if job_detail.attempts else job_detail.submitted_at
+    first = (
+        job_detail.attempts[0].placed_at
+        if job_detail.attempts
+        else job_detail.submitted_at
+    )
     since = min(first if back is None else until - back, until - LEAST_SECONDS)
     if not job_detail.attempts:
         note(
@@ -127,12 +141,16 @@ def _whole(key: str, grid: Grid) -> SeriesQuery:
 
 def _answers(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
     return [
-        client.series(ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS)
+        client.series(
+            ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS
+        )
         for ask in asks
     ]
 
 
-def _tell(picture: Picture, common: Common, *, csv: bool, every_gpu: bool, clear: bool) -> None:
+def _tell(
+    picture: Picture, common: Common, *, csv: bool, every_gpu: bool, clear: bool
+) -> None:
     out = console()
     if common.json:
         if clear:

@@ -29,16 +29,23 @@ def show_ailments(ailments: "list[api.NodeAilment]") -> None:
             else ailment.bar
         )
         rows.add_row(
-            ailment.text, str(ailment.count), moment_text(ailment.since), ailment.remedy, bar
+            ailment.text,
+            str(ailment.count),
+            moment_text(ailment.since),
+            ailment.remedy,
+            bar,
         )
     say()
     show_table(rows)
-    for line in dict.fromkeys(ailment.to_mend for ailment in ailments if ailment.to_mend):
+    for line in dict.fromkeys(
+        ailment.to_mend for ailment in ailments if ailment.to_mend
+    ):
         say(f"to mend it: {line}")
 
 
 def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:
-    """Cordon the nodes that the head names. Returns: the exit code. Raises: Usage, Conflict."""
+    """Cordon the nodes that the head names. Returns: the exit code. Raises: Usage,
+    Conflict."""
     from corral.domain.errors import Conflict
 
     if nodes:

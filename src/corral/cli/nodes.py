@@ -1,6 +1,6 @@
 """node ls, show, cordon, drain, uncordon, clear, label."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -12,13 +12,24 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
 from corral.cli.lost_work import agreed_to_lose, jobs_on
 from corral.cli.node_faults import cordon_suspects, health_text, show_ailments
-from corral.cli.printing import cut, print_json, say, show_pairs, show_table, state, table
+from corral.cli.printing import (
+    cut,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    state,
+    table,
+)
 from corral.cli.sensors import show_sensors
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from corral.client import Client
     from corral.wire import api
+    from corral.wire.node_answers import NodeGpu
 
 _UNLIMITED = "memory and CPU are counted, not held: no cgroup is to be had"
 LIMITS = {"pid-namespace": _UNLIMITED, "subreaper": _UNLIMITED}
@@ -46,64 +57,77 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     if common.json:
         print_json(node_detail)
         return
-    show_pairs(
-        [
-            ("node", node_detail.id),
-            ("state", state(node_detail.liveness)),
-            ("why", node_detail.why),
-            ("work", _work(node_detail)),
-            ("health", health_text(node_detail)),
-            ("address", node_detail.address),
-            ("CPUs", f"{node_detail.cpus:g} for jobs"),
-            ("memory", f"{size_text(node_detail.memory_bytes)} for jobs"),
-            ("ranks in", node_detail.containment),
-            ("limits", LIMITS.get(node_detail.containment, "")),
-            (
-                "account",
-                f"{node_detail.shared_account}, shared by all users"
-                * bool(node_detail.shared_account),
-            ),
-            ("refuses", refused_text(node_detail.refused_users)),
-            ("own disk", "yes" if node_detail.private_root else "no: its ranks see its machine's"),
-            ("shared", ", ".join(node_detail.shared)),
-            ("labels", labels_text(node_detail.labels)),
-            ("jobs", ", ".join(node_detail.jobs)),
-            ("lost jobs", ", ".join(node_detail.lost_jobs)),
-            (
-                "held whole",
-                f"by {whole} (exclusive)" if (whole := node_detail.held_whole_by) else "",
-            ),
-            ("by others", _taken_text(node_detail)),
-        ]
-    )
+    show_pairs(_facts_of(node_detail))
     show_ailments(node_detail.ailments)
     if node_detail.devices:
-        rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
-        for gpu in node_detail.devices:
-            kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
-            kind += f", {gpu.slices} slices" if gpu.slices else ""
-            who = [*gpu.jobs, *["(others)"] * gpu.taken]
-            rows.add_row(
-                str(gpu.index),
-                kind,
-                size_text(gpu.memory_bytes) if gpu.memory_bytes else "unknown",
-                ", ".join(who),
-                gpu.uuid,
-            )
-        say()
-        show_table(rows)
+        _show_gpus(node_detail.devices)
     show_kept(node_detail.checks, SystemClock().wall())
     if node_detail.sample is not None:
         show_sensors(node_detail.sample)
 
 
+def _facts_of(node: "api.NodeDetail") -> list[tuple[str, "str | Text | None"]]:
+    return [
+        ("node", node.id),
+        ("state", state(node.liveness)),
+        ("why", node.why),
+        ("work", _work(node)),
+        ("health", health_text(node)),
+        ("address", node.address),
+        ("CPUs", f"{node.cpus:g} for jobs"),
+        ("memory", f"{size_text(node.memory_bytes)} for jobs"),
+        ("ranks in", node.containment),
+        ("limits", LIMITS.get(node.containment, "")),
+        (
+            "account",
+            f"{node.shared_account}, shared by all users" * bool(node.shared_account),
+        ),
+        ("refuses", refused_text(node.refused_users)),
+        (
+            "own disk",
+            "yes" if node.private_root else "no: its ranks see its machine's",
+        ),
+        ("shared", ", ".join(node.shared)),
+        ("labels", labels_text(node.labels)),
+        ("jobs", ", ".join(node.jobs)),
+        ("lost jobs", ", ".join(node.lost_jobs)),
+        (
+            "held whole",
+            f"by {whole} (exclusive)" if (whole := node.held_whole_by) else "",
+        ),
+        ("by others", _taken_text(node)),
+    ]
+
+
+def _show_gpus(gpus: "Sequence[NodeGpu]") -> None:
+    rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
+    for gpu in gpus:
+        kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
+        kind += f", {gpu.slices} slices" if gpu.slices else ""
+        who = [*gpu.jobs, *["(others)"] * gpu.taken]
+        rows.add_row(
+            str(gpu.index),
+            kind,
+            size_text(gpu.memory_bytes) if gpu.memory_bytes else "unknown",
+            ", ".join(who),
+            gpu.uuid,
+        )
+    say()
+    show_table(rows)
+
+
 def refused_text(users: Mapping[str, str]) -> str:
-    """The users whose ranks the node does not run: why the first is refused, and the others."""
+    """The users whose ranks the node does not run: why the first is refused, and the
+    others."""
     if not users:
         return ""
     (first, why), *others = users.items()
     names = [user for user, _ in others]
-    more = f" and {len(names) - MOST_REFUSED} more (--json)" if len(names) > MOST_REFUSED else ""
+    more = (
+        f" and {len(names) - MOST_REFUSED} more (--json)"
+        if len(names) > MOST_REFUSED
+        else ""
+    )
     also = f"; nor {', '.join(names[:MOST_REFUSED])}{more}" if names else ""
     return f"{first}: {why}{also}"
 
@@ -117,7 +141,8 @@ def cordon(
 
     Args:
         nodes: Their names.
-        suspects: All nodes that need cordoning and that the automatic limit has left to you.
+        suspects: All nodes that need cordoning and that the automatic limit has left to
+            you.
     """
     if suspects:
         return cordon_suspects(nodes, common)
@@ -130,7 +155,9 @@ def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         nodes: Their names.
     """
-    return _change(nodes, common, "drain", lambda client, node: client.drain(node), moves_jobs=True)
+    return _change(
+        nodes, common, "drain", lambda client, node: client.drain(node), moves_jobs=True
+    )
 
 
 def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -139,11 +166,14 @@ def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - fro
     Args:
         nodes: Their names.
     """
-    return _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
+    return _change(
+        nodes, common, "uncordon", lambda client, node: client.uncordon(node)
+    )
 
 
 def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Mark the faults of nodes as repaired; they take work again unless a person cordoned them.
+    """Mark the faults of nodes as repaired; they take work again unless a person
+    cordoned them.
 
     Args:
         nodes: Their names.
@@ -154,7 +184,8 @@ def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
     """Set and remove labels of a node; waiting jobs use them at once.
 
-    Running jobs continue. Labels stay until they are set again, whatever the node declares.
+    Running jobs continue. Labels stay until they are set again, whatever the node
+    declares.
 
     Args:
         node: Its name.
@@ -164,7 +195,9 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
     from corral.wire.node_labels import read_labels
 
     if not labels:
-        raise Usage(f"no label of {node} was named", hint=f"corral node label {node} zone=a")
+        raise Usage(
+            f"no label of {node} was named", hint=f"corral node label {node} zone=a"
+        )
     label_values = read_labels(labels)
     if not common.agreed(f"label {node} {' '.join(labels)}?"):
         raise Conflict("nothing was changed")
@@ -184,13 +217,14 @@ def _change(
     *,
     moves_jobs: bool = False,
 ) -> int:
-    """Change each node that is named. `moves_jobs`: its jobs end there, and the question says what
-    they lose. The exit code. Raises: Usage, Conflict."""
+    """Change each node that is named. `moves_jobs`: its jobs end there, and the
+    question says what they lose. The exit code. Raises: Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if not nodes:
         raise Usage(
-            f"no node was named to {verb}", hint=f"corral node {verb} NODE; see: corral node ls"
+            f"no node was named to {verb}",
+            hint=f"corral node {verb} NODE; see: corral node ls",
         )
     with common.client() as client:
         question = f"{verb} {', '.join(nodes)}?"
@@ -209,8 +243,13 @@ def _change(
             as_json=common.json,
         )
     if common.json and node_details:
-        document = node_details[0].model_dump(mode="json") if len(node_details) == 1 else None
-        print_json(document or {"nodes": [node.model_dump(mode="json") for node in node_details]})
+        document = (
+            node_details[0].model_dump(mode="json") if len(node_details) == 1 else None
+        )
+        print_json(
+            document
+            or {"nodes": [node.model_dump(mode="json") for node in node_details]}
+        )
     return code
 
 
@@ -256,12 +295,14 @@ def _remark(node: "api.NodeView") -> str:
         return health_text(node)
     if node.held_whole_by:
         return f"held whole by {node.held_whole_by} (exclusive)"
-    return node.closed or (f"others hold {taken}" if (taken := _taken_text(node)) else "")
+    return node.closed or (
+        f"others hold {taken}" if (taken := _taken_text(node)) else ""
+    )
 
 
 def _taken_text(node: "api.NodeView") -> str:
-    """Return what programs outside Corral hold, for example: 6 GPUs, 12 CPUs, 64 GB. "" for
-    nothing."""
+    """Return what programs outside Corral hold, for example: 6 GPUs, 12 CPUs, 64 GB. ""
+    for nothing."""
     gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
     parts_taken = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
     parts_taken += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []

@@ -42,10 +42,13 @@ def cp(
     job, colon, path = source.partition(":")
     if not colon or not job:
         raise SpecInvalid(
-            f"{source[:200]} is not JOB:PATH", hint=f"write: corral cp {quote(source)}: ."
+            f"{source[:200]} is not JOB:PATH",
+            hint=f"write: corral cp {quote(source)}: .",
         )
     with common.client() as client:
-        done = client.fetch(job, path, to.expanduser(), attempt=attempt, node=node, rank=rank)
+        done = client.fetch(
+            job, path, to.expanduser(), attempt=attempt, node=node, rank=rank
+        )
     if common.json:
         print_json({"path": str(done.path), "files": done.files, "bytes": done.bytes})
     else:
@@ -73,16 +76,25 @@ def outputs(
     rows = table("PATH", "SIZE", "WRITTEN", "NODE", right=("SIZE",))
     for node in job_outputs.nodes:
         for file in node.files:
-            rows.add_row(file.path, size_text(file.bytes), moment_text(file.modified_at), node.node)
+            rows.add_row(
+                file.path,
+                size_text(file.bytes),
+                moment_text(file.modified_at),
+                node.node,
+            )
     if rows.row_count:
         show_table(rows)
     for node in job_outputs.nodes:
         if node.trouble:
             note(node.trouble)
         elif not node.is_kept:
-            note(f"{node.node}: nothing is kept: nothing was written, or it was removed since")
+            note(
+                f"{node.node}: nothing is kept: nothing was written, or it was removed since"
+            )
         elif node.count > len(node.files):
-            note(f"{node.node}: {node.count:,} files, of which {len(node.files):,} are listed")
+            note(
+                f"{node.node}: {node.count:,} files, of which {len(node.files):,} are listed"
+            )
     if text := summary(job_outputs):
         note(text)
 
@@ -93,14 +105,19 @@ def files_text(count: int, size: int) -> str:
 
 
 def summary(found: "Outputs") -> str:
-    """Return what was written, how long it is kept and how to get it; "" where nothing was."""
+    """Return what was written, how long it is kept and how to get it; "" where nothing
+    was."""
     having = [node for node in found.nodes if node.count]
     if not having:
         return ""
-    written = files_text(sum(node.count for node in having), sum(node.bytes for node in having))
+    written = files_text(
+        sum(node.count for node in having), sum(node.bytes for node in having)
+    )
     where = f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
     kept_text = (
-        f"; kept until {moment_text(found.kept_until)}" if found.kept_until is not None else ""
+        f"; kept until {moment_text(found.kept_until)}"
+        if found.kept_until is not None
+        else ""
     )
     get = f"get them: corral cp {quote(f'{found.job}:{_largest(having[0])}')} ."
     if len(having) > 1:  # one copy is of one node
@@ -115,7 +132,11 @@ def _largest(node: "NodeOutputs") -> str:
     if len(paths) == 1:
         return paths[0]
     folders = {path.partition("/")[0] for path in paths if "/" in path}
-    return folders.pop() if len(folders) == 1 and all("/" in path for path in paths) else ""
+    return (
+        folders.pop()
+        if len(folders) == 1 and all("/" in path for path in paths)
+        else ""
+    )
 
 
 def note_outputs(client: "Client", job: str) -> None:
@@ -125,7 +146,8 @@ def note_outputs(client: "Client", job: str) -> None:
 
 
 def outputs_text(client: "Client", job: "api.JobDetail") -> str:
-    """Return the summary of the outputs of one job that ran and is over; "" for others."""
+    """Return the summary of the outputs of one job that ran and is over; "" for
+    others."""
     if job.attempt == 0 or not job.is_over:
         return ""
     return _text(client, job.id, SHOW_SECONDS)
@@ -137,9 +159,13 @@ def _text(client: "Client", job: str, wait: float | None = None) -> str:
         job_outputs = client.outputs(job, wait=wait)
     except CorralError:
         return ""
-    lost = (node.trouble for node in job_outputs.nodes if node.trouble and not node.is_kept)
+    lost = (
+        node.trouble for node in job_outputs.nodes if node.trouble and not node.is_kept
+    )
     return "; ".join(
-        filter(None, (summary(job_outputs) or next(lost, ""), unknown_text(job_outputs)))
+        filter(
+            None, (summary(job_outputs) or next(lost, ""), unknown_text(job_outputs))
+        )
     )
 
 

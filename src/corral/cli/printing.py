@@ -16,14 +16,26 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_MOMENT: Final = re.compile(r"[12]\d{3}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d UTC", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"[12]\d{3}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d UTC", re.ASCII
+)
 WIDEST: Final = 10_000  # columns; as good as no end
 LEAST_LAST: Final = 8  # columns that a table's last column has at least
 STYLES: Final = {
-    "RUNNING": "green", "DONE": "dim", "FAILED": "red", "CANCELLED": "dim", "QUEUED": "yellow",
-    "STARTING": "cyan", "STOPPING": "cyan", "RECOVERING": "yellow", "SUSPENDED": "magenta",
-    "HELD": "yellow", "alive": "green", "silent": "yellow", "dead": "red",
-}  # fmt: skip
+    "RUNNING": "green",
+    "DONE": "dim",
+    "FAILED": "red",
+    "CANCELLED": "dim",
+    "QUEUED": "yellow",
+    "STARTING": "cyan",
+    "STOPPING": "cyan",
+    "RECOVERING": "yellow",
+    "SUSPENDED": "magenta",
+    "HELD": "yellow",
+    "alive": "green",
+    "silent": "yellow",
+    "dead": "red",
+}
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> "Console":
@@ -31,7 +43,8 @@ def console(*, stderr: bool = False, width: int | None = None) -> "Console":
 
     class Piped(Console):
         def on_broken_pipe(self) -> None:
-            """Handle a closed pipe as for plain text: rich would end the process as a failure."""
+            """Handle a closed pipe as for plain text: rich would end the process as a
+            failure."""
             raise BrokenPipeError
 
     return Piped(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
@@ -88,16 +101,18 @@ def state(word: str) -> "Text":
 def table(*columns: str, right: Sequence[str] = ()) -> "Table":
     """Build a table without lines.
 
-    Columns in `right` hold numbers and are aligned to the right. If the table is too wide,
-    only the last column shrinks. Its text wraps, or ends in an ellipsis if its cells are
-    `cut`.
+    Columns in `right` hold numbers and are aligned to the right. If the table is too
+    wide, only the last column shrinks. Its text wraps, or ends in an ellipsis if its
+    cells are `cut`.
     """
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         side: Literal["right", "left"] = "right" if column in right else "left"
-        made.add_column(column, justify=side, no_wrap=column != columns[-1], overflow="fold")
+        made.add_column(
+            column, justify=side, no_wrap=column != columns[-1], overflow="fold"
+        )
     return made
 
 
@@ -111,8 +126,8 @@ def cut(text: str) -> "Text":
 def show_table(made: "Table") -> None:
     """Print a table without trailing blanks, so that files and diffs stay clean.
 
-    In a file or a pipe nothing is shortened. If a terminal is too narrow for all columns
-    but the last, lines wrap, because a shortened id would be useless.
+    In a file or a pipe nothing is shortened. If a terminal is too narrow for all
+    columns but the last, lines wrap, because a shortened id would be useless.
     """
     out = _out()
     if (least := _least_width(made, out)) > out.width:
@@ -122,7 +137,9 @@ def show_table(made: "Table") -> None:
         return
     with out.capture() as captured:
         out.print(made)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+    sys.stdout.write(
+        "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    )
 
 
 def fits(made: "Table") -> bool:
@@ -144,11 +161,15 @@ def _least_width(made: "Table", out: "Console") -> int:
     whole = Measurement.get(out, out.options.update(max_width=WIDEST), made).maximum
     last = made.columns[-1]
     cells = (str(cell) for cell in (last.header, *last.cells))
-    longest = max(cell_len(line) for cell in cells for line in (cell.splitlines() or [""]))
+    longest = max(
+        cell_len(line) for cell in cells for line in (cell.splitlines() or [""])
+    )
     return whole - max(0, longest - max(LEAST_LAST, last.min_width or 0))
 
 
-def show_pairs(pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False) -> None:
+def show_pairs(
+    pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False
+) -> None:
     """Names and values, one a line; what is empty is left out."""
     from rich.text import Text
 
@@ -175,4 +196,6 @@ def age_text(seconds: float) -> str:
 
 def clock_text(at: float) -> str:
     """A moment in the reader's own time, with the name of its zone."""
-    return datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return (
+        datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    )

@@ -19,7 +19,15 @@ from corral.cli.option_types import (
     UserName,
     WholeNumber,
 )
-from corral.cli.printing import age_text, cut, note, print_json, show_table, state, table
+from corral.cli.printing import (
+    age_text,
+    cut,
+    note,
+    print_json,
+    show_table,
+    state,
+    table,
+)
 from corral.domain.job_states import FINAL, JobState
 
 if TYPE_CHECKING:
@@ -58,7 +66,9 @@ def ps(
     user: UserName | None = None,
     state: tuple[StateName, ...] = (),
     since: PeriodStart | None = None,
-    limit: Annotated[WholeNumber | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
+    limit: Annotated[
+        WholeNumber | None, Parameter(validator=Number(gte=1, lte=MOST))
+    ] = None,
     before: JobName | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
@@ -81,7 +91,9 @@ def ps(
         owner=user,
         queue=queue,
         states=states,
-        since=None if since is None else moment_of(since, SystemClock().wall(), "--since"),
+        since=None
+        if since is None
+        else moment_of(since, SystemClock().wall(), "--since"),
     )
     most = limit or (MOST if everything else FEW_ROWS)
     with common.client() as client:
@@ -92,7 +104,9 @@ def ps(
         _show_jobs(job_views[:most])
     if len(job_views) > most:  # one more than is shown was asked for
         again = _command(queue, user, states, since, everything=everything)
-        note(f"the newest {most}: there are more; see: {again} --before {job_views[most - 1].id}")
+        note(
+            f"the newest {most}: there are more; see: {again} --before {job_views[most - 1].id}"
+        )
     if not job_views and not common.json:
         narrowed = queue or user or states or since
         note(
@@ -117,7 +131,8 @@ def _states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
 
 
 def moment_of(text: str, now: float, option: str) -> float:
-    """Return the moment of 2h (ago) or 2026-11-01 (here), in seconds since 1970. Raises: Usage."""
+    """Return the moment of 2h (ago) or 2026-11-01 (here), in seconds since 1970.
+    Raises: Usage."""
     from corral.domain.units import seconds_of
 
     try:
@@ -128,7 +143,9 @@ def moment_of(text: str, now: float, option: str) -> float:
         return max(0.0, datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
         hint = f"write for example {option} 2h, or {option} 2026-11-01"
-        raise Usage(f"{option} {text} is neither a span nor a date", hint=hint) from None
+        raise Usage(
+            f"{option} {text} is neither a span nor a date", hint=hint
+        ) from None
 
 
 def _command(
@@ -140,9 +157,16 @@ def _command(
     everything: bool,
 ) -> str:
     """Return the command with the same filters."""
-    options = {"queue": queue, "user": user, "state": ",".join(states).lower(), "since": since}
+    options = {
+        "queue": queue,
+        "user": user,
+        "state": ",".join(states).lower(),
+        "since": since,
+    }
     words = ["corral ps", *(["--all"] if everything else [])]
-    return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value)])
+    return " ".join(
+        [*words, *(f"--{name} {value}" for name, value in options.items() if value)]
+    )
 
 
 def _show_jobs(jobs: "list[api.JobView]") -> None:

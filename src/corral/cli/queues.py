@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -54,17 +55,74 @@ _AS_IN_A_FILE = re.compile(
 _OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
 
 
+def _option(help: str) -> Any:
+    return Parameter(negative="", show_default=False, help=help)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetOptions:
+    """Options of `corral queue set` about the budget of a queue."""
+
+    gpu_hours: Annotated[GpuHours | None, _option("Budget in GPU-hours.")] = None
+    money: Annotated[Money | None, _option("Budget in money; it needs rates.")] = None
+    rates: Annotated[
+        GpuRates | None,
+        _option("Price of a GPU-hour: 2.5, or by type h100:2.5,any:1."),
+    ] = None
+    period: Annotated[
+        Duration | None, _option("Period after which the budget starts again: 30d.")
+    ] = None
+    until: Annotated[
+        DateText | None, _option("Last day of the budget: 2026-12-31.")
+    ] = None
+    then: Annotated[
+        BudgetEffect | None,
+        _option("Effect of a spent budget: borrow-only, or a priority."),
+    ] = None
+    no_budget: Annotated[bool, _option("Remove its budget.")] = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a budget that were typed.
+
+        Raises: Usage for a budget that is given and taken away.
+        """
+        typed = {
+            "gpu_hours": self.gpu_hours,
+            "money": self.money,
+            "rates": _by_type(self.rates),
+            "period": self.period,
+            "until": self.until,
+            "then": _number(self.then),
+        }
+        given = {key: value for key, value in typed.items() if value is not None}
+        if given and self.no_budget:
+            named = [f"--{key.replace('_', '-')}" for key in given]
+            taken = f"--no-budget takes the budget away that {named[0]} gives"
+            raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
+        return given
+
+
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the queues: owned, used and borrowed GPUs, waiting jobs, share and budget."""
+    """List the queues: owned, used and borrowed GPUs, waiting jobs, share and
+    budget."""
     with common.client() as client:
         queues = client.queues()
     if common.json:
         print_json(queues)
         return
     rows = table(
-        "QUEUE", "OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE", "BUDGET LEFT",
+        "QUEUE",
+        "OWN",
+        "USED",
+        "BORROWED",
+        "RUNNING",
+        "WAITING",
+        "SHARE",
+        "DUE",
+        "BUDGET LEFT",
         right=("OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE"),
-    )  # fmt: skip
+    )
     for row in queues.queues:
         rows.add_row(
             "  " * row.depth + row.name,
@@ -80,7 +138,9 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     show_table(rows)
     for row in queues.queues:
         if row.budget is not None and row.budget.is_spent:
-            note(f"warning: the budget of queue {row.name} is spent: {row.budget.effect}")
+            note(
+                f"warning: the budget of queue {row.name} is spent: {row.budget.effect}"
+            )
     if queues.relocation is not None:
         spent, most = queues.relocation.spent_gpu_hours, queues.relocation.gpu_hours
         say(f"relocations have cost {spent:.3g} of {most:g} GPU-hours in 24 hours")
@@ -110,19 +170,29 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     if common.json:
         print_json(queue_detail)
         return
-    form = [(key, form_text(value)) for key, value in queue_detail.form.items() if key != "name"]
+    form = [
+        (key, form_text(value))
+        for key, value in queue_detail.form.items()
+        if key != "name"
+    ]
     show_pairs(
         [
             ("queue", queue_detail.name),
             *form,
-            ("uses", f"{queue_detail.used:g} GPUs, {queue_detail.borrowed:g} of them borrowed"),
+            (
+                "uses",
+                f"{queue_detail.used:g} GPUs, {queue_detail.borrowed:g} of them borrowed",
+            ),
             ("jobs", f"{queue_detail.running} running, {queue_detail.waiting} waiting"),
             ("owes", f"{queue_detail.owes:.2g} {_OWED}" if queue_detail.owes else ""),
             (
                 "share",
                 f"{share_text(queue_detail.share, 1)}, due {share_text(queue_detail.due, 1)}",
             ),
-            ("used", f"{queue_detail.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
+            (
+                "used",
+                f"{queue_detail.used_gpu_hours:.1f} GPU-hours so far, and what is held",
+            ),
             (
                 "budget left",
                 _budget(queue_detail.budget) if queue_detail.budget is not None else "",
@@ -132,12 +202,18 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     if queue_detail.budget is not None and queue_detail.budget.is_spent:
         note(f"warning: its budget is spent: {queue_detail.budget.effect}")
     for kept_row in queue_detail.kept:
-        say(f"{kept_row.job} waits for GPUs that are taken back from {', '.join(kept_row.victims)}")
+        say(
+            f"{kept_row.job} waits for GPUs that are taken back from {', '.join(kept_row.victims)}"
+        )
     if queue_detail.users:
-        rows = table("USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS"))
+        rows = table(
+            "USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS")
+        )
         for user in queue_detail.users:
             jobs = "" if user.jobs is None else f"{user.jobs:,} of {user.max_jobs:,}"
-            rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs)
+            rows.add_row(
+                user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs
+            )
         say()
         show_table(rows)
 
@@ -160,13 +236,7 @@ def put(
     idle: IdleRule | None = None,
     policy: Policy | None = None,
     preempt: PreemptRule | None = None,
-    gpu_hours: GpuHours | None = None,
-    money: Money | None = None,
-    rates: GpuRates | None = None,
-    period: Duration | None = None,
-    until: DateText | None = None,
-    then: BudgetEffect | None = None,
-    no_budget: _Flag = False,
+    budget: BudgetOptions = BudgetOptions(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
@@ -182,26 +252,27 @@ def put(
         max_per_user: Most GPUs of one user in it.
         max_duration: Longest time limit of its jobs: 24h.
         priorities: Lowest and highest priority: low..normal.
-        allow: Users who may submit to it and to queues below it: alice,bob or @operator (all).
-        visibility: Other users who see its jobs: own (none), queue (those who may submit) or all.
+        allow: Users who may submit to it and to queues below it: alice,bob or @operator
+            (all).
+        visibility: Other users who see its jobs: own (none), queue (those who may
+            submit) or all.
         operators: Operators of it and of all queues below it: alice,bob.
         idle: Warn about jobs with idle GPUs, then suspend them: warn:15m,reclaim:1h.
-        policy: Order of its jobs: default, service, fifo, fifo-skip, sjf, backfill or conservative.
-        preempt: Jobs that a higher priority may preempt: never, saving (those that save) or any.
-        gpu_hours: Budget in GPU-hours.
-        money: Budget in money; it needs rates.
-        rates: Price of a GPU-hour: 2.5, or by type h100:2.5,any:1.
-        period: Period after which the budget starts again: 30d.
-        until: Last day of the budget: 2026-12-31.
-        then: Effect of a spent budget: borrow-only, or a priority.
-        no_budget: Remove its budget.
+        policy: Order of its jobs: default, service, fifo, fifo-skip, sjf, backfill or
+            conservative.
+        preempt: Jobs that a higher priority may preempt: never, saving (those that
+            save) or any.
         dry_run: Show what would change; nothing happens.
     """
-    given_fields = _checked(queue, _fields(locals()))
+    given_fields = _checked(queue, _fields(locals(), budget))
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
-        _tell(client.set_queue(queue, given_fields, dry_run=dry_run), common, dry_run=dry_run)
+        _tell(
+            client.set_queue(queue, given_fields, dry_run=dry_run),
+            common,
+            dry_run=dry_run,
+        )
 
 
 def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -211,7 +282,9 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
         queues: Names, lower queues first.
     """
     if not queues:
-        raise Usage("no queue was named", hint="corral queue rm QUEUE; see: corral queue ls")
+        raise Usage(
+            "no queue was named", hint="corral queue rm QUEUE; see: corral queue ls"
+        )
     with common.client() as client:
         if not common.agreed(f"take {', '.join(queues)} away?", destroys=True):
             raise Conflict("nothing was changed")
@@ -223,7 +296,9 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
             as_json=common.json,
         )
     if common.json and queue_changes:
-        print_json({"changes": [line for done in queue_changes for line in done.changes]})
+        print_json(
+            {"changes": [line for done in queue_changes for line in done.changes]}
+        )
     return code
 
 
@@ -244,30 +319,21 @@ def _typed(hint: str) -> str:
     def option(found: re.Match[str]) -> str:
         field, value = found["field"], found["value"]
         between = ".." if field == "priorities" else ","
-        value = re.sub(r"[\[\]{}\"]", "", value).replace(": ", ":").replace(", ", between)
+        value = (
+            re.sub(r"[\[\]{}\"]", "", value).replace(": ", ":").replace(", ", between)
+        )
         return f"--{field.replace('_', '-')} {value}"
 
     return _AS_IN_A_FILE.sub(option, hint)
 
 
-def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the typed options as fields of a file; None for a removal, and nothing for options
-    that were not typed.
+def _fields(typed: Mapping[str, Any], budget: BudgetOptions) -> dict[str, Any]:
+    """Return the typed options as fields of a file; None for a removal, and nothing for
+    options that were not typed.
 
     Raises: Usage for a budget that is given and taken away, SpecInvalid.
     """
-    budget = {
-        "gpu_hours": typed["gpu_hours"],
-        "money": typed["money"],
-        "rates": _by_type(typed["rates"]),
-        "period": typed["period"],
-        "until": typed["until"],
-        "then": _number(typed["then"]),
-    }
-    named = [f"--{key.replace('_', '-')}" for key, value in budget.items() if value is not None]
-    if named and typed["no_budget"]:
-        taken = f"--no-budget takes the budget away that {named[0]} gives"
-        raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
+    budget_fields = budget.fields()
     fields: dict[str, Any] = {
         **{name: typed[name] for name in ("parent", "max_duration")},
         **{name: typed[name] for name in ("policy", "preempt", "visibility")},
@@ -278,11 +344,13 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "allow": _names(typed["allow"]),
         "operators": _names(typed["operators"]),
         "idle": _pairs(typed["idle"]),
-        "budget": {key: value for key, value in budget.items() if value is not None} or None,
+        "budget": budget_fields or None,
     }
     given_fields = {key: value for key, value in fields.items() if value is not None}
-    given_fields = {key: None if value == NONE else value for key, value in given_fields.items()}
-    return given_fields | {"budget": None} if typed["no_budget"] else given_fields
+    given_fields = {
+        key: None if value == NONE else value for key, value in given_fields.items()
+    }
+    return given_fields | {"budget": None} if budget.no_budget else given_fields
 
 
 def _pairs(text: str | None) -> Any:
@@ -315,7 +383,9 @@ def _by_type(text: str | None) -> Any:
     kinds = Counter(kind.strip().lower() for kind, _, _ in pairs)
     twice = next((kind for kind, count in kinds.items() if count > 1), None)
     if twice is not None:
-        raise SpecInvalid(f"{text}: {twice} is named twice", hint="name each type of GPU once")
+        raise SpecInvalid(
+            f"{text}: {twice} is named twice", hint="name each type of GPU once"
+        )
     return {kind.strip(): _number(count.strip()) for kind, _, count in pairs}
 
 
@@ -325,7 +395,9 @@ def _span(text: str | None) -> Any:
         return text
     low, dots, high = text.partition("..")
     if not dots:
-        raise SpecInvalid(f"--priorities {text}: it is no span", hint="write: low..normal")
+        raise SpecInvalid(
+            f"--priorities {text}: it is no span", hint="write: low..normal"
+        )
     return [_number(low), _number(high)]
 
 

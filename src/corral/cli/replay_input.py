@@ -1,4 +1,5 @@
-"""Input of `corral simulate`: jobs and nodes from a file, or from the cluster itself."""
+"""Input of `corral simulate`: jobs and nodes from a file, or from the cluster
+itself."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,22 +17,35 @@ Nodes = tuple[list[int], dict[str, int]]  # GPUs of each node, and of each vc, i
 
 
 def replayed(
-    trace: Path | None, nodes: Path | None, cluster: str | None, *, own: bool, dir: Path | None
+    trace: Path | None,
+    nodes: Path | None,
+    cluster: str | None,
+    *,
+    own: bool,
+    dir: Path | None,
 ) -> "tuple[Trace, Nodes]":
-    """Raises: Usage without a trace or nodes, SpecInvalid when there is nothing to replay."""
+    """Raises: Usage without a trace or nodes, SpecInvalid when there is nothing to
+    replay."""
     from corral.traces.traces import read_trace
 
     if own and trace is not None:
-        raise Usage(f"--own and {trace} both say what is replayed", hint="give one of them")
+        raise Usage(
+            f"--own and {trace} both say what is replayed", hint="give one of them"
+        )
     if own:
         return _of_cluster(dir, nodes, cluster)
     if trace is None:
-        raise Usage("no log was named", hint="corral simulate FILE, or: corral simulate --own")
+        raise Usage(
+            "no log was named", hint="corral simulate FILE, or: corral simulate --own"
+        )
     return read_trace(trace), _nodes(trace, nodes, cluster)
 
 
-def _of_cluster(dir: Path | None, nodes: Path | None, cluster: str | None) -> "tuple[Trace, Nodes]":
-    """All that has ended here, and what was imported; on the nodes that are here now, or others."""
+def _of_cluster(
+    dir: Path | None, nodes: Path | None, cluster: str | None
+) -> "tuple[Trace, Nodes]":
+    """All that has ended here, and what was imported; on the nodes that are here now,
+    or others."""
     from corral.cli.ps import JobQuery, newest_jobs
     from corral.traces.traces import trace_of
     from corral.traces.traces_corral import logged, logged_import
@@ -39,7 +53,9 @@ def _of_cluster(dir: Path | None, nodes: Path | None, cluster: str | None) -> "t
     with Common(dir=dir).client() as client:
         jobs = newest_jobs(client, MOST, JobQuery(everything=True))
         rows = [logged(job.model_dump(mode="json")) for job in jobs]
-        rows += [logged_import(imported_job.to_domain()) for imported_job in _imports(client)]
+        rows += [
+            logged_import(imported_job.to_domain()) for imported_job in _imports(client)
+        ]
         here = [node.gpus.total for node in client.nodes() if node.gpus.total]
     trace = trace_of(OWN, rows)
     if nodes is not None or cluster is not None or not here:
@@ -62,7 +78,9 @@ def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes
     from corral.traces.traces import read_nodes, sizes_of
 
     if cluster is not None and nodes is not None:
-        raise Usage("--nodes and --cluster both say what the nodes are", hint="give one of them")
+        raise Usage(
+            "--nodes and --cluster both say what the nodes are", hint="give one of them"
+        )
     if cluster is not None:
         return sizes_of(cluster), {}
     beside = _beside(trace) if trace is not None else None
@@ -72,8 +90,12 @@ def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes
     own_groups: dict[str, int] = {}
     for gpus, vc in node_groups:
         own_groups[vc] = own_groups.get(vc, 0) + gpus
-    return [gpus for gpus, _ in node_groups], {vc: gpus for vc, gpus in own_groups.items() if vc}
+    return [gpus for gpus, _ in node_groups], {
+        vc: gpus for vc, gpus in own_groups.items() if vc
+    }
 
 
 def _beside(trace: Path) -> Path:
-    return trace.with_name(trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv")
+    return trace.with_name(
+        trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv"
+    )

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 By = Literal["job", "user", "queue", "gpu-type"]
 _CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in CSV.")
-_HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
+_HTML = Parameter(
+    name="--html", negative="", help="Write a page with plots to this file."
+)
 MOST_BARS = 20
 PLACES = 3  # of what people read; --json and --csv have all of them
 PRETEND = "GPUs of this cluster are pretend: their use and energy are not counted, nor priced."
@@ -46,8 +48,8 @@ class ReportQuery(Common):
     Attributes:
         by: Group by job, user, queue or GPU type.
         job: Only this job, by its id or name.
-        since: First day: 7d (ago) or 2026-11-01 (UTC); default: a week ago, or the job's
-            start.
+        since: First day: 7d (ago) or 2026-11-01 (UTC); default: a week ago, or the
+            job's start.
         until: Last day, inclusive; default: today.
         limit: Show at most this number of rows, the largest first.
     """
@@ -76,16 +78,17 @@ def usage(*, wanted: ReportQuery = USUAL) -> None:
 
 
 def waste(*, wanted: ReportQuery = USUAL) -> None:
-    """Report GPU-hours without progress: idle, starting, saving, lost to failures or stops."""
+    """Report GPU-hours without progress: idle, starting, saving, lost to failures or
+    stops."""
     _show("waste", wanted)
 
 
 def cost(*, wanted: ReportQuery = USUAL) -> None:
     """Report the cost of GPU-hours and energy.
 
-    The price of an hour is the node's label `price`, else the rate of the queue's budget, both in
-    the currency of the queues. Else it is the list price of clouds for the type, in USD, in a
-    column of its own: the two are never added.
+    The price of an hour is the node's label `price`, else the rate of the queue's
+    budget, both in the currency of the queues. Else it is the list price of clouds for
+    the type, in USD, in a column of its own: the two are never added.
     """
     _show("cost", wanted)
 
@@ -129,13 +132,16 @@ def _moment(text: str, now: float, option: str) -> float:
         at = datetime.fromisoformat(text)
     except ValueError:
         hint = f"write for example {option} 7d, or {option} 2026-11-01"
-        raise Usage(f"{option} {text} is neither a span nor a date", hint=hint) from None
+        raise Usage(
+            f"{option} {text} is neither a span nor a date", hint=hint
+        ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _print_csv(found: "ReportView") -> None:
     heads = [
-        f"{column.name} ({column.unit})" if column.unit else column.name for column in found.columns
+        f"{column.name} ({column.unit})" if column.unit else column.name
+        for column in found.columns
     ]
     out = csv.writer(sys.stdout, lineterminator="\n")
     names = [found.by, "name"] if found.by == "job" else [found.by]
@@ -143,7 +149,10 @@ def _print_csv(found: "ReportView") -> None:
     for row in found.rows:
         own_cells = [row.name, row.more] if found.by == "job" else [row.name]
         out.writerow(
-            [*own_cells, *("" if value is None else f"{value:.10g}" for value in row.values)]
+            [
+                *own_cells,
+                *("" if value is None else f"{value:.10g}" for value in row.values),
+            ]
         )
 
 
@@ -191,8 +200,8 @@ def _verdict(found: "ReportView") -> str:
 
 
 def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
-    """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD at list
-    prices (3.1 wasted); 2 GPU-hours have no price."""
+    """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD
+    at list prices (3.1 wasted); 2 GPU-hours have no price."""
     total = {
         report_column.name: value or 0.0
         for report_column, value in zip(found.columns, found.total, strict=True)
@@ -248,9 +257,15 @@ def _without_unused(found: "ReportView") -> "ReportView":
     return found.model_copy(
         update={
             "columns": [found.columns[place] for place in kept_columns],
-            "rows": [row.model_copy(update={"values": some(row.values)}) for row in found.rows],
+            "rows": [
+                row.model_copy(update={"values": some(row.values)})
+                for row in found.rows
+            ],
             "total": some(found.total),
-            "days": [day.model_copy(update={"values": some(day.values)}) for day in found.days],
+            "days": [
+                day.model_copy(update={"values": some(day.values)})
+                for day in found.days
+            ],
         }
     )
 
@@ -259,13 +274,18 @@ def _heads(found: "ReportView") -> "tuple[TableColumn, ...]":
     from corral.plan.report import columns
 
     return columns(
-        *((column.name, "%" if column.unit == "share" else column.unit) for column in found.columns)
+        *(
+            (column.name, "%" if column.unit == "share" else column.unit)
+            for column in found.columns
+        )
     )
 
 
 def _cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]":
     return tuple(
-        None if value is None else round(value * (100.0 if column.unit == "share" else 1.0), PLACES)
+        None
+        if value is None
+        else round(value * (100.0 if column.unit == "share" else 1.0), PLACES)
         for column, value in zip(found.columns, values, strict=True)
     )
 
@@ -275,21 +295,32 @@ def _figures(found: "ReportView") -> "tuple[Figure, ...]":
     from corral.plan.report import Figure, FigureSeries, TableColumn
 
     hours = [
-        at for at, report_column in enumerate(found.columns) if report_column.unit == "GPU-hours"
+        at
+        for at, report_column in enumerate(found.columns)
+        if report_column.unit == "GPU-hours"
     ]
     marks = tuple((float(at), str(day.day)[5:]) for at, day in enumerate(found.days))
     lines = tuple(
         FigureSeries(
             name=found.columns[at].name,
-            points=tuple((float(x), day.values[at] or 0.0) for x, day in enumerate(found.days)),
+            points=tuple(
+                (float(x), day.values[at] or 0.0) for x, day in enumerate(found.days)
+            ),
         )
         for at in hours
     )
     bars = tuple(
-        FigureSeries(name=row.more or row.name or "unknown", points=((0.0, row.values[0] or 0.0),))
+        FigureSeries(
+            name=row.more or row.name or "unknown",
+            points=((0.0, row.values[0] or 0.0),),
+        )
         for row in found.rows[:MOST_BARS]
     )
     value = TableColumn(name="held", unit="GPU-hours")
-    by_day = Figure(title="By day", x=TableColumn(name="day"), y=value, series=lines, x_marks=marks)
-    most = Figure(title="Who held most", x=TableColumn(name=""), y=value, series=bars, kind="bars")
+    by_day = Figure(
+        title="By day", x=TableColumn(name="day"), y=value, series=lines, x_marks=marks
+    )
+    most = Figure(
+        title="Who held most", x=TableColumn(name=""), y=value, series=bars, kind="bars"
+    )
     return (by_day, most) if len(found.days) > 1 else (most,)

@@ -1,4 +1,5 @@
-"""secret set, ls, rm. A value comes from standard input or a prompt: a command line is no place."""
+"""secret set, ls, rm. A value comes from standard input or a prompt: a command line is
+no place."""
 
 import getpass
 import sys
@@ -21,8 +22,8 @@ def put(
 
     Args:
         name: Name of the secret, which must be a valid variable name.
-        for_everybody: Make it available to jobs of all users (admins only); a new secret is
-            available to its
+        for_everybody: Make it available to jobs of all users (admins only); a new
+            secret is available to its
             owner's jobs, an existing one stays as it is.
     """
     from corral.domain.errors import SpecInvalid
@@ -33,7 +34,8 @@ def put(
         value = sys.stdin.read().removesuffix("\n")
     if not value:
         raise SpecInvalid(
-            f"the value of {name} is empty", hint=f"for example: corral secret set {name} < FILE"
+            f"the value of {name} is empty",
+            hint=f"for example: corral secret set {name} < FILE",
         )
     with common.client() as client:
         client.set_secret(name, value, for_everybody=for_everybody)

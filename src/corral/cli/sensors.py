@@ -21,7 +21,9 @@ def show_sensors(sample: "NodeSample") -> None:
                 share(gpu.utilisation) + " (pretend)" * gpu.pretend,
                 of(gpu.memory_used_bytes, gpu.memory_total_bytes),
                 _watts(gpu),
-                "" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} C",
+                ""
+                if gpu.temperature_celsius is None
+                else f"{gpu.temperature_celsius:.0f} C",
                 errors(gpu),
             )
         show_table(rows)
@@ -29,7 +31,10 @@ def show_sensors(sample: "NodeSample") -> None:
     show_pairs(
         [
             ("machine's CPU", share(sample.cpu_utilisation)),
-            ("machine's memory", of(sample.memory_used_bytes, sample.memory_total_bytes)),
+            (
+                "machine's memory",
+                of(sample.memory_used_bytes, sample.memory_total_bytes),
+            ),
             ("pressure", pressure(sample)),
             *[(f"disk {disk.path}", _disk(disk)) for disk in sample.disks],
             *[(f"port {port.name}", _port(port)) for port in sample.ports],
@@ -61,7 +66,9 @@ def errors(gpu: "GpuSample") -> str:
     down = [str(link.link) for link in gpu.nvlinks if not link.up]
     error_words += [f"NVLink {', '.join(down)} down"] if down else []
     error_words += (
-        [f"{gpu.ecc_volatile_corrected} corrected ECC"] if gpu.ecc_volatile_corrected else []
+        [f"{gpu.ecc_volatile_corrected} corrected ECC"]
+        if gpu.ecc_volatile_corrected
+        else []
     )
     error_words += [f"{gpu.pcie_replays} PCIe replays"] if gpu.pcie_replays else []
     error_words += [f"slowed down: {', '.join(gpu.throttle)}"] if gpu.throttle else []
@@ -75,7 +82,9 @@ def pressure(sample: "NodeSample") -> str:
         ("memory", sample.pressure_memory),
         ("disks", sample.pressure_io),
     )
-    return ", ".join(f"{name} {share(part)}" for name, part in parts if part is not None)
+    return ", ".join(
+        f"{name} {share(part)}" for name, part in parts if part is not None
+    )
 
 
 def _watts(gpu: "GpuSample") -> str:
@@ -93,7 +102,11 @@ def _disk(disk: "DiskSample") -> str:
 
 
 def _port(port: "PortSample") -> str:
-    pace = "" if port.bits_per_second is None else f", {port.bits_per_second / 1e9:g} Gbit/s"
+    pace = (
+        ""
+        if port.bits_per_second is None
+        else f", {port.bits_per_second / 1e9:g} Gbit/s"
+    )
     port_text = f"{port.kind}, {'up' if port.up else 'down'}{pace}"
     port_text += f", {port.errors} errors" if port.errors else ""
     falls = "once" if port.downs == 1 else f"{port.downs} times"

@@ -1,8 +1,9 @@
-"""simulate: a log of jobs through the scheduler, under one policy or several side by side."""
+"""simulate: a log of jobs through the scheduler, under one policy or several side by
+side."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,12 +32,39 @@ if TYPE_CHECKING:
     OnEvent = Callable[[ReplayEvent], None] | None
     Play = Callable[[OnEvent], ReplayOutcome]
 
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
 _POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
 _SEED = Parameter(validator=Number(gte=0))
 _PARTS = Parameter(negative="", show_default=False)
+_SEVERAL = Parameter(consume_multiple=True, negative="")
 FEW = 50  # jobs that are enough to have all compiled
 QUEUES = "queues"  # what their numbers are called among the policies
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Options of what is shown and written."""
+
+    by: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Show the results also by queue and by size.",
+        ),
+    ] = False
+    events: Annotated[
+        Path | None,
+        Parameter(
+            help="File for every start, preemption, promise and end, as JSON lines."
+        ),
+    ] = None
+    html: Annotated[
+        Path | None, Parameter(help="File for a page with results and plots.")
+    ] = None
 
 
 def simulate(
@@ -46,7 +74,7 @@ def simulate(
     own: Annotated[bool, _PARTS] = False,
     nodes: Path | None = None,
     cluster: ClusterShape | None = None,
-    policy: Annotated[list[Policy] | None, Parameter(consume_multiple=True, negative="")] = None,
+    policy: Annotated[list[Policy] | None, _SEVERAL] = None,
     config: Path | None = None,
     queues: Path | None = None,
     queue_per_vc: Annotated[bool, _PARTS] = False,
@@ -54,51 +82,69 @@ def simulate(
     mtbf_hours: Annotated[Hours, _POSITIVE] = 0.0,
     checkpoint_seconds: Annotated[Seconds, _POSITIVE] = 3_600.0,
     seed: Annotated[WholeNumber, _SEED] = 0,
-    by: Annotated[bool, _PARTS] = False,
-    events: Path | None = None,
-    html: Path | None = None,
+    outputs: OutputOptions = OutputOptions(),  # noqa: B008 - frozen
     dir: Annotated[Path | None, DIR] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Replay a log of jobs in virtual time, and report how long its jobs would have waited.
+    """Replay a log of jobs in virtual time, and report how long its jobs would have
+    waited.
 
-    Policies: fifo (strict), fifo-skip, sjf (by the run times of similar jobs), las (least attained
-    service), easy, easy-sjf, conservative, backfill (EASY, smaller requests sooner), default: as
-    live queues; backfill if every job has a time limit. With -oracle (sjf-, srtf-, easy-) they
-    know how long jobs will run, which no live scheduler does.
+    Policies: fifo (strict), fifo-skip, sjf (by the run times of similar jobs), las
+    (least attained service), easy, easy-sjf, conservative, backfill (EASY, smaller
+    requests sooner), default: as live queues; backfill if every job has a time limit.
+    With -oracle (sjf-, srtf-, easy-) they know how long jobs will run, which no live
+    scheduler does.
 
     Args:
-        trace: CSV with a header, SWF, or what sacct -P or corral ps --all --json prints; or .gz.
+        trace: CSV with a header, SWF, or what sacct -P or corral ps --all --json
+            prints; or .gz.
         own: Use this cluster's history, imported jobs included, on its own nodes.
-        nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by the trace.
+        nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by
+            the trace.
         cluster: Nodes: 88x8 is 88 nodes with 8 GPUs, 4x8+2x4 six of two kinds.
         policy: One or more policies (default).
-        config: TOML file with your own policies: [name], like = "default", and numbers to change.
-        queues: A file such as corral apply takes: jobs go through the very decision of a live head
-            with these queues, each in that of its vc, else in the default one.
-        queue_per_vc: Instead a queue for each vc, with its GPUs by the list of nodes, else by use.
+        config: TOML file with your own policies: [name], like = "default", and numbers
+            to change.
+        queues: A file such as corral apply takes: jobs go through the very decision of
+            a live head with these queues, each in that of its vc, else in the default
+            one.
+        queue_per_vc: Instead a queue for each vc, with its GPUs by the list of nodes,
+            else by use.
         restart_seconds: Seconds that a preempted or failed job loses at its restart.
-        mtbf_hours: Mean hours between failures of a node, which is back at once; 0 is never.
+        mtbf_hours: Mean hours between failures of a node, which is back at once; 0 is
+            never.
         checkpoint_seconds: Seconds between checkpoints of jobs; 0: they have none.
-        seed: Seed of the failures: the same seed gives the same result, to the last digit.
-        by: Show the results also by queue and by size.
-        events: File for every start, preemption, promise and end, as JSON lines.
-        html: File for a page with results and plots.
+        seed: Seed of the failures: the same seed gives the same result, to the last
+            digit.
     """
-    from corral.replay import NodeFaults
-
-    check_writable(events, html)
+    check_writable(outputs.events, outputs.html)
     read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
-    faults = NodeFaults(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
+    faults = _node_faults(mtbf_hours, checkpoint_seconds, seed)
     tree = _tree(read_trace, sizes, owned, queues, per_vc=queue_per_vc)
     named = _named(policy or (), config, restart_seconds, tree)
-    answer: dict[str, Any] = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(read_trace, sizes, named, faults, events, tree, restart_seconds, not json)
-    _write_page(html, answer)
+    answer = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
+    answer |= _replayed(
+        read_trace, sizes, named, faults, outputs, tree, restart_seconds, not json
+    )
+    _give(answer, outputs, json=json)
+
+
+def _node_faults(
+    mtbf_hours: float, checkpoint_seconds: float, seed: int
+) -> "NodeFaults":
+    from corral.replay import NodeFaults
+
+    return NodeFaults(
+        mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed
+    )
+
+
+def _give(answer: dict[str, Any], outputs: OutputOptions, *, json: bool) -> None:
+    _write_page(outputs.html, answer)
     if json:
         print_json(answer)
     else:
-        _show(answer["policies"], by=by)
+        _show(answer["policies"], by=outputs.by)
 
 
 def _tree(
@@ -115,7 +161,9 @@ def _tree(
     if queues is None and not per_vc:
         return None
     if queues is not None and per_vc:
-        raise Usage("--queues and --queue-per-vc both say what the queues are", hint="give one")
+        raise Usage(
+            "--queues and --queue-per-vc both say what the queues are", hint="give one"
+        )
     if queues is None:
         return tree_of_log(found, sizes, own)
     tree = read_tree(queues)
@@ -125,7 +173,10 @@ def _tree(
 
 
 def _named(
-    policy: Sequence[str], config: Path | None, restart_seconds: float, tree: "QueueTree | None"
+    policy: Sequence[str],
+    config: Path | None,
+    restart_seconds: float,
+    tree: "QueueTree | None",
 ) -> "dict[str, Named]":
     """Return the policies to simulate in addition to the queues.
 
@@ -137,14 +188,20 @@ def _named(
     policies = {} if alone else chosen(policy, config, restart_seconds)
     if policies and tree is not None:
         names = ", ".join(policies)
-        note(f"{QUEUES} is the live decision with these queues; {names}: one line for all jobs")
+        note(
+            f"{QUEUES} is the live decision with these queues; {names}: one line for all jobs"
+        )
     return policies
 
 
-def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "NodeFaults") -> "Play":
+def _policy(
+    work: "Workload", sizes: list[int], named: "Named", failures: "NodeFaults"
+) -> "Play":
     from corral.replay import replay
 
-    return lambda on_event: replay(work, sizes, named, failures=failures, on_event=on_event)
+    return lambda on_event: replay(
+        work, sizes, named, failures=failures, on_event=on_event
+    )
 
 
 def _queued(
@@ -175,7 +232,7 @@ def _replayed(
     sizes: list[int],
     policies: "dict[str, Named]",
     failures: "NodeFaults",
-    events: Path | None,
+    outputs: OutputOptions,
     tree: "QueueTree | None",
     restart_seconds: float,
     shows_progress: bool,
@@ -184,9 +241,13 @@ def _replayed(
 
     work, too_large = _able(found, sizes, tree)
     _refuse_endless(work, sizes, failures, restart_seconds)
-    plays = {name: _policy(work, sizes, named, failures) for name, named in policies.items()}
+    plays = {
+        name: _policy(work, sizes, named, failures) for name, named in policies.items()
+    }
     if tree is not None:
-        plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds, failures)
+        plays[QUEUES] = _queued(
+            work, found.queues, sizes, tree, restart_seconds, failures
+        )
     queues = [found.queues[queue] for queue in work.queues]
     results = {}
     with progress("compiling", shown=shows_progress) as at:
@@ -195,7 +256,7 @@ def _replayed(
             few = work.only(range(min(FEW, len(work.submits))))
             for named in policies.values():  # so that wall_s is the replay's own
                 _policy(few, sizes, named, failures)(None)
-        with _event_file(events, work.names) as write:
+        with _event_file(outputs.events, work.names) as write:
             for name, play in plays.items():
                 at.doing = f"replaying {len(work.submits):,} jobs under {name}"
                 results[name] = _run(play, queues, write(name))
@@ -221,16 +282,24 @@ def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]
     parts = {
         "queues": {
             label: asdict(part)
-            for label, part in sorted(by_queue.items(), key=lambda item: -item[1].gpu_hours)
+            for label, part in sorted(
+                by_queue.items(), key=lambda item: -item[1].gpu_hours
+            )
         },
-        "sizes": {label: asdict(by_size[label]) for _, label in SIZES if label in by_size},
+        "sizes": {
+            label: asdict(by_size[label]) for _, label in SIZES if label in by_size
+        },
     }
-    return numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
+    return (
+        numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
+    )
 
 
-def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[Workload, int]":
-    """The jobs that the nodes, and the queues, can hold at all; and how many they cannot. A head
-    gives each node of a gang an equal part."""
+def _able(
+    found: "Trace", sizes: list[int], tree: "QueueTree | None"
+) -> "tuple[Workload, int]":
+    """The jobs that the nodes, and the queues, can hold at all; and how many they
+    cannot. A head gives each node of a gang an equal part."""
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
     from corral.replay.queue_replay import fits
@@ -241,11 +310,15 @@ def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[
     rows = [row for row, size in enumerate(gpus) if size in able]
     too_large = len(gpus) - len(rows)
     if not rows:
-        raise Conflict(f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes")
+        raise Conflict(
+            f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes"
+        )
     if found.skipped:
         note(f"{found.skipped} rows have no GPUs or never ended: they are not replayed")
     if too_large:
-        note(f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed")
+        note(
+            f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed"
+        )
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
     workload = found.workload.only(rows)
@@ -269,7 +342,9 @@ def _refused(
         hint = "give the queues more GPUs, or let them borrow"
         raise Conflict("each job asks for more than its queue may ever hold", hint=hint)
     if refused:
-        note(f"{len(refused)} jobs ask for more than their queue may hold: they are not replayed")
+        note(
+            f"{len(refused)} jobs ask for more than their queue may hold: they are not replayed"
+        )
     return refused
 
 
@@ -292,8 +367,8 @@ def _refuse_endless(
 def _event_file(
     path: Path | None, jobs: Sequence[str]
 ) -> "Iterator[Callable[[str], Callable[[ReplayEvent], None] | None]]":
-    """Gives, for the name of a policy, what writes its events to the file, or None without one.
-    `jobs`: the names of the log, by row."""
+    """Gives, for the name of a policy, what writes its events to the file, or None
+    without one. `jobs`: the names of the log, by row."""
     if path is None:
         yield lambda name: None
         return
@@ -303,7 +378,11 @@ def _event_file(
 
     try:
         with path.open("w") as file:
-            yield lambda name: lambda event: print(dumps(event_row(name, event, jobs)), file=file)
+            yield (
+                lambda name: (
+                    lambda event: print(dumps(event_row(name, event, jobs)), file=file)
+                )
+            )
     except OSError as error:
         raise unwritable(path, error.strerror) from error
 
@@ -317,15 +396,31 @@ def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
 
 def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:
     shown = table(
-        "policy", "jct", "jct p99", "wait", "p99", "longest", "slowdown", "used", "split",
-        "preempted", "lost GPU h", right=("slowdown", "used", "split", "preempted", "lost GPU h"),
-    )  # fmt: skip
+        "policy",
+        "jct",
+        "jct p99",
+        "wait",
+        "p99",
+        "longest",
+        "slowdown",
+        "used",
+        "split",
+        "preempted",
+        "lost GPU h",
+        right=("slowdown", "used", "split", "preempted", "lost GPU h"),
+    )
     for name, numbers in results.items():
         shown.add_row(
             name,
             *(
                 duration_text(numbers[key])
-                for key in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "wait_max_s")
+                for key in (
+                    "jct_mean_s",
+                    "jct_p99_s",
+                    "wait_mean_s",
+                    "wait_p99_s",
+                    "wait_max_s",
+                )
             ),
             f"{numbers['slowdown_mean']:.1f}",
             share_text(numbers["utilisation"], 1),
@@ -340,10 +435,13 @@ def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:
 
 
 def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
-    """One row a queue or size, the mean and the longest wait of each policy side by side."""
+    """One row a queue or size, the mean and the longest wait of each policy side by
+    side."""
     first = next(iter(results.values()))
     waits = [f"{name} {word}" for name in results for word in ("wait", "longest")]
-    shown = table(kind.removesuffix("s"), "jobs", "GPU h", *waits, right=("jobs", "GPU h"))
+    shown = table(
+        kind.removesuffix("s"), "jobs", "GPU h", *waits, right=("jobs", "GPU h")
+    )
     for label, part in first[kind].items():
         shown.add_row(
             label,

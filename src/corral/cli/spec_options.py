@@ -1,4 +1,5 @@
-"""Conversion of the options of `corral run` to a spec. The reader of specs does the validation."""
+"""Conversion of the options of `corral run` to a spec. The reader of specs does the
+validation."""
 
 import os
 import re
@@ -45,8 +46,13 @@ class Typed:
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:
-    """Raises: Usage when there is no command, SpecInvalid when an option is not of its form."""
-    amounts = {"gpu": number(typed.gpus), "cpu": number(typed.cpus), "memory": typed.memory}
+    """Raises: Usage when there is no command, SpecInvalid when an option is not of its
+    form."""
+    amounts = {
+        "gpu": number(typed.gpus),
+        "cpu": number(typed.cpus),
+        "memory": typed.memory,
+    }
     resources = {name: value for name, value in amounts.items() if value is not None}
     fields = {
         "name": typed.name or made_name(typed.command),
@@ -73,7 +79,9 @@ def spec_of(typed: Typed) -> dict[str, Any]:
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that hold anything."""
-    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+    return {
+        name: value for name, value in fields.items() if value not in (None, [], {})
+    }
 
 
 def _now() -> datetime:
@@ -82,15 +90,21 @@ def _now() -> datetime:
 
 
 def command_text(command: Sequence[str]) -> str:
-    """One word is a line for the shell; several are a command and its arguments, as typed."""
+    """One word is a line for the shell; several are a command and its arguments, as
+    typed."""
     if not command:
-        raise Usage("there is no command", hint="write it after --: corral run -- CMD ...")
+        raise Usage(
+            "there is no command", hint="write it after --: corral run -- CMD ..."
+        )
     return command[0] if len(command) == 1 else shlex.join(command)
 
 
 def made_name(command: Sequence[str]) -> str:
-    """Return a name from the script or program, with four digits that make it unique."""
-    words = [word for line in command for word in line.split() if not word.startswith("-")]
+    """Return a name from the script or program, with four digits that make it
+    unique."""
+    words = [
+        word for line in command for word in line.split() if not word.startswith("-")
+    ]
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     base = Path((scripts or words or ["job"])[0]).stem
     plain = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "job"
@@ -98,8 +112,8 @@ def made_name(command: Sequence[str]) -> str:
 
 
 def workdir_of(typed: Typed) -> str | None:
-    """The directory whose snapshot travels: the current one, unless it is that of temporary
-    files."""
+    """The directory whose snapshot travels: the current one, unless it is that of
+    temporary files."""
     if typed.no_workdir:
         return None
     if typed.workdir is not None:
@@ -117,7 +131,9 @@ def _assignment(pair: str) -> tuple[str, str]:
     """K=V, or K alone: the value that it has here."""
     name, sign, value = pair.partition("=")
     if not sign and name not in os.environ:
-        raise SpecInvalid(f"--env {name}: it is not set here", hint=f"write: --env {name}=VALUE")
+        raise SpecInvalid(
+            f"--env {name}: it is not set here", hint=f"write: --env {name}=VALUE"
+        )
     return name, value if sign else os.environ[name]
 
 

@@ -36,7 +36,9 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
         targets = read_targets(others.hosts.read_text(), str(others.hosts))
         return [_with_policy(target, others) for target in targets]
     except (OSError, ValueError) as error:
-        raise SpecInvalid(f"{others.hosts} cannot be read: {error}", hint="name a file") from None
+        raise SpecInvalid(
+            f"{others.hosts} cannot be read: {error}", hint="name a file"
+        ) from None
 
 
 def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
@@ -47,7 +49,9 @@ def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
     return replace(target, words=(*target.words, "--policy", "root=allow"))
 
 
-def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list[HostOutcome]":
+def bring(
+    common: Common, others: SshOptions, targets: "list[SshHost]"
+) -> "list[HostOutcome]":
     """Let them all join the cluster that is up. Raises: Unsupported."""
     from corral.boot.extras import needed_to_join
     from corral.boot.own_wheel import own_wheel
@@ -56,7 +60,9 @@ def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list
 
     with common.client() as client:
         made = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
-    invitation = Invitation(url=made.url, fingerprint=made.fingerprint, token=made.token)
+    invitation = Invitation(
+        url=made.url, fingerprint=made.fingerprint, token=made.token
+    )
     settings = ClusterSettings.load(common.place) or ClusterSettings()
     way = SshAccess(
         user=others.ssh_user,
@@ -79,7 +85,11 @@ def show(found: "list[HostOutcome]") -> None:
             str(host_outcome.target),
             host_outcome.node,
             state("failed" if host_outcome.trouble else "joined"),
-            cut(f"{host_outcome.trouble}; {host_outcome.hint}" if host_outcome.trouble else ""),
+            cut(
+                f"{host_outcome.trouble}; {host_outcome.hint}"
+                if host_outcome.trouble
+                else ""
+            ),
         )
     say()
     show_table(rows)
@@ -106,7 +116,8 @@ def check(found: "list[HostOutcome]") -> None:
         raise StartFailed(
             f"{len(failed)} of {len(found)} hosts have not joined: "
             + "; ".join(
-                f"{host_outcome.target}: {host_outcome.trouble}" for host_outcome in failed
+                f"{host_outcome.target}: {host_outcome.trouble}"
+                for host_outcome in failed
             ),
             hint=f"{failed[0].hint}; then the same command again: those that have joined stay",
         )

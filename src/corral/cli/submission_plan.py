@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 MOST = 10  # plans of an array that are shown one by one
 
 
-def show_plan(plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool) -> None:
-    """Print where each job would be placed. `whole`: it is the answer, with its environment; else
-    it goes to stderr, as stdout is for the output of the ranks."""
+def show_plan(
+    plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool
+) -> None:
+    """Print where each job would be placed. `whole`: it is the answer, with its
+    environment; else it goes to stderr, as stdout is for the output of the ranks."""
     workdirs = {str(path) for path in wished.workdirs}
     for number, planned_job in enumerate(plan[:MOST]):
         if number:
@@ -25,9 +27,13 @@ def show_plan(plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool)
         say(f"and {len(plan) - MOST} more", stderr=not whole)
 
 
-def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterator[tuple[str, str]]:
+def _pairs(
+    one: "api.PlannedJob", workdirs: set[str], *, whole: bool
+) -> Iterator[tuple[str, str]]:
     yield "job", one.name
-    is_open = len(one.forms) > 1 or any(form.least_nodes < form.nodes for form in one.forms)
+    is_open = len(one.forms) > 1 or any(
+        form.least_nodes < form.nodes for form in one.forms
+    )
     yield "asks for", forms_text(one.forms, one.shape)
     yield "gets", shape_text(one.shape) if is_open and one.starts_now else ""
     unknown = is_open and not one.starts_now  # how many nodes it has
@@ -44,7 +50,10 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     yield "starts from", f"the save {one.origin}" if one.origin else ""
     yield "image", one.image or ""
     yield "python", python_text(one)
-    yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"
+    yield (
+        "workdir",
+        f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none",
+    )
     if one.starts_now:
         yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)
     else:
@@ -65,7 +74,8 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
 
 
 def python_text(one: "api.PlannedJob") -> str:
-    """Return the Python of the job's ranks; "" where that belongs to what they run in."""
+    """Return the Python of the job's ranks; "" where that belongs to what they run
+    in."""
     if one.image or one.kind == "ray" or "PATH" in one.environment:
         return ""
     folder = one.environment.get("VIRTUAL_ENV") or one.environment.get("CONDA_PREFIX")
@@ -85,7 +95,8 @@ def given_up_text(forecast: "api.StartForecastView") -> str:
 
 
 def instead_text(one: "api.ChangeSuggestionView") -> str:
-    """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
+    """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of
+    queue a."""
     stops = f", and is likely to stop {one.stops}" if one.stops else ""
     return f"{one.change} it starts {one.starts.text}{stops}"
 
@@ -93,23 +104,25 @@ def instead_text(one: "api.ChangeSuggestionView") -> str:
 def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
     """Return all forms in the order in which they are tried.
 
-    An older head reports no forms; then return the shape. For example: 2 to 9 nodes, each
-    with 8 GPUs; else 1 node with 2 GPUs.
+    An older head reports no forms; then return the shape. For example: 2 to 9 nodes,
+    each with 8 GPUs; else 1 node with 2 GPUs.
     """
     texts = [shape_text(form, least=form.least_nodes) for form in forms]
     return "; else ".join(texts) or shape_text(shape)
 
 
 def shape_text(shape: "api.ShapeView", *, least: int | None = None) -> str:
-    """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes would do
-    too."""
+    """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes
+    would do too."""
     parts = []
     if shape.gpus_per_node:
         plural = "s" if shape.gpus_per_node > 1 else ""
         kind = f"{shape.gpu_type} " if shape.gpu_type else ""
         parts.append(f"{shape.gpus_per_node:g} {kind}GPU{plural}")
     if shape.cpus_per_node:
-        parts.append(f"{shape.cpus_per_node:g} CPU{'s' if shape.cpus_per_node > 1 else ''}")
+        parts.append(
+            f"{shape.cpus_per_node:g} CPU{'s' if shape.cpus_per_node > 1 else ''}"
+        )
     if shape.memory_bytes_per_node:
         parts.append(size_text(shape.memory_bytes_per_node))
     span = f"{least} to " if least is not None and least < shape.nodes else ""
@@ -130,7 +143,8 @@ def limit_text(job: "api.JobDetail | api.PlannedJob") -> str:
 
 
 def signal_text(warned: "api.Warned | None") -> str:
-    """For example: USR1, 2 min before the time limit. "" where it asks for nothing of its own."""
+    """For example: USR1, 2 min before the time limit. "" where it asks for nothing of
+    its own."""
     if warned is None:
         return ""
     before = duration_text(warned.before_seconds)

@@ -1,6 +1,7 @@
 """run, apply: a job from what was typed or from a file, followed to its end."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _ENV = Parameter(name=["--env", "-e"], negative="", show_default=False)
 _REPEATED = Parameter(negative="", show_default=False)
+_TIME = Parameter(name=["--time", "-t", "--max-duration"])
+_DETACH = Parameter(name=["--detach", "-d"], negative="", show_default=False)
 
 
 def run(
@@ -52,7 +55,7 @@ def run(
     memory: Size | None = None,
     queue: QueueName | None = None,
     priority: Priority | None = None,
-    time: Annotated[Duration | None, Parameter(name=["--time", "-t", "--max-duration"])] = None,
+    time: Annotated[Duration | None, _TIME] = None,
     env: Annotated[tuple[EnvironmentVariable, ...], _ENV] = (),
     secret: Annotated[tuple[SecretName, ...], _REPEATED] = (),
     token: Literal["own", "submit"] | None = None,
@@ -66,15 +69,14 @@ def run(
     retry: WholeNumber | None = None,
     wishes: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
-    detach: Annotated[
-        bool, Parameter(name=["--detach", "-d"], negative="", show_default=False)
-    ] = False,
+    detach: Annotated[bool, _DETACH] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
     """Run a command as a job and follow it to its end.
 
     Args:
-        command: Command to run, after --; or a batch script (#SBATCH) and its arguments.
+        command: Command to run, after --; or a batch script (#SBATCH) and its
+            arguments.
         name: Name of the job (derived from the command).
         nodes: Number of nodes at the same time (1); 2-4: as many of them as are free.
         gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
@@ -83,31 +85,43 @@ def run(
         queue: Queue of the job (default).
         priority: Priority: low, normal, high or a number.
         time: Time limit: 4h.
-        env: Environment variable for its ranks: K=V, or K with its value here; may be repeated.
-        secret: Secret that becomes an environment variable of its ranks; may be repeated.
-        token: Token of the job: own, for itself and its array; submit, also to submit jobs.
+        env: Environment variable for its ranks: K=V, or K with its value here; may be
+            repeated.
+        secret: Secret that becomes an environment variable of its ranks; may be
+            repeated.
+        token: Token of the job: own, for itself and its array; submit, also to submit
+            jobs.
         per: Ranks: one for each node, or one for each gpu (node).
         checkpoint: Path of its checkpoints, which every node must see.
-        origin: Start from the newest checkpoint of an ended job, or from that of JOB@STEP.
+        origin: Start from the newest checkpoint of an ended job, or from that of
+            JOB@STEP.
         workdir: Directory that is sent with the job (the current one).
         no_workdir: Send no directory.
-        after: Start after another job is done: JOB, or JOB:failed, JOB:ended, JOB:started.
+        after: Start after another job is done: JOB, or JOB:failed, JOB:ended,
+            JOB:started.
         array: One job for each index: 0-9, or 0-99%10 with at most ten at once.
         retry: Retries after its own failures (0).
         dry_run: Show the plan; nothing happens.
         detach: Print the name of the job once it is stored, and return.
     """
-    given_options = {key: value for key, value in locals().items() if key in Typed.__slots__}
-    typed = Typed(**given_options)
-    spec = _script_of(typed) or spec_of(_with_workdir(typed, common))
+    spec = _spec_of_options(locals(), common)
     return _go(spec, common, dry_run=dry_run, detach=detach)
+
+
+def _spec_of_options(options: Mapping[str, Any], common: Change) -> dict[str, Any]:
+    """`options`: the arguments of `run`, by name. Raises: Usage, SpecInvalid."""
+    given_options = {
+        key: value for key, value in options.items() if key in Typed.__slots__
+    }
+    typed = Typed(**given_options)
+    return _script_of(typed) or spec_of(_with_workdir(typed, common))
 
 
 def _with_workdir(typed: Typed, common: Change) -> Typed:
     """Return the same input with a decision about the workdir.
 
-    A decision is needed if the current directory is the home directory or a parent of it.
-    None of its files are sent unless it is named.
+    A decision is needed if the current directory is the home directory or a parent of
+    it. None of its files are sent unless it is named.
 
     Raises: Usage if it is not possible to ask.
     """
@@ -119,17 +133,23 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
         return without
     ways = "name a directory: --workdir DIR, or send no files: --no-workdir (or --yes)"
     if common.json or not common.is_attended:
-        raise Usage(f"{here} is no project to send along: it holds a home directory", hint=ways)
-    if not common.agreed(f"{here} holds a home directory. Submit without any of its files?"):
+        raise Usage(
+            f"{here} is no project to send along: it holds a home directory", hint=ways
+        )
+    if not common.agreed(
+        f"{here} holds a home directory. Submit without any of its files?"
+    ):
         raise Usage("nothing was submitted", hint=ways)
     return without
 
 
 def _script_of(typed: Typed) -> dict[str, Any] | None:
-    """The spec of a batch script, where the command is one. Raises: Usage, SpecInvalid."""
+    """The spec of a batch script, where the command is one. Raises: Usage,
+    SpecInvalid."""
     if not typed.command or not _has_shebang(typed.command[0]):
         return None
-    from corral.cli.slurm.script_file import spec_of_script  # a command needs none of this
+    # a command needs none of this
+    from corral.cli.slurm.script_file import spec_of_script
 
     path, *arguments = typed.command
     spec = spec_of_script(Path(path), arguments)
@@ -165,7 +185,8 @@ def apply(
     Args:
         file: File. Several jobs are YAML documents divided by a line of ---.
         dry_run: Show the plan; nothing happens.
-        follow: Follow all jobs to their end, as `corral run` does; exit code 1 if one was not done.
+        follow: Follow all jobs to their end, as `corral run` does; exit code 1 if one
+            was not done.
     """
     from corral.cli.queues import apply_queues
     from corral.cli.slurm.script_file import spec_of_script
@@ -181,7 +202,9 @@ def apply(
     return _go(file, common, dry_run=dry_run, detach=not follow)
 
 
-def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool) -> int:
+def _go(
+    spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool
+) -> int:
     from corral.cli.submission_plan import show_plan
     from corral.client.spec_input import read_wished
     from corral.client.workdir_snapshot import notes_on
@@ -195,7 +218,13 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
     if dry_run:
         planned = _plan(common, wished, spec)
         if common.json:
-            print_json({"plan": [planned_job.model_dump(mode="json") for planned_job in planned]})
+            print_json(
+                {
+                    "plan": [
+                        planned_job.model_dump(mode="json") for planned_job in planned
+                    ]
+                }
+            )
         else:
             show_plan(planned, wished, whole=True)
         return 0
@@ -205,9 +234,12 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
         if plan is not None and common.asks:
             show_plan(plan(), wished, whole=False)
         if not common.agreed("submit?"):
-            raise Conflict("nothing was submitted", hint="run it again when it is right")
+            raise Conflict(
+                "nothing was submitted", hint="run it again when it is right"
+            )
         jobs = client.submit(spec)
-        if plan is not None and not common.asks:  # the job does not wait for this to load
+        # the job does not wait for this to load
+        if plan is not None and not common.asks:
             show_plan(plan(), wished, whole=False)
     with common.client() as client:
         if detach:
@@ -233,9 +265,12 @@ def _plan(
     from corral.boot.start_head import head_runs
 
     if not common.remote and not head_runs(common.place):
-        from corral.boot.offline_plan import plan_without_head  # all of a head is loaded with it
+        # all of a head is loaded with it
+        from corral.boot.offline_plan import plan_without_head
 
-        note(f"no head runs in {common.place.root}: this is the plan for one started now")
+        note(
+            f"no head runs in {common.place.root}: this is the plan for one started now"
+        )
         return plan_without_head(common.place, wished)
     with common.client() as client:
         return client.plan(spec)
@@ -249,7 +284,9 @@ def _answer(jobs: "list[api.JobView]", common: Change) -> None:
         document = jobs[0].model_dump(mode="json") if len(jobs) == 1 else None
         print_json(document or {"jobs": [job.model_dump(mode="json") for job in jobs]})
         return
-    names = {job.array or job.id: name_of([job]) if job.array else job.name for job in jobs}
+    names = {
+        job.array or job.id: name_of([job]) if job.array else job.name for job in jobs
+    }
     for name in names.values():
         say(name)
     last = jobs[-1]
@@ -262,7 +299,8 @@ def _answer(jobs: "list[api.JobView]", common: Change) -> None:
 
 
 def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> None:
-    """Print to stderr when the first waiting job starts; its name was printed before."""
+    """Print to stderr when the first waiting job starts; its name was printed
+    before."""
     from corral.cli.arrays import when_text
     from corral.domain.errors import Refusal, Trouble
 

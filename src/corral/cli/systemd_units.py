@@ -16,10 +16,13 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 def install(
     *,
     user: _Flag = False,
-    print_only: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
+    print_only: Annotated[
+        bool, Parameter(name="--print", negative="", show_default=False)
+    ] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Let systemd keep the head of this directory running, or the agent of a joined machine.
+    """Let systemd keep the head of this directory running, or the agent of a joined
+    machine.
 
     Args:
         user: Use your own systemd, without root.
@@ -44,9 +47,13 @@ def install(
 
 def _say_next(common: Common, unit: "Unit", *, enabled: bool) -> None:
     control = " ".join(unit.systemctl)
-    steps = [] if enabled else [f"{control} daemon-reload", f"{control} enable {unit.name}"]
-    note(f"to hand over what runs now: {'; '.join([*steps, 'corral down --leave', ''])}"
-         f"{control} start {unit.name}")  # fmt: skip
+    steps = (
+        [] if enabled else [f"{control} daemon-reload", f"{control} enable {unit.name}"]
+    )
+    note(
+        f"to hand over what runs now: {'; '.join([*steps, 'corral down --leave', ''])}"
+        f"{control} start {unit.name}"
+    )
     if unit.user:
         note("to run it while you are not logged in: loginctl enable-linger")
 
@@ -67,4 +74,6 @@ def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     if common.json:
         print_json({"file": str(unit.file), "removed": removed})
     else:
-        say(f"{unit.file} is {'removed' if removed else 'not there, or of another directory'}")
+        say(
+            f"{unit.file} is {'removed' if removed else 'not there, or of another directory'}"
+        )

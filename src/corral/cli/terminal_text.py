@@ -1,19 +1,22 @@
-"""Text of a job for a person's terminal: colours and progress bars stay, commands to the terminal
-go. A rank must not write to the clipboard, set titles, answer questions or move about the screen.
+"""Text of a job for a person's terminal: colours and progress bars stay, commands to
+the terminal go. A rank must not write to the clipboard, set titles, answer questions or
+move about the screen.
 """
 
 import re
 from typing import Final
 
-# A control sequence (CSI), a string to the terminal (OSC, DCS and the like; one without an end
-# ends with its line), another escape, or a control character of its own.
+# A control sequence (CSI), a string to the terminal (OSC, DCS and the like; one without
+# an end ends with its line), another escape, or a control character of its own.
 _CONTROL: Final = re.compile(
     r"\x1b\[(?P<parameters>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\|(?=[\x1b\n]))"
     r"|\x1b[ -/]*[0-~]"
     r"|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-_BEGUN: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)?\Z")
+_BEGUN: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)?\Z"
+)
 _COLOURS: Final = re.compile(r"[0-9;:]*", re.ASCII)
 _IN_LINE: Final = frozenset("KGCD")  # erase, and move, within the line
 _LONGEST: Final = 4096  # characters of what may still become a sequence

@@ -26,7 +26,9 @@ _LABEL: Final = re.compile(r"([^=!]+)(?:(!?=)(.*))?", re.DOTALL)
 
 
 def _option(help: str, *names: str) -> Any:
-    return Parameter(name=list(names) or None, negative="", show_default=False, help=help)
+    return Parameter(
+        name=list(names) or None, negative="", show_default=False, help=help
+    )
 
 
 @Parameter(name="*")
@@ -36,7 +38,10 @@ class RequestOptions:
 
     image: Annotated[
         Image | None,
-        _option("What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).", "--image"),
+        _option(
+            "What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).",
+            "--image",
+        ),
     ] = None
     any_of: Annotated[
         tuple[RequestForm, ...],
@@ -50,11 +55,14 @@ class RequestOptions:
         _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin"),
     ] = None
     start_by: Annotated[
-        StartTime | None, _option("It ends if it has not run by then; as --begin.", "--start-by")
+        StartTime | None,
+        _option("It ends if it has not run by then; as --begin.", "--start-by"),
     ] = None
     signal: Annotated[
         SignalName | None,
-        _option("What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"),
+        _option(
+            "What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"
+        ),
     ] = None
     constraint: Annotated[
         tuple[LabelRule, ...],
@@ -68,17 +76,22 @@ class RequestOptions:
         TopologyRule | None,
         _option("prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"),
     ] = None
-    exclusive: Annotated[bool, _option("No other job on its nodes.", "--exclusive")] = False
+    exclusive: Annotated[bool, _option("No other job on its nodes.", "--exclusive")] = (
+        False
+    )
     apart_from: Annotated[
         tuple[JobName, ...],
-        _option("A job that it must not share a node with; may be repeated.", "--apart-from"),
+        _option(
+            "A job that it must not share a node with; may be repeated.", "--apart-from"
+        ),
     ] = ()
     preemptible: Annotated[
         bool, _option("Others may have its GPUs back at any time.", "--preemptible")
     ] = False
 
     def fields(self, now: datetime) -> dict[str, Any]:
-        """Return the fields of a spec file. `now`: the current local time, with its zone.
+        """Return the fields of a spec file. `now`: the current local time, with its
+        zone.
 
         Raises: SpecInvalid when an option is not of its form.
         """
@@ -93,11 +106,16 @@ class RequestOptions:
             "apart_from": list(self.apart_from),
             "preemptible": self.preemptible or None,
         }
-        return {name: value for name, value in spec_fields.items() if value not in (None, [], {})}
+        return {
+            name: value
+            for name, value in spec_fields.items()
+            if value not in (None, [], {})
+        }
 
 
 def _moment(text: str | None, now: datetime) -> str | None:
-    """Parse a local time: a time of day is the next one here; without a zone it is local."""
+    """Parse a local time: a time of day is the next one here; without a zone it is
+    local."""
     if text is None:
         return None
     if match := _CLOCK.fullmatch(text):
@@ -121,10 +139,14 @@ def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
         match = _LABEL.fullmatch(text)
         label = match.group(1).strip() if match else ""
         if match is None or not label:
-            raise SpecInvalid(f"--constraint {text}: it names no label", hint="write: zone=a")
+            raise SpecInvalid(
+                f"--constraint {text}: it names no label", hint="write: zone=a"
+            )
         values = (match.group(3) or "").split(",") if match.group(2) else [True]
         if label in rules:
-            raise _given_twice(text, label, rules[label], values, negated=match.group(2) == "!=")
+            raise _given_twice(
+                text, label, rules[label], values, negated=match.group(2) == "!="
+            )
         rules[label] = {"not": values} if match.group(2) == "!=" else values
     return rules
 
@@ -134,7 +156,10 @@ def _given_twice(
 ) -> Exception:
     """With the one option that says both, where both say the same of their values."""
     was_negated = isinstance(before, dict)
-    sign, both = "!=" if negated else "=", [*(before["not"] if was_negated else before), *values]
+    sign, both = (
+        "!=" if negated else "=",
+        [*(before["not"] if was_negated else before), *values],
+    )
     hint = f"keep one: {label}=VALUE already leaves out all other values"
     if was_negated == negated and True not in both:
         either = "neither of them" if negated else "either of them"
@@ -142,8 +167,11 @@ def _given_twice(
     return SpecInvalid(f"--constraint {text}: {label} is given twice", hint=hint)
 
 
-def forms_of(texts: Iterable[str], resources: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """NODESxGPUS, or GPUS on as many nodes: what else is asked for of a node stays as it is.
+def forms_of(
+    texts: Iterable[str], resources: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """NODESxGPUS, or GPUS on as many nodes: what else is asked for of a node stays as
+    it is.
 
     Raises: SpecInvalid.
     """
@@ -151,7 +179,9 @@ def forms_of(texts: Iterable[str], resources: Mapping[str, Any]) -> list[dict[st
     for text in texts:
         match = _FORM.fullmatch(text.strip())
         if match is None:
-            raise SpecInvalid(f"--any-of {text}: it asks for nothing", hint="write: 2xa100:8")
+            raise SpecInvalid(
+                f"--any-of {text}: it asks for nothing", hint="write: 2xa100:8"
+            )
         nodes, gpus = match.groups()
         form: dict[str, Any] = {"resources": {**resources, "gpu": number(gpus)}}
         shapes.append(form | ({"nodes": int(nodes)} if nodes else {}))

@@ -1,4 +1,5 @@
-"""The warning that a token ends soon, which the head gives with each answer near its end."""
+"""The warning that a token ends soon, which the head gives with each answer near its
+end."""
 
 from functools import cache
 from typing import Final
@@ -33,4 +34,6 @@ def _warn(ends_at: float, log_in_url: str | None) -> None:
     elif (
         remaining_seconds <= LOG_IN_WARNING_SECONDS
     ):  # it lasts for hours: a warning with each command is noise
-        note(f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}")
+        note(
+            f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}"
+        )

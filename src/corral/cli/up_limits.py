@@ -24,7 +24,8 @@ class UserLimitOptions(QuotaOptions):
     plan_seconds: Annotated[
         Seconds | None,
         Parameter(
-            name="--plan-seconds", help="Seconds of planning that one user may have an hour (900)."
+            name="--plan-seconds",
+            help="Seconds of planning that one user may have an hour (900).",
         ),
     ] = None
 

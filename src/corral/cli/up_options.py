@@ -40,7 +40,9 @@ class Care(UserLimitOptions):
 
     keep_days: Annotated[
         Days | None,
-        Parameter(name="--keep-days", help="Days for which a job is kept after its end (30)."),
+        Parameter(
+            name="--keep-days", help="Days for which a job is kept after its end (30)."
+        ),
     ] = None
     keep_jobs: Annotated[
         WholeNumber | None,
@@ -142,7 +144,9 @@ class NodeLayoutOptions:
 
     gpu_slices: Annotated[
         WholeNumber | None,
-        Parameter(name="--gpu-slices", help="Cut each pretend GPU into N parts, like MIG."),
+        Parameter(
+            name="--gpu-slices", help="Cut each pretend GPU into N parts, like MIG."
+        ),
     ] = None
     label: Annotated[
         tuple[Label, ...],
@@ -154,11 +158,15 @@ class NodeLayoutOptions:
     ] = ()
     own_disks: Annotated[
         bool | None,
-        Parameter(name="--own-disks", help="Give each of several nodes a disk of its own."),
+        Parameter(
+            name="--own-disks", help="Give each of several nodes a disk of its own."
+        ),
     ] = None
     topology: Annotated[
         TopologyRule | None,
-        Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
+        Parameter(
+            help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."
+        ),
     ] = None
     policy: Annotated[
         tuple[Policy, ...],
@@ -198,9 +206,14 @@ class HeadOptions:
     ] = None
     tls_certificate: Annotated[
         Path | None,
-        Parameter(name="--tls-certificate", help="Certificate file, instead of one that is made."),
+        Parameter(
+            name="--tls-certificate",
+            help="Certificate file, instead of one that is made.",
+        ),
     ] = None
-    tls_key: Annotated[Path | None, Parameter(name="--tls-key", help="Its key file.")] = None
+    tls_key: Annotated[
+        Path | None, Parameter(name="--tls-key", help="Its key file.")
+    ] = None
     trusted_proxy: Annotated[
         tuple[NetworkText, ...],
         Parameter(
@@ -216,7 +229,9 @@ class HeadOptions:
     def given(self) -> dict[str, Any]:
         """Return the options as fields of `ClusterOptions`."""
         files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
-        named = {name: str(file.absolute()) if file else None for name, file in files.items()}
+        named = {
+            name: str(file.absolute()) if file else None for name, file in files.items()
+        }
         return {
             "host": self.host,
             "port": self.port,
@@ -266,17 +281,23 @@ class Several:
     ] = None
     name: Annotated[
         NameText | None,
-        Parameter(name="--name", help="What this head is called among them (the machine's name)."),
+        Parameter(
+            name="--name",
+            help="What this head is called among them (the machine's name).",
+        ),
     ] = None
     shared_state: Annotated[
         Path | None,
         Parameter(
-            name="--shared-state", help="A directory that all heads see, for workdirs and logs."
+            name="--shared-state",
+            help="A directory that all heads see, for workdirs and logs.",
         ),
     ] = None
     key_file: Annotated[
         Path | None,
-        Parameter(name="--key-file", help="The key of secrets, the same for all (DIR/key)."),
+        Parameter(
+            name="--key-file", help="The key of secrets, the same for all (DIR/key)."
+        ),
     ] = None
 
     @property
@@ -288,7 +309,9 @@ class Several:
         return {
             "store_file": file,
             "name": self.name,
-            "shared_state": str(self.shared_state.absolute()) if self.shared_state else None,
+            "shared_state": str(self.shared_state.absolute())
+            if self.shared_state
+            else None,
             "key_file": str(self.key_file.absolute()) if self.key_file else None,
         }
 
@@ -307,10 +330,12 @@ class SshOptions:
         ),
     ] = None
     ssh_user: Annotated[
-        UserName | None, Parameter(name="--ssh-user", help="Whom to be on those machines.")
+        UserName | None,
+        Parameter(name="--ssh-user", help="Whom to be on those machines."),
     ] = None
     ssh_key: Annotated[
-        Path | None, Parameter(name="--ssh-key", help="The key to show there (that of ssh).")
+        Path | None,
+        Parameter(name="--ssh-key", help="The key to show there (that of ssh)."),
     ] = None
     python: Annotated[
         PathText | None,
@@ -328,9 +353,12 @@ def policy_of(words: tuple[str, ...]) -> dict[str, str] | None:
 
     for word in words:
         if "=" not in word:
-            raise SpecInvalid(f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow")
+            raise SpecInvalid(
+                f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow"
+            )
     given_fields = {
-        name.strip(): value for name, _, value in (word.partition("=") for word in words)
+        name.strip(): value
+        for name, _, value in (word.partition("=") for word in words)
     }
     policy_with(NodePolicy(), given_fields)
     return given_fields or None
@@ -346,4 +374,7 @@ def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str
 
             hint = f"write: --set {example(word.strip(), engine)}"
             raise SpecInvalid(f"{word} is no NAME=VALUE", hint=hint)
-    return {name.strip(): value for name, _, value in (word.partition("=") for word in words)}
+    return {
+        name.strip(): value
+        for name, _, value in (word.partition("=") for word in words)
+    }

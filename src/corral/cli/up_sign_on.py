@@ -48,7 +48,8 @@ class SignOnOptions:
     user_claim: Annotated[
         Claim | None,
         Parameter(
-            name="--oidc-user-claim", help="The claim that names the user (preferred_username)."
+            name="--oidc-user-claim",
+            help="The claim that names the user (preferred_username).",
         ),
     ] = None
     domain: Annotated[
@@ -81,7 +82,9 @@ class SignOnOptions:
         return {
             "oidc_issuer": self.issuer,
             "oidc_client_id": self.client_id,
-            "oidc_secret_file": str(self.secret_file.absolute()) if self.secret_file else None,
+            "oidc_secret_file": str(self.secret_file.absolute())
+            if self.secret_file
+            else None,
             "oidc_roles": self.roles or None,
             "oidc_role_claim": self.role_claim,
             "oidc_user_claim": self.user_claim,

@@ -1,4 +1,5 @@
-"""Quotas on the command line: options that set them, and the table of use and limits."""
+"""Quotas on the command line: options that set them, and the table of use and
+limits."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -28,14 +29,20 @@ class UserQuotaOptions:
 
     jobs: Annotated[str | None, _limit("jobs", "Unfinished jobs: 20000")] = None
     array: Annotated[str | None, _limit("array", "Jobs of one array")] = None
-    spec_bytes: Annotated[str | None, _limit("spec-bytes", "Stored specs: 512MB")] = None
-    upload_bytes: Annotated[str | None, _limit("upload-bytes", "Uploaded workdirs: 10GB")] = None
-    log_bytes: Annotated[str | None, _limit("log-bytes", "Kept logs: 20GB")] = None
-    job_log_bytes: Annotated[str | None, _limit("job-log-bytes", "Kept logs of one job: 10GB")] = (
+    spec_bytes: Annotated[str | None, _limit("spec-bytes", "Stored specs: 512MB")] = (
         None
     )
+    upload_bytes: Annotated[
+        str | None, _limit("upload-bytes", "Uploaded workdirs: 10GB")
+    ] = None
+    log_bytes: Annotated[str | None, _limit("log-bytes", "Kept logs: 20GB")] = None
+    job_log_bytes: Annotated[
+        str | None, _limit("job-log-bytes", "Kept logs of one job: 10GB")
+    ] = None
     secrets: Annotated[str | None, _limit("secrets", "Secrets: 200")] = None
-    secret_bytes: Annotated[str | None, _limit("secret-bytes", "All secrets: 4MB")] = None
+    secret_bytes: Annotated[str | None, _limit("secret-bytes", "All secrets: 4MB")] = (
+        None
+    )
     tokens: Annotated[str | None, _limit("tokens", "Valid tokens: 200")] = None
 
     @property
@@ -90,7 +97,9 @@ def show_quotas(rows: "list[QuotaRow]") -> None:
 
 def show_rates(rows: "list[RateRow]") -> None:
     """Print what is used and allowed of each rate."""
-    shown = table("RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE"))
+    shown = table(
+        "RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE")
+    )
     for row in rows:
         average = f"{row.a_second:g} a second"
         if row.a_second < 1:

@@ -30,12 +30,13 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None:  # noqa: B008
-    """Add a user, who may own jobs. Then create a token: corral token create --user NAME.
+    """Add a user, who may own jobs. Then create a token: corral token create --user
+    NAME.
 
     Args:
         name: Name of the user.
-        role: viewer sees, user also submits, operator also stops jobs and cordons nodes, admin
-            also manages users, tokens and the cluster.
+        role: viewer sees, user also submits, operator also stops jobs and cordons
+            nodes, admin also manages users, tokens and the cluster.
     """
     with common.client() as client:
         user_view = client.add_user(name, role=role)
@@ -57,7 +58,10 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     rows = table("NAME", "ROLE", "STATE", "SINCE")
     for user_view in user_views:
         rows.add_row(
-            user_view.name, user_view.role, _state(user_view), clock_text(user_view.created_at)
+            user_view.name,
+            user_view.role,
+            _state(user_view),
+            clock_text(user_view.created_at),
         )
     show_table(rows)
 
@@ -70,7 +74,11 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     """
     with common.client() as client:
         user_detail = client.user(name)
-        tokens = [token for token in client.tokens() if token.user == name and token.node is None]
+        tokens = [
+            token
+            for token in client.tokens()
+            if token.user == name and token.node is None
+        ]
     if common.json:
         shown = [token.model_dump(mode="json") for token in tokens]
         print_json({**user_detail.model_dump(mode="json"), "tokens": shown})
@@ -129,12 +137,16 @@ def put(
     if disable and enable:
         raise Usage("--disable and --enable cannot both be", hint="write one of them")
     if role is None and not disable and not enable and not limits.given:
-        raise Usage("no change was given", hint=f"corral user set {name} --role operator")
+        raise Usage(
+            "no change was given", hint=f"corral user set {name} --role operator"
+        )
     if not common.agreed(f"change the user {name}?"):
         raise Conflict("nothing was changed")
     disabled = True if disable else False if enable else None
     with common.client() as client:
-        user_view = client.set_user(name, role=role, disabled=disabled, limits=limits.given)
+        user_view = client.set_user(
+            name, role=role, disabled=disabled, limits=limits.given
+        )
     if common.json:
         print_json(user_view)
     else:
@@ -142,15 +154,17 @@ def put(
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Remove a user, their tokens and their secrets; not while they have unfinished jobs. Secrets
-    for all users stay, as yours.
+    """Remove a user, their tokens and their secrets; not while they have unfinished
+    jobs. Secrets for all users stay, as yours.
 
     Args:
         name: Name of the user.
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"remove the user {name}, their tokens and their secrets?", destroys=True):
+    if not common.agreed(
+        f"remove the user {name}, their tokens and their secrets?", destroys=True
+    ):
         raise Conflict("nothing was changed")
     with common.client() as client:
         removed = client.remove_user(name)
@@ -181,7 +195,9 @@ def create_token(
     never = expires == "never"
     seconds = None if expires is None or never else _seconds(expires, "--expires 30d")
     if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
-        raise Usage(f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d")
+        raise Usage(
+            f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d"
+        )
     with common.client() as client:
         made = client.create_token(
             user=user, role=role, expires_seconds=seconds, never_expires=never
@@ -208,7 +224,13 @@ def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     with common.client() as client:
         token_views = client.tokens()
     if common.json:
-        print_json({"tokens": [token_view.model_dump(mode="json") for token_view in token_views]})
+        print_json(
+            {
+                "tokens": [
+                    token_view.model_dump(mode="json") for token_view in token_views
+                ]
+            }
+        )
         return
     _show_tokens(token_views)
 
@@ -231,14 +253,21 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
     from corral.domain.errors import Conflict
 
     if not tokens:
-        raise Usage("no token was named", hint="corral token revoke ID; see: corral token ls")
+        raise Usage(
+            "no token was named", hint="corral token revoke ID; see: corral token ls"
+        )
     if not common.agreed(f"revoke {', '.join(tokens)}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
         token_views = [client.revoke_token(id) for id in tokens]
     if common.json:
-        document = token_views[0].model_dump(mode="json") if len(token_views) == 1 else None
-        print_json(document or {"tokens": [token.model_dump(mode="json") for token in token_views]})
+        document = (
+            token_views[0].model_dump(mode="json") if len(token_views) == 1 else None
+        )
+        print_json(
+            document
+            or {"tokens": [token.model_dump(mode="json") for token in token_views]}
+        )
         return
     for token in token_views:
         say(f"{token.id}: {token.state}, was {token.role} of {token.user}")

@@ -1,6 +1,7 @@
 """Corral from Python: `Client` and, with the same methods awaited, `AsyncClient`.
 
-Each is loaded when it is first asked for: a command that needs no asyncio does not pay for it.
+Each is loaded when it is first asked for: a command that needs no asyncio does not pay
+for it.
 """
 
 from typing import TYPE_CHECKING

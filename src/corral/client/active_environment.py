@@ -8,7 +8,8 @@ VARIABLES: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # of venv and virtualenv, of
 
 
 def active_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variable that names the active environment; nothing where none is active."""
+    """Return the variable that names the active environment; nothing where none is
+    active."""
     for name in VARIABLES:
         folder = environ.get(name, "")
         if folder.startswith("/") and os.access(f"{folder}/bin/python", os.X_OK):
@@ -16,11 +17,13 @@ def active_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
     return {}
 
 
-def with_active_environment(value: dict[str, Any], active: Mapping[str, str]) -> dict[str, Any]:
+def with_active_environment(
+    value: dict[str, Any], active: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the spec with the active environment in its variables.
 
-    A spec that names an environment or a PATH itself, an image, or a program on a Ray cluster of
-    its own has the Python that belongs to it.
+    A spec that names an environment or a PATH itself, an image, or a program on a Ray
+    cluster of its own has the Python that belongs to it.
     """
     own_variables = value.get("env") or {}
     has_own = value.get("image") or value.get("kind") == "ray"

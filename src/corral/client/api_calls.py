@@ -43,14 +43,18 @@ class Stream(Generic[T]):
     is_last: Callable[[T], bool]
 
 
-def submit(specs: Sequence[Mapping[str, Any]], key: str) -> "ApiCall[list[api.JobView]]":
+def submit(
+    specs: Sequence[Mapping[str, Any]], key: str
+) -> "ApiCall[list[api.JobView]]":
     body = {"specs": list(specs), "key": key}
     return ApiCall(method="POST", path="/v1/jobs", json=body, read=_jobs)
 
 
 def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
     body = {"specs": list(specs), "key": "plan"}
-    return ApiCall(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
+    return ApiCall(
+        method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan
+    )
 
 
 def begin_plan(
@@ -125,7 +129,10 @@ def follow_events(name: str | None, after: int) -> "Stream[api.EventView]":
     path = f"{job_path(name)}/events" if name else "/v1/events"
     query = {"after": after, "follow": 1}
     return Stream(
-        path=path, query=query, read=read_as("api.EventView"), is_last=lambda event: False
+        path=path,
+        query=query,
+        read=read_as("api.EventView"),
+        is_last=lambda event: False,
     )
 
 
@@ -138,7 +145,12 @@ def logs(
     tail: int | None,
     times: bool,
 ) -> "Stream[api.LogLines]":
-    log_query = {"rank": rank, "attempt": attempt, "tail": tail, "times": 1 if times else None}
+    log_query = {
+        "rank": rank,
+        "attempt": attempt,
+        "tail": tail,
+        "times": 1 if times else None,
+    }
     query: dict[str, str | int] = {"follow": int(follow)}
     query |= {key: value for key, value in log_query.items() if value is not None}
     return Stream(
@@ -155,7 +167,9 @@ def status() -> "ApiCall[api.Status]":
 
 def nodes() -> "ApiCall[list[api.NodeView]]":
     return ApiCall(
-        method="GET", path="/v1/nodes", read=lambda body: read_as("api.Nodes")(body).nodes
+        method="GET",
+        path="/v1/nodes",
+        read=lambda body: read_as("api.Nodes")(body).nodes,
     )
 
 
@@ -163,11 +177,17 @@ def node(name: str) -> "ApiCall[api.NodeDetail]":
     return ApiCall(method="GET", path=_node(name), read=read_as("api.NodeDetail"))
 
 
-def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "ApiCall[api.NodeDetail]":
-    return ApiCall(method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail"))
+def change_node(
+    name: str, to: Literal["cordon", "drain", "uncordon"]
+) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(
+        method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail")
+    )
 
 
-def label_node(name: str, labels: Mapping[str, str | None]) -> "ApiCall[api.NodeDetail]":
+def label_node(
+    name: str, labels: Mapping[str, str | None]
+) -> "ApiCall[api.NodeDetail]":
     return ApiCall(
         method="PATCH",
         path=f"{_node(name)}/labels",
@@ -177,14 +197,20 @@ def label_node(name: str, labels: Mapping[str, str | None]) -> "ApiCall[api.Node
 
 
 def queues() -> "ApiCall[shapes.Queues]":
-    return ApiCall(method="GET", path="/v1/queues", read=read_as("queue_answers.Queues"))
+    return ApiCall(
+        method="GET", path="/v1/queues", read=read_as("queue_answers.Queues")
+    )
 
 
 def queue(name: str) -> "ApiCall[shapes.QueueDetail]":
-    return ApiCall(method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail"))
+    return ApiCall(
+        method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail")
+    )
 
 
-def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "ApiCall[shapes.QueueChanges]":
+def set_queues(
+    document: Mapping[str, Any], *, dry_run: bool
+) -> "ApiCall[shapes.QueueChanges]":
     return ApiCall(
         method="PUT",
         path="/v1/queues",
@@ -207,10 +233,14 @@ def set_queue(
 
 
 def drop_queue(name: str) -> "ApiCall[shapes.QueueChanges]":
-    return ApiCall(method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges"))
+    return ApiCall(
+        method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges")
+    )
 
 
-def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "ApiCall[ImportDone]":
+def put_imports(
+    jobs: Sequence["ImportedJob"], *, dry_run: bool
+) -> "ApiCall[ImportDone]":
     body = {"jobs": [imported_job.model_dump(mode="json") for imported_job in jobs]}
     read, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
     return ApiCall(method="POST", path="/v1/imports", query=query, json=body, read=read)
@@ -221,7 +251,9 @@ def imports(limit: int, before: str | None) -> "ApiCall[list[ImportedJob]]":
     if before is not None:
         query["before"] = before
     read = read_as("imports.ImportedJobs")
-    return ApiCall(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
+    return ApiCall(
+        method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs
+    )
 
 
 def report(
@@ -234,19 +266,29 @@ def report(
     job: str | None = None,
 ) -> "ApiCall[ReportView]":
     query: dict[str, str | int] = {"by": by, "limit": limit}
-    query |= {name: str(at) for name, at in (("since", since), ("until", until)) if at is not None}
+    query |= {
+        name: str(at)
+        for name, at in (("since", since), ("until", until))
+        if at is not None
+    }
     query |= {"job": job} if job is not None else {}
     path = f"/v1/reports/{quote(kind, safe='')}"
-    return ApiCall(method="GET", path=path, query=query, read=read_as("reports.ReportView"))
+    return ApiCall(
+        method="GET", path=path, query=query, read=read_as("reports.ReportView")
+    )
 
 
 def secrets() -> "ApiCall[list[api.Secret]]":
     return ApiCall(
-        method="GET", path="/v1/secrets", read=lambda body: read_as("api.Secrets")(body).secrets
+        method="GET",
+        path="/v1/secrets",
+        read=lambda body: read_as("api.Secrets")(body).secrets,
     )
 
 
-def set_secret(name: str, value: str, for_everybody: bool | None = None) -> ApiCall[None]:
+def set_secret(
+    name: str, value: str, for_everybody: bool | None = None
+) -> ApiCall[None]:
     body: dict[str, Any] = {"value": value}
     if for_everybody is not None:
         body["for_everybody"] = for_everybody
@@ -258,7 +300,9 @@ def drop_secret(name: str) -> ApiCall[None]:
 
 
 def down(jobs: Literal["leave", "stop"]) -> ApiCall[None]:
-    return ApiCall(method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing)
+    return ApiCall(
+        method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing
+    )
 
 
 def attach_path(
@@ -286,20 +330,23 @@ def _secret(name: str) -> str:
 
 
 def quoted(kind: str, name: str, see: str) -> str:
-    """The name as a part of a path. Raises: NotFound for what a path takes for something else: a
-    slash parts it, however it is quoted, and dots lead up; nothing has such a name."""
+    """The name as a part of a path. Raises: NotFound for what a path takes for
+    something else: a slash parts it, however it is quoted, and dots lead up; nothing
+    has such a name."""
     if "/" in name or name in ("", ".", ".."):
         raise NotFound(kind, name, see=see)
     return quote(name, safe="")
 
 
 def read_as(shape: str) -> Callable[[Any], Any]:
-    """Read the body as this shape of the wire, "api.Job"; pydantic is loaded when the first answer
-    comes."""
+    """Read the body as this shape of the wire, "api.Job"; pydantic is loaded when the
+    first answer comes."""
     module, _, name = shape.partition(".")
 
     def read(body: Any) -> Any:
-        return getattr(import_module(f"corral.wire.{module}"), name).model_validate(body)
+        return getattr(import_module(f"corral.wire.{module}"), name).model_validate(
+            body
+        )
 
     return read
 

@@ -48,11 +48,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights, AsyncOutputs):
+class AsyncClient(
+    AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights, AsyncOutputs
+):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        dir: str | Path | None = None,
     ) -> None:
         self._where = Where(url=url, token=token, dir=dir)
         self._http: dict[bool, httpx2.AsyncClient] = {}  # by whether they speak TLS
@@ -74,7 +79,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    async def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.JobView]":
+    async def submit(
+        self, spec: Spec, *, key: str | None = None
+    ) -> "list[api.JobView]":
         ready = await self._ready(spec)
         return await self._call(api_calls.submit(ready, key or secrets.token_hex(16)))
 
@@ -106,7 +113,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
             )
         )
 
-    async def array(self, array: str, *, everything: bool = False) -> "list[api.JobView]":
+    async def array(
+        self, array: str, *, everything: bool = False
+    ) -> "list[api.JobView]":
         return await self._call(api_calls.array(array, everything=everything))
 
     async def job(self, job: str) -> "api.JobDetail":
@@ -179,12 +188,16 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                 target, address, options = self._where.socket(path)
                 try:
                     if target.needs_proof:
-                        options["sock"] = await proven_socket(target.url, target.challenge)
+                        options["sock"] = await proven_socket(
+                            target.url, target.challenge
+                        )
                     dialled = connect(address, **options)
                     connection = await stack.enter_async_context(dialled)
                     break
                 except InvalidStatus as error:
-                    raise error_of(error.response.status_code, bytes(error.response.body)) from None
+                    raise error_of(
+                        error.response.status_code, bytes(error.response.body)
+                    ) from None
                 except (OSError, WrongHead) as error:
                     self._where.pass_over()
                     if not heads_left:
@@ -211,7 +224,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     async def uncordon(self, node: str) -> "api.NodeDetail":
         return await self._call(api_calls.change_node(node, "uncordon"))
 
-    async def label(self, node: str, labels: Mapping[str, str | None]) -> "api.NodeDetail":
+    async def label(
+        self, node: str, labels: Mapping[str, str | None]
+    ) -> "api.NodeDetail":
         return await self._call(api_calls.label_node(node, labels))
 
     async def queues(self) -> "shapes.Queues":
@@ -240,10 +255,13 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     async def put_imports(
         self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
     ) -> "ImportDone":
-        """Keep jobs of another system, at most 5,000 a call; known ones are passed over."""
+        """Keep jobs of another system, at most 5,000 a call; known ones are passed
+        over."""
         return await self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
-    async def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
+    async def imports(
+        self, *, limit: int = 100, before: str | None = None
+    ) -> "list[ImportedJob]":
         """The last to end first; with `before` those that follow the one of this id."""
         return await self._call(api_calls.imports(limit, before))
 
@@ -259,16 +277,20 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     ) -> "ReportView":
         """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
-        `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
-        submitted.
+        `since` and `until` are wall-clock seconds. With `job` of that one alone, since
+        it was submitted.
         """
-        call = api_calls.report(kind, by=by, since=since, until=until, limit=limit, job=job)
+        call = api_calls.report(
+            kind, by=by, since=since, until=until, limit=limit, job=job
+        )
         return await self._call(call)
 
     async def secrets(self) -> "list[api.Secret]":
         return await self._call(api_calls.secrets())
 
-    async def set_secret(self, name: str, value: str, *, for_everybody: bool | None = None) -> None:
+    async def set_secret(
+        self, name: str, value: str, *, for_everybody: bool | None = None
+    ) -> None:
         await self._call(api_calls.set_secret(name, value, for_everybody))
 
     async def drop_secret(self, name: str) -> None:
@@ -313,7 +335,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                 )
             except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if nap is None or not worth_another_try(call, nap, refused=was_refused(error)):
+                if nap is None or not worth_another_try(
+                    call, nap, refused=was_refused(error)
+                ):
                     raise no_answer(target, error) from None
                 await asyncio.sleep(nap)
                 continue
@@ -341,7 +365,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                     headers=headers(target),
                 ) as answer:
                     if answer.status_code >= 400 and answer.status_code != 503:
-                        raise self._where.refusal(answer.status_code, await answer.aread())
+                        raise self._where.refusal(
+                            answer.status_code, await answer.aread()
+                        )
                     if answer.status_code < 400:
                         async for piece in answer.aiter_raw():
                             given_up = time.monotonic() + STREAM_PATIENCE
@@ -363,7 +389,8 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
             try:
                 response = await self._client(target).head(url, headers=headers(target))
                 if response.status_code >= 400 and response.status_code != 404:
-                    # a HEAD is refused without a word: the same, asked with a PUT, says why
+                    # a HEAD is refused without a word: the same, asked with a PUT, says
+                    # why
                     response = await self._client(target).put(
                         url, content=b"", headers=headers(target)
                     )
@@ -371,7 +398,10 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                     response = await self._client(target).put(
                         url,
                         content=_async_pieces(snapshot),
-                        headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                        headers={
+                            **headers(target),
+                            "Content-Length": str(snapshot.size_bytes),
+                        },
                     )
                 break
             except (httpx2.TransportError, WrongHead) as error:

@@ -1,5 +1,5 @@
-"""Output methods of `AsyncClient`, in a module of their own because plain commands import no
-asyncio."""
+"""Output methods of `AsyncClient`, in a module of their own because plain commands
+import no asyncio."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -52,7 +52,8 @@ class AsyncOutputs:
         node: str | None = None,
         rank: int | None = None,
     ) -> Fetched:
-        """Copy as `Client.fetch` does. A thread outside the event loop writes the files."""
+        """Copy as `Client.fetch` does. A thread outside the event loop writes the
+        files."""
         import httpx2
 
         async with AsyncExitStack() as stack:
@@ -98,7 +99,9 @@ class AsyncOutputs:
 class LoopPieces:
     """Pieces that a loop receives, for a thread to iterate over."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._pieces = pieces
         self._loop = loop
         self._pending: Future[bytes | None] | None = None

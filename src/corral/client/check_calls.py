@@ -29,7 +29,11 @@ def check_nodes(
         "patience_seconds": patience_seconds,
     }
     return ApiCall(
-        method="POST", path="/v1/checkups", json=body, read=read_as("api.Checkup"), repeatable=False
+        method="POST",
+        path="/v1/checkups",
+        json=body,
+        read=read_as("api.Checkup"),
+        repeatable=False,
     )
 
 
@@ -79,7 +83,9 @@ class AsyncChecks:
         seconds: float = 5.0,
         patience_seconds: float = 60.0,
     ) -> "api.Checkup":
-        return await self._call(check_nodes(kinds, nodes, paths, seconds, patience_seconds))
+        return await self._call(
+            check_nodes(kinds, nodes, paths, seconds, patience_seconds)
+        )
 
     async def checkup(self, id: str) -> "api.Checkup":
         return await self._call(checkup(id))

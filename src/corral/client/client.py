@@ -44,16 +44,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs):
-    """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
-    (CORRAL_DIR, ~/.corral).
+class Client(
+    SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs
+):
+    """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of
+    `dir` (CORRAL_DIR, ~/.corral).
 
-    Every method raises a Refusal (the caller's mistake), Unreachable or another Trouble (worth
-    another try); each carries `code`, `message` and `hint`.
+    Every method raises a Refusal (the caller's mistake), Unreachable or another Trouble
+    (worth another try); each carries `code`, `message` and `hint`.
     """
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        dir: str | Path | None = None,
     ) -> None:
         self._where = Where(url=url, token=token, dir=dir)
         self._http: dict[bool, httpx2.Client] = {}  # by whether they speak TLS
@@ -78,17 +83,21 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.JobView]":
         """Queue the job or jobs of a spec: a mapping, several of them, or a file.
 
-        The workdir goes first. They are durable on return; the same key answers with the first.
+        The workdir goes first. They are durable on return; the same key answers with
+        the first.
         """
-        return self._call(api_calls.submit(self._ready(spec), key or secrets.token_hex(16)))
+        return self._call(
+            api_calls.submit(self._ready(spec), key or secrets.token_hex(16))
+        )
 
     def plan(self, spec: Spec) -> "list[api.PlannedJob]":
-        """Return what submitting would do now. Nothing happens, and nothing is uploaded."""
+        """Return what submitting would do now. Nothing happens, and nothing is
+        uploaded."""
         return self._call(api_calls.plan(read_wished(spec).without_workdirs()))
 
     def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
-        """Request a plan, as `plan` does; the returned function reads the answer, since loading the
-        reader takes longer than submitting."""
+        """Request a plan, as `plan` does; the returned function reads the answer, since
+        loading the reader takes longer than submitting."""
         return self._call(api_calls.begin_plan(read_wished(spec).without_workdirs()))
 
     def jobs(
@@ -103,9 +112,10 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         queue: str | None = None,
         since: float | None = None,
     ) -> "list[api.JobView]":
-        """Newest first; with `everything`, also those that are over. With `before` those that
-        follow the job of this id, the last of the page before; of these states, with `text` in
-        their name, of this owner and queue, and not ended before `since`."""
+        """Newest first; with `everything`, also those that are over. With `before`
+        those that follow the job of this id, the last of the page before; of these
+        states, with `text` in their name, of this owner and queue, and not ended before
+        `since`."""
         return self._call(
             api_calls.jobs(
                 everything=everything,
@@ -120,7 +130,8 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         )
 
     def array(self, array: str, *, everything: bool = False) -> "list[api.JobView]":
-        """Jobs of the array with this id, or of the newest array of this name, by index."""
+        """Jobs of the array with this id, or of the newest array of this name, by
+        index."""
         return self._call(api_calls.array(array, everything=everything))
 
     def job(self, job: str) -> "api.JobDetail":
@@ -146,8 +157,8 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def events(
         self, job: str | None = None, *, after: int = 0, follow: bool = False
     ) -> "Iterator[api.EventView]":
-        """Events of one job or of all, oldest first; with `follow` it goes on as they happen, and
-        ends when that one job is over."""
+        """Events of one job or of all, oldest first; with `follow` it goes on as they
+        happen, and ends when that one job is over."""
         if follow:
             yield from self._stream(api_calls.follow_events(job, after))
             return
@@ -168,9 +179,9 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         """Yield pieces of the ranks' logs.
 
         The pieces are of the newest attempt, or the requested one. With `follow`, later
-        attempts are included. `tail`: only the last N lines of each rank. `times`: include
-        the times at which lines reached the head. The last piece has `end`: the job's
-        state.
+        attempts are included. `tail`: only the last N lines of each rank. `times`:
+        include the times at which lines reached the head. The last piece has `end`: the
+        job's state.
         """
         stream = api_calls.logs(
             job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times
@@ -190,7 +201,8 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     ) -> "Iterator[ClientConnection]":
         """Open a terminal next to the rank, or the rank's standard input.
 
-        The terminal runs a shell or `command`. Use `send(bytes)`, and iterate for bytes.
+        The terminal runs a shell or `command`. Use `send(bytes)`, and iterate for
+        bytes.
         """
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
@@ -205,12 +217,16 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
                 target, address, options = self._where.socket(path)
                 try:
                     if target.needs_proof:
-                        options["sock"] = proven_connection(target.url, target.challenge)
+                        options["sock"] = proven_connection(
+                            target.url, target.challenge
+                        )
                     dialled = connect(address, **options)
                     connection = stack.enter_context(dialled)
                     break
                 except InvalidStatus as error:
-                    raise error_of(error.response.status_code, bytes(error.response.body)) from None
+                    raise error_of(
+                        error.response.status_code, bytes(error.response.body)
+                    ) from None
                 except (OSError, WrongHead) as error:
                     self._where.pass_over()
                     if not heads_left:
@@ -266,11 +282,16 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         """Take a queue away that has no unfinished job, and no queue below it."""
         return self._call(api_calls.drop_queue(queue))
 
-    def put_imports(self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False) -> "ImportDone":
-        """Keep jobs of another system, at most 5,000 a call; known ones are passed over."""
+    def put_imports(
+        self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
+    ) -> "ImportDone":
+        """Keep jobs of another system, at most 5,000 a call; known ones are passed
+        over."""
         return self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
-    def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
+    def imports(
+        self, *, limit: int = 100, before: str | None = None
+    ) -> "list[ImportedJob]":
         """The last to end first; with `before` those that follow the one of this id."""
         return self._call(api_calls.imports(limit, before))
 
@@ -286,18 +307,23 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     ) -> "ReportView":
         """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
-        `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
-        submitted.
+        `since` and `until` are wall-clock seconds. With `job` of that one alone, since
+        it was submitted.
         """
-        call = api_calls.report(kind, by=by, since=since, until=until, limit=limit, job=job)
+        call = api_calls.report(
+            kind, by=by, since=since, until=until, limit=limit, job=job
+        )
         return self._call(call)
 
     def secrets(self) -> "list[api.Secret]":
         """Names; a value is never answered."""
         return self._call(api_calls.secrets())
 
-    def set_secret(self, name: str, value: str, *, for_everybody: bool | None = None) -> None:
-        """Set it for one's own jobs or, by an admin, for everybody's; None: as it is."""
+    def set_secret(
+        self, name: str, value: str, *, for_everybody: bool | None = None
+    ) -> None:
+        """Set it for one's own jobs or, by an admin, for everybody's; None: as it
+        is."""
         self._call(api_calls.set_secret(name, value, for_everybody))
 
     def drop_secret(self, name: str) -> None:
@@ -308,7 +334,8 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         self._call(api_calls.down(jobs))
 
     def upload_workdir(self, path: str | Path) -> str:
-        """Snapshot a directory into the cluster; answers with its digest, for `workdir`."""
+        """Snapshot a directory into the cluster; answers with its digest, for
+        `workdir`."""
         with pack(Path(path)) as snapshot:
             self._upload(snapshot)
             return snapshot.sha256
@@ -340,7 +367,9 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
                 )
             except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if nap is None or not worth_another_try(call, nap, refused=was_refused(error)):
+                if nap is None or not worth_another_try(
+                    call, nap, refused=was_refused(error)
+                ):
                     raise no_answer(target, error) from None
                 time.sleep(nap)
                 continue
@@ -388,13 +417,19 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
             try:
                 response = self._client(target).head(url, headers=headers(target))
                 if response.status_code >= 400 and response.status_code != 404:
-                    # a HEAD is refused without a word: the same, asked with a PUT, says why
-                    response = self._client(target).put(url, content=b"", headers=headers(target))
+                    # a HEAD is refused without a word: the same, asked with a PUT, says
+                    # why
+                    response = self._client(target).put(
+                        url, content=b"", headers=headers(target)
+                    )
                 elif response.status_code == 404:
                     response = self._client(target).put(
                         url,
                         content=snapshot.pieces(),
-                        headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                        headers={
+                            **headers(target),
+                            "Content-Length": str(snapshot.size_bytes),
+                        },
                     )
                 break
             except (httpx2.TransportError, WrongHead) as error:

@@ -1,7 +1,8 @@
-"""Credentials in a workdir: files that a snapshot leaves out, and directories that it never holds.
+"""Credentials in a workdir: files that a snapshot leaves out, and directories that it
+never holds.
 
-A snapshot lies on the head and on each node of its job. A key, a token or a cloud credential that
-travels with it is readable there.
+A snapshot lies on the head and on each node of its job. A key, a token or a cloud
+credential that travels with it is readable there.
 """
 
 import json
@@ -18,7 +19,9 @@ from corral.client.log_ins import LOG_IN_SUFFIX
 DEFAULT_DIR: Final = "~/.corral"
 _SHARED: Final = "shared"
 _WORK: Final = "work"  # of an attempt: a job may submit from its own workdir
-_FILES: Final = frozenset({".netrc", "_netrc", ".pgpass", ".git-credentials", ".pypirc"})
+_FILES: Final = frozenset(
+    {".netrc", "_netrc", ".pgpass", ".git-credentials", ".pypirc"}
+)
 _FOLDERS: Final = frozenset({".ssh", ".aws", ".azure", ".kube", ".gnupg"})
 _PATHS: Final = (
     ".config/gcloud",
@@ -28,27 +31,38 @@ _PATHS: Final = (
     ".huggingface/token",
 )
 _VARIABLES: Final = ".env"  # with .env.local and the like
-_TEMPLATES: Final = ("example", "sample", "template", "dist", "defaults")  # .env.example
-_KEY_NAMES: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk")
-_MAYBE_KEYS: Final = ("*.key", "id_*")  # also names of plain data: their first bytes decide
+# .env.example
+_TEMPLATES: Final = ("example", "sample", "template", "dist", "defaults")
+_KEY_NAMES: Final = (
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_ecdsa_sk",
+    "id_ed25519_sk",
+)
+# also names of plain data: their first bytes decide
+_MAYBE_KEYS: Final = ("*.key", "id_*")
 _PRIVATE: Final = b"PRIVATE KEY-----"
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _IDENTITY: Final = b"corral-identity-1:"  # opens sealed backups
-# A key itself in a file of any name, also within YAML or the JSON of a service account. A program
-# that only names the header has none.
+# A key itself in a file of any name, also within YAML or the JSON of a service account.
+# A program that only names the header has none.
 _KEY_ITSELF: Final = re.compile(
     rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,2}PRIVATE KEY-----(?:\\[rn]|\s){1,40}"
     rb"(?:[A-Za-z0-9+/]{40}|Proc-Type:)|" + _IDENTITY + rb"[\w-]{40}"
 )
 _LOOKED_AT_BYTES: Final = 64 * 1024  # of a file whose name promises no key
-_HEAD_BYTES: Final = 1024 * 1024  # of a file: a bundle of certificates has no key after so much
+# of a file: a bundle of certificates has no key after so much
+_HEAD_BYTES: Final = 1024 * 1024
 _JOINED_BYTES: Final = 64 * 1024
 _OF_A_HEAD: Final = frozenset({"head.json", "head.lock", "corral.db", "token"})
 
 
 def is_credential(name: str, path: Path, mode: int) -> bool:
-    """Whether a file or folder holds credentials, by its name and, where names do not decide, by
-    the content of a regular file. `name` is relative to the workdir, with slashes."""
+    """Whether a file or folder holds credentials, by its name and, where names do not
+    decide, by the content of a regular file. `name` is relative to the workdir, with
+    slashes."""
     base = PurePosixPath(name).name
     if any(
         name == credential_path or name.endswith(f"/{credential_path}")
@@ -65,12 +79,13 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
         return not base.endswith(_TEMPLATES)
     if not stat.S_ISREG(mode):
         return False
-    if base.endswith(".pem"):  # of certificates alone it is public, as certifi's cacert.pem is
+    # of certificates alone it is public, as certifi's cacert.pem is
+    if base.endswith(".pem"):
         start = _start_of(path)
         return _PRIVATE in start or _CERTIFICATE not in start
-    if any(fnmatchcase(base, key_pattern) for key_pattern in _MAYBE_KEYS) and _PRIVATE in _start_of(
-        path
-    ):
+    if any(
+        fnmatchcase(base, key_pattern) for key_pattern in _MAYBE_KEYS
+    ) and _PRIVATE in _start_of(path):
         return True
     start = _start_of(path, _LOOKED_AT_BYTES)
     may_hold = _PRIVATE in start or _IDENTITY in start
@@ -84,9 +99,9 @@ def own_directories() -> frozenset[Path]:
 
 
 def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> bool:
-    """Whether the folder with these names in it is the directory of a cluster, of a machine that
-    has joined one, or of a node: whoever reads it acts as the cluster. `own`: directories that are
-    a cluster's whatever they hold; `folder` is resolved."""
+    """Whether the folder with these names in it is the directory of a cluster, of a
+    machine that has joined one, or of a node: whoever reads it acts as the cluster.
+    `own`: directories that are a cluster's whatever they hold; `folder` is resolved."""
     if folder in own or ("key" in names and not _OF_A_HEAD.isdisjoint(names)):
         return True
     if "node.json" in names and "token" in names:
@@ -95,8 +110,8 @@ def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> b
 
 
 def cluster_around(root: Path) -> Path | None:
-    """The cluster's directory that the workdir is or lies in, unless it lies in a part that is
-    made for projects: `shared`, and the workdirs of jobs."""
+    """The cluster's directory that the workdir is or lies in, unless it lies in a part
+    that is made for projects: `shared`, and the workdirs of jobs."""
     paths = own_directories()
     for folder in (root, *root.parents):
         if is_cluster(folder, _names(folder), paths):
@@ -107,7 +122,8 @@ def cluster_around(root: Path) -> Path | None:
 
 
 def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
-    """The sentence about what a snapshot leaves out, with the way to send it after all."""
+    """The sentence about what a snapshot leaves out, with the way to send it after
+    all."""
     shown = ", ".join(left_out[:most])
     more = f" and {len(left_out) - most} more" if len(left_out) > most else ""
     return (
@@ -139,7 +155,8 @@ def _start_of(path: Path, most: int = _HEAD_BYTES) -> bytes:
 
 
 def _has_joined(path: Path) -> bool:
-    """A file of this name may be data of the project: Corral's own names the cluster's head."""
+    """A file of this name may be data of the project: Corral's own names the cluster's
+    head."""
     try:
         with path.open("rb") as file:
             joined_fields = json.loads(file.read(_JOINED_BYTES))

@@ -1,10 +1,17 @@
-"""Proof of a head on each connection that the HTTP client opens, before a token is sent."""
+"""Proof of a head on each connection that the HTTP client opens, before a token is
+sent."""
 
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.client.request_rules import CONNECT_TIMEOUT, READ_TIMEOUT
 from corral.domain.errors import WrongHead
-from corral.wire.head_proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge, needs_proof
+from corral.wire.head_proof import (
+    PIECE_BYTES,
+    PROOF_SECONDS,
+    Address,
+    Challenge,
+    needs_proof,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -28,7 +35,9 @@ def http_client(trusted: "ssl.SSLContext") -> "httpx2.Client":
     import httpx2
 
     timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-    return httpx2.Client(timeout=timeout, trust_env=False, verify=trusted, event_hooks=hooks())
+    return httpx2.Client(
+        timeout=timeout, trust_env=False, verify=trusted, event_hooks=hooks()
+    )
 
 
 def async_http_client(trusted: "ssl.SSLContext") -> "httpx2.AsyncClient":
@@ -42,7 +51,8 @@ def async_http_client(trusted: "ssl.SSLContext") -> "httpx2.AsyncClient":
 
 
 def was_refused(error: Exception) -> bool:
-    """Return whether no request can have been sent: no connection, or no proof on it."""
+    """Return whether no request can have been sent: no connection, or no proof on
+    it."""
     import httpx2
 
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | WrongHead)
@@ -65,7 +75,9 @@ def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
     return {"request": [hook]}
 
 
-def async_hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Awaitable[Any]]"]]:
+def async_hooks(
+    ask: "Ask" = by_bearer,
+) -> dict[str, list["Callable[..., Awaitable[Any]]"]]:
     """Return the same for an httpx2.AsyncClient."""
 
     async def hook(request: "httpx2.Request") -> None:

@@ -26,7 +26,8 @@ from corral.wire.head_proof import Challenge, needs_proof
 from corral.wire.tls import trusting
 
 DEFAULT_DIR: Final = "~/.corral"
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)  # what a head takes for one
+# what a head takes for one
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)
 _SAID: Final = "what CORRAL_TOKEN holds"
 _ANOTHER: Final = "an admin of the cluster makes one: corral token create NAME"
 _UNTRUSTED: Final = "certificate_verify_failed"
@@ -40,7 +41,8 @@ _BY_CODE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTarget:
-    """A head's address, a token that it knows, and what to do when no head answers there."""
+    """A head's address, a token that it knows, and what to do when no head answers
+    there."""
 
     url: str
     token: str
@@ -52,16 +54,18 @@ class HeadTarget:
         return self.url.startswith("https:")
 
     def challenge(self, address: tuple[str, int]) -> Challenge:
-        """Return the question that the head must answer before the token is sent to it."""
+        """Return the question that the head must answer before the token is sent to
+        it."""
         return Challenge.by_token(self.url, self.token, address)
 
 
 @dataclass(slots=True, kw_only=True)
 class Where:
-    """Target that the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory.
+    """Target that the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the
+    cluster's directory.
 
-    Of several heads the addresses are one after the other, commas or blanks between them: any of
-    them does, and the one that has answered is asked again.
+    Of several heads the addresses are one after the other, commas or blanks between
+    them: any of them does, and the one that has answered is asked again.
     """
 
     url: str | None = None
@@ -77,13 +81,15 @@ class Where:
         """Return the target, read again at each connection because a head may move.
 
         Raises: Unreachable if no head was ever started there; SpecInvalid on an odd
-        address; Unauthorised if there is no token for it, or the given token is malformed;
-        InsecureHead if the token would travel in clear to another machine.
+        address; Unauthorised if there is no token for it, or the given token is
+        malformed; InsecureHead if the token would travel in clear to another machine.
         """
         given_url, urls = self._given(), self.addresses()
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
         next_step = (
-            f"see that a head runs {here}; {_from_where(given_url)}" if given_url else self._begin()
+            f"see that a head runs {here}; {_from_where(given_url)}"
+            if given_url
+            else self._begin()
         )
         chosen = urls[self._passed_over % len(urls)]
         return HeadTarget(
@@ -97,7 +103,10 @@ class Where:
         """Return the addresses to choose from. Raises: Unreachable, SpecInvalid."""
         urls = split_addresses(self._given() or self._head_url())
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            if (
+                urlsplit(url).scheme not in ("http", "https")
+                or not urlsplit(url).hostname
+            ):
                 raise SpecInvalid(
                     f"{url!r} is no address of a head",
                     hint="write for example http://127.0.0.1:8470",
@@ -110,30 +119,33 @@ class Where:
         return len(split_addresses(self._given() or "-"))
 
     def note(self, headers: Mapping[str, str]) -> None:
-        """Keep when the token ends, as an answer says; the directory's is renewed by its head."""
+        """Keep when the token ends, as an answer says; the directory's is renewed by
+        its head."""
         if self._own:
             return
         with suppress(KeyError, ValueError):
             self.token_ends_at = float(headers["corral-token-ends"])
 
     def refusal(self, status: int, body: bytes) -> CorralError:
-        """Return the head's error; where a log-in lets in no more, with the way to another one."""
+        """Return the head's error; where a log-in lets in no more, with the way to
+        another one."""
         error = error_of(status, body)
         if self.log_in is not None and isinstance(error, Unauthorised):
             error.hint = f"log in again: corral login --oidc {self.log_in.url}"
         return error
 
     def pass_over(self) -> None:
-        """The head of the target did not answer: the next one is the target, if there is any."""
+        """The head of the target did not answer: the next one is the target, if there
+        is any."""
         self._passed_over += 1
 
     def _given(self) -> str | None:
         return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
 
     def trust(self, target: HeadTarget) -> ssl.SSLContext:
-        """Return the TLS context that verifies the head: the machine's list (or SSL_CERT_FILE),
-        CORRAL_CA, and the cluster's directory. Without TLS an empty one: loading the machine's list
-        takes as long as ten answers of a head.
+        """Return the TLS context that verifies the head: the machine's list (or
+        SSL_CERT_FILE), CORRAL_CA, and the cluster's directory. Without TLS an empty
+        one: loading the machine's list takes as long as ten answers of a head.
 
         Raises: SpecInvalid when CORRAL_CA names no certificate.
         """
@@ -154,7 +166,8 @@ class Where:
             ) from None
 
     def socket(self, path: str) -> tuple[HeadTarget, str, dict[str, Any]]:
-        """(target, address, options of `connect` of websockets) of a WebSocket on the head.
+        """(target, address, options of `connect` of websockets) of a WebSocket on the
+        head.
 
         Raises: as `target` and `trust`.
         """
@@ -169,19 +182,27 @@ class Where:
     @property
     def root(self) -> Path:
         """The cluster's directory."""
-        return Path(self.dir or os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
+        return Path(
+            self.dir or os.environ.get("CORRAL_DIR") or DEFAULT_DIR
+        ).expanduser()
 
     def _head_url(self) -> str:
         path = self.root / "head.json"
         try:
             return str(json.loads(path.read_text())["url"])
         except (OSError, ValueError, KeyError, TypeError):
-            raise Unreachable(f"there is no head in {self.root}", hint=self._begin()) from None
+            raise Unreachable(
+                f"there is no head in {self.root}", hint=self._begin()
+            ) from None
 
     def _begin(self) -> str:
         """Return the command that starts a head in this directory."""
         usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
-        return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
+        return (
+            "run: corral up"
+            if self.root == usual
+            else f"run: corral up --dir {self.root}"
+        )
 
     def _token(self, urls: list[str] | None) -> str:
         """Return the given token, else that of a log-in at one of these heads, else the
@@ -190,7 +211,8 @@ class Where:
         self._own, self.log_in = False, None
         if self.token or token_text:
             return _checked(
-                self.token or token_text or "", "what was given" if self.token else _SAID
+                self.token or token_text or "",
+                "what was given" if self.token else _SAID,
             )
         log_ins = (log_in_at(self.root, url) for url in urls or ())
         self.log_in = next((log_in for log_in in log_ins if log_in is not None), None)
@@ -199,7 +221,9 @@ class Where:
         self._own = True
         for url in urls or ():
             if not self._is_own(url):
-                hint = f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
+                hint = (
+                    f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
+                )
                 raise Unauthorised(f"there is no token for {url}", hint=hint)
         return _checked(self._own_token(), str(self.root / "token"))
 
@@ -234,11 +258,16 @@ def _checked(token: str, where: str) -> str:
 
 def _from_where(url: str) -> str:
     url_text = os.environ.get("CORRAL_URL")
-    return "its address is that of CORRAL_URL" if url == url_text else "its address was given"
+    return (
+        "its address is that of CORRAL_URL"
+        if url == url_text
+        else "its address was given"
+    )
 
 
 def no_answer(target: HeadTarget, error: Exception) -> CorralError:
-    """Return the error of a head that is not there, or went away, or is another process."""
+    """Return the error of a head that is not there, or went away, or is another
+    process."""
     if isinstance(error, CorralError):
         return error
     return unreachable(target.url, error, hint=target.begin)
@@ -261,7 +290,9 @@ def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
 def error_of(status: int, body: bytes) -> CorralError:
     """The head's error as the exception that it was there."""
     code, message, hint = _parts(status, body)
-    general = Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal
+    general = (
+        Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal
+    )
     kind = _BY_CODE.get(code, general)
     error = kind.__new__(kind)
     CorralError.__init__(error, message, hint=hint)
@@ -276,4 +307,8 @@ def _parts(status: int, body: bytes) -> tuple[str, str, str]:
         return str(error["code"]), str(error["message"]), str(error.get("hint", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
         body_text = body[:200].decode(errors="replace")
-        return f"http_{status}", f"this is no answer of a head: HTTP {status} {body_text}", ""
+        return (
+            f"http_{status}",
+            f"this is no answer of a head: HTTP {status} {body_text}",
+            "",
+        )

@@ -25,7 +25,9 @@ def change_job_call(
     )
 
 
-def change_jobs_call(names: Sequence[str], to: "JobChange") -> "ApiCall[api.JobsChanged]":
+def change_jobs_call(
+    names: Sequence[str], to: "JobChange"
+) -> "ApiCall[api.JobsChanged]":
     return ApiCall(
         method="POST",
         path="/v1/jobs/changes",
@@ -39,7 +41,11 @@ def signal_call(name: str, signal: str, to: "To | None") -> "ApiCall[api.JobDeta
     body = {"signal": signal, "to": to}
     path = f"{job_path(name)}/signal"
     return ApiCall(
-        method="POST", path=path, json=body, read=read_as("api.JobDetail"), repeatable=False
+        method="POST",
+        path=path,
+        json=body,
+        read=read_as("api.JobDetail"),
+        repeatable=False,
     )
 
 
@@ -59,18 +65,22 @@ class SyncJobChanges:
         return self._call(change_job_call(job, "resume"))
 
     def requeue(self, job: str) -> "api.JobDetail":
-        """Stop the job's attempt, with a save, and restart it in its old place in line."""
+        """Stop the job's attempt, with a save, and restart it in its old place in
+        line."""
         return self._call(change_job_call(job, "requeue"))
 
     def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
-        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays mean all of
-        their jobs that are not over."""
+        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays
+        mean all of their jobs that are not over."""
         return self._call(change_jobs_call(names, to))
 
-    def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
-        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
-        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
-        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
+    def signal(
+        self, job: str, signal: str, *, to: "To | None" = None
+    ) -> "api.JobDetail":
+        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that.
+        `to`: its ranks and all that they have started (of a batch script, its steps:
+        `ranks`), the shell of each alone (`batch`), or both (`all`). None: both of a
+        batch script, else the ranks."""
         return self._call(signal_call(job, signal, to))
 
 
@@ -92,8 +102,12 @@ class AsyncJobChanges:
     async def requeue(self, job: str) -> "api.JobDetail":
         return await self._call(change_job_call(job, "requeue"))
 
-    async def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
+    async def change_jobs(
+        self, names: Sequence[str], to: "JobChange"
+    ) -> "api.JobsChanged":
         return await self._call(change_jobs_call(names, to))
 
-    async def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
+    async def signal(
+        self, job: str, signal: str, *, to: "To | None" = None
+    ) -> "api.JobDetail":
         return await self._call(signal_call(job, signal, to))

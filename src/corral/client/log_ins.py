@@ -29,7 +29,8 @@ class LogIn:
 
 
 def log_in_at(root: Path, url: str) -> LogIn | None:
-    """Return the log-in at this head. Raises: Conflict when others may read its file."""
+    """Return the log-in at this head. Raises: Conflict when others may read its
+    file."""
     return _read(_file(root, url))
 
 

@@ -1,4 +1,5 @@
-"""Calls about machines that join and leave, as values; and both clients' methods for them.
+"""Calls about machines that join and leave, as values; and both clients' methods for
+them.
 
 As in `calls`, pydantic is loaded when the first answer comes.
 """
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def create_join_token(uses: int, expires_seconds: float) -> "ApiCall[joining.JoinTokenMade]":
+def create_join_token(
+    uses: int, expires_seconds: float
+) -> "ApiCall[joining.JoinTokenMade]":
     body = {"uses": uses, "expires_seconds": expires_seconds}
     return ApiCall(
         method="POST",
@@ -36,11 +39,15 @@ def remove_node(name: str, force: bool) -> ApiCall[None]:
 
 
 def declare_dead(name: str) -> "ApiCall[api.NodeDetail]":
-    return ApiCall(method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail"))
+    return ApiCall(
+        method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail")
+    )
 
 
 def clear_node(name: str) -> "ApiCall[api.NodeDetail]":
-    return ApiCall(method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail"))
+    return ApiCall(
+        method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail")
+    )
 
 
 def cordon_suspects() -> "ApiCall[list[api.NodeView]]":
@@ -64,7 +71,8 @@ class SyncNodes:
     def create_join_token(
         self, *, uses: int = 1, expires_seconds: float = 900.0
     ) -> "joining.JoinTokenMade":
-        """Create a token that allows N machines to join. Its secret is returned once."""
+        """Create a token that allows N machines to join. Its secret is returned
+        once."""
         return self._call(create_join_token(uses, expires_seconds))
 
     def remove_node(self, name: str, *, force: bool = False) -> None:

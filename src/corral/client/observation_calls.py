@@ -1,5 +1,5 @@
-"""Calls about what is seen of a cluster, curves and alerts, as values; and both clients' methods
-for them.
+"""Calls about what is seen of a cluster, curves and alerts, as values; and both
+clients' methods for them.
 
 As in `calls`, pydantic is loaded when the first answer comes.
 """
@@ -19,7 +19,11 @@ T = TypeVar("T")
 
 
 def curve(
-    key: str, since: float | None, until: float | None, fields: tuple[str, ...], points: int
+    key: str,
+    since: float | None,
+    until: float | None,
+    fields: tuple[str, ...],
+    points: int,
 ) -> "ApiCall[series.SeriesView]":
     query = {"key": key, "since": since, "until": until, "points": points}
     query_fields: dict[str, Any] = {
@@ -29,7 +33,10 @@ def curve(
         query_fields["fields"] = ",".join(fields)
 
     return ApiCall(
-        method="GET", path="/v1/series", query=query_fields, read=read_as("time_series.SeriesView")
+        method="GET",
+        path="/v1/series",
+        query=query_fields,
+        read=read_as("time_series.SeriesView"),
     )
 
 
@@ -62,7 +69,12 @@ def test_alerts() -> "ApiCall[AlertsSent]":
 def search_of(
     name: str, text: str, *, rank: int | None, attempt: int | None, after: str
 ) -> "ApiCall[LogMatches]":
-    query_fields = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
+    query_fields = {
+        "text": text,
+        "rank": rank,
+        "attempt": attempt,
+        "after": after or None,
+    }
     return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(name, safe='')}/logs/search",
@@ -86,11 +98,13 @@ class SyncSights:
         fields: tuple[str, ...] = (),
         points: int = 360,
     ) -> "series.SeriesView":
-        """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by itself."""
+        """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by
+        itself."""
         return self._call(curve(key, since, until, fields, points))
 
     def gpus(self) -> "gpus.GpusNow":
-        """Return what every GPU does, by node, and the hourly cost of all that is allocated."""
+        """Return what every GPU does, by node, and the hourly cost of all that is
+        allocated."""
         return self._call(gpus_now())
 
     def newest_events(self, count: int = 1) -> "list[api.EventView]":
@@ -114,8 +128,8 @@ class SyncSights:
         attempt: int | None = None,
         after: str = "",
     ) -> "LogMatches":
-        """Lines of an attempt's log that hold the text, up to a bound. `after`: `next` of the
-        answer before, to go on behind it."""
+        """Lines of an attempt's log that hold the text, up to a bound. `after`: `next`
+        of the answer before, to go on behind it."""
         return self._call(search_of(job, text, rank=rank, attempt=attempt, after=after))
 
 

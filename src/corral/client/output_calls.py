@@ -1,4 +1,5 @@
-"""Calls about outputs, files that jobs wrote into their work folders; and methods of `Client`."""
+"""Calls about outputs, files that jobs wrote into their work folders; and methods of
+`Client`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -28,17 +29,23 @@ class FetchCutShort(Trouble):
     code = "cut_short"
 
 
-def outputs(job: str, attempt: int | None, wait: float | None) -> "ApiCall[output_answers.Outputs]":
+def outputs(
+    job: str, attempt: int | None, wait: float | None
+) -> "ApiCall[output_answers.Outputs]":
     query_fields = {"attempt": attempt, "wait": None if wait is None else f"{wait:g}"}
     return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(job, safe='')}/outputs",
-        query={name: value for name, value in query_fields.items() if value is not None},
+        query={
+            name: value for name, value in query_fields.items() if value is not None
+        },
         read=read_as("output_answers.Outputs"),
     )
 
 
-def query_of(path: str, attempt: int | None, node: str | None, rank: int | None) -> dict[str, Any]:
+def query_of(
+    path: str, attempt: int | None, node: str | None, rank: int | None
+) -> dict[str, Any]:
     query_fields = {"path": path, "attempt": attempt, "node": node, "rank": rank}
     return {name: value for name, value in query_fields.items() if value is not None}
 
@@ -48,7 +55,9 @@ def address_of(job: str) -> str:
 
 
 def cut_short(job: str, path: str, error: Exception) -> FetchCutShort:
-    return FetchCutShort(f"{job}:{path} was cut short: {error}", hint="run the same command again")
+    return FetchCutShort(
+        f"{job}:{path} was cut short: {error}", hint="run the same command again"
+    )
 
 
 class SyncOutputs:
@@ -65,7 +74,8 @@ class SyncOutputs:
     def outputs(
         self, job: str, *, attempt: int | None = None, wait: float | None = None
     ) -> "output_answers.Outputs":
-        """Return what the newest attempt, or the one asked for, wrote into its work folders.
+        """Return what the newest attempt, or the one asked for, wrote into its work
+        folders.
 
         Args:
             wait: Seconds for which a node may take to answer, at most 5.
@@ -84,19 +94,24 @@ class SyncOutputs:
     ) -> Fetched:
         """Copy a file or folder of the job's work folder to this machine.
 
-        A file goes to `to`, or into it where that is a folder; a folder as `cp -r` does it.
+        A file goes to `to`, or into it where that is a folder; a folder as `cp -r` does
+        it.
         Raises: Refusal, Trouble; CutShort when the transfer ends early.
         """
         import httpx2
 
         with ExitStack() as stack:
-            answer = self._begun(stack, address_of(job), query_of(path, attempt, node, rank))
+            answer = self._begun(
+                stack, address_of(job), query_of(path, attempt, node, rank)
+            )
             try:
                 return write_outputs(answer.iter_raw(), path, Path(to))
             except httpx2.TransportError as error:
                 raise cut_short(job, path, error) from None
 
-    def _begun(self, stack: ExitStack, path: str, query: Mapping[str, Any]) -> "httpx2.Response":
+    def _begun(
+        self, stack: ExitStack, path: str, query: Mapping[str, Any]
+    ) -> "httpx2.Response":
         """Return the answer whose body has begun, of the head that answers."""
         import httpx2
 

@@ -1,7 +1,9 @@
-"""Writing a tar stream of outputs to this machine, and nothing outside of where it was asked to.
+"""Writing a tar stream of outputs to this machine, and nothing outside of where it was
+asked to.
 
-Whoever made the stream may be hostile: only files and folders are taken, no name may lead out, and
-no link that is there already is followed. A file has its name only once it is whole.
+Whoever made the stream may be hostile: only files and folders are taken, no name may
+lead out, and no link that is there already is followed. A file has its name only once
+it is whole.
 """
 
 import io
@@ -58,11 +60,16 @@ class _Pieces(io.RawIOBase):
 def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
     """Write the file or folder that was asked for as `path`.
 
-    Raises: OutputUnsafe, Conflict where it cannot be written there; what the stream raises.
+    Raises: OutputUnsafe, Conflict where it cannot be written there; what the stream
+    raises.
     """
-    name = next((part for part in reversed(path.split("/")) if part not in ("", ".")), "")
+    name = next(
+        (part for part in reversed(path.split("/")) if part not in ("", ".")), ""
+    )
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces), COPY_BYTES), mode="r|") as tar:
+        with tarfile.open(
+            fileobj=io.BufferedReader(_Pieces(pieces), COPY_BYTES), mode="r|"
+        ) as tar:
             first = tar.next()
             if first is None:
                 raise OutputUnsafe("the answer holds no file")
@@ -75,7 +82,9 @@ def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
     except (tarfile.TarError, EOFError) as wrong:
         raise OutputUnsafe(f"the answer is not whole: {wrong}") from None
     except OSError as trouble:
-        raise Conflict(f"{to} cannot be written: {trouble}", hint="name another place") from None
+        raise Conflict(
+            f"{to} cannot be written: {trouble}", hint="name another place"
+        ) from None
 
 
 def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
@@ -94,7 +103,8 @@ def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
 
 
 def _place(root: Path, name: str) -> Path:
-    """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a link."""
+    """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a
+    link."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or not parts:
         raise OutputUnsafe(f"{name[:200]!r} leads out of where it is to be written")
@@ -107,7 +117,8 @@ def _place(root: Path, name: str) -> Path:
 
 
 def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> int:
-    """Write one file whole, or leave what is there as it is. Raises: OutputUnsafe, OSError."""
+    """Write one file whole, or leave what is there as it is. Raises: OutputUnsafe,
+    OSError."""
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
         raise OutputUnsafe(f"{member.name[:200]!r} is neither a file nor a folder")
@@ -119,7 +130,9 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
             while data := content.read(COPY_BYTES):
                 size += file.write(data)
         if size != member.size:
-            raise OutputUnsafe(f"{member.name[:200]!r} has {size} of {member.size} bytes")
+            raise OutputUnsafe(
+                f"{member.name[:200]!r} has {size} of {member.size} bytes"
+            )
         umask = os.umask(0)
         os.umask(umask)
         fresh.chmod(member.mode & 0o777 & ~umask | 0o600)

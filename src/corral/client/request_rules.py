@@ -12,7 +12,8 @@ from corral.client.sse import Parser
 T = TypeVar("T")
 
 NAPS: Final = (0.05, 0.2, 0.5, 1.0)  # seconds before each further try of a call
-REFUSED_NAP: Final = 0.2  # the longest for a head that takes no connection: it is hardly there
+# the longest for a head that takes no connection: it is hardly there
+REFUSED_NAP: Final = 0.2
 STREAM_NAP: Final = 0.25
 STREAM_PATIENCE: Final = 15.0  # seconds that a stream waits for a head that went away
 CONNECT_TIMEOUT: Final = 5.0
@@ -28,8 +29,8 @@ def headers(target: HeadTarget) -> dict[str, str]:
 
 
 def naps(heads: int) -> tuple[float | None, ...]:
-    """Seconds before each further try of a call, and None after the last: of several heads each
-    is tried at once."""
+    """Seconds before each further try of a call, and None after the last: of several
+    heads each is tried at once."""
     return (*[0.0] * (heads - 1), *NAPS, None)
 
 
@@ -51,7 +52,8 @@ def body_of(content: bytes) -> Any:
 
 
 class Following(Generic[T]):
-    """One stream over several connections: it goes on behind the last event that was read."""
+    """One stream over several connections: it goes on behind the last event that was
+    read."""
 
     def __init__(self, stream: Stream[T]) -> None:
         self._stream = stream
@@ -66,7 +68,8 @@ class Following(Generic[T]):
         if self._places:
             query.pop("tail", None)
             query["after"] = ",".join(
-                f"{key}:{place}" if key else place for key, place in self._places.items()
+                f"{key}:{place}" if key else place
+                for key, place in self._places.items()
             )
         return query
 

@@ -1,6 +1,7 @@
 """Specs and workdirs as a caller may give them.
 
-What reads a spec, pydantic with it, is loaded when the first is given: most commands give none.
+What reads a spec, pydantic with it, is loaded when the first is given: most commands
+give none.
 """
 
 import os
@@ -20,12 +21,14 @@ Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpecs:
-    """Checked specs as they travel. A workdir and a checkpoint path are relative to the spec's
-    file, else to here, and `~` is the home of whoever submits."""
+    """Checked specs as they travel. A workdir and a checkpoint path are relative to the
+    spec's file, else to here, and `~` is the home of whoever submits."""
 
     values: tuple[dict[str, Any], ...]
-    paths: tuple[Path | None, ...]  # of each value's workdir; None when it needs no upload
-    begins: tuple[float, ...] = ()  # the moments by the clock that are named; since 1970
+    # of each value's workdir; None when it needs no upload
+    paths: tuple[Path | None, ...]
+    # the moments by the clock that are named; since 1970
+    begins: tuple[float, ...] = ()
 
     @property
     def workdirs(self) -> list[Path]:
@@ -41,7 +44,11 @@ class WireSpecs:
         return [
             value
             if path is None
-            else {key: field_value for key, field_value in value.items() if key != "workdir"}
+            else {
+                key: field_value
+                for key, field_value in value.items()
+                if key != "workdir"
+            }
             for value, path in zip(self.values, self.paths, strict=True)
         ]
 
@@ -49,7 +56,8 @@ class WireSpecs:
 def read_wished(spec: Spec) -> WireSpecs:
     """Read and check everything that can be checked here, before anything is sent.
 
-    Raises: SpecInvalid with file and line; a field alone where there is one spec and no file.
+    Raises: SpecInvalid with file and line; a field alone where there is one spec and no
+    file.
     """
     from corral.wire import spec_reader
     from corral.wire.submission import to_domain
@@ -79,12 +87,16 @@ def read_wished(spec: Spec) -> WireSpecs:
 
 def _begins(parsed: "Iterable[Parsed]") -> Iterator[float]:
     for spec_document in parsed:
-        if spec_document.spec.begin is not None and spec_document.spec.begin.at is not None:
+        if (
+            spec_document.spec.begin is not None
+            and spec_document.spec.begin.at is not None
+        ):
             yield spec_document.spec.begin.at
 
 
 def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
-    """The document with its checkpoint path made absolute: nodes have no `here` of the caller's."""
+    """The document with its checkpoint path made absolute: nodes have no `here` of the
+    caller's."""
     value = one.document.value
     if one.spec.checkpoint is None:
         return value
@@ -106,7 +118,9 @@ def _workdir(one: "Parsed", folder: Path) -> Path | None:
     path = (folder / Path(wanted_dir).expanduser()).resolve()
     if not path.is_dir():
         problem = Problem(
-            where=("workdir",), text=f"{path} is no directory", hint=f"run: ls -ld {path}"
+            where=("workdir",),
+            text=f"{path} is no directory",
+            hint=f"run: ls -ld {path}",
         )
         raise refusal(one.document, [problem])
     return path

@@ -17,7 +17,8 @@ class ServerSentEvent:
 
 
 class Parser:
-    """Feed it bytes cut anywhere; it answers with whole events. Comments are heartbeats."""
+    """Feed it bytes cut anywhere; it answers with whole events. Comments are
+    heartbeats."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -21,7 +21,8 @@ def begin_log_in(
 ) -> tuple["TerminalLogInClient", TerminalBegun]:
     """Begin a log-in at the first address that answers.
 
-    Raises: as `TerminalLogInClient.begin`; Unreachable names every address that did not answer.
+    Raises: as `TerminalLogInClient.begin`; Unreachable names every address that did not
+    answer.
     """
     failures: list[Unreachable] = []
     for url in where.addresses():
@@ -68,7 +69,8 @@ class TerminalLogInClient:
     def begin(self) -> TerminalBegun:
         """Begin the log-in.
 
-        Raises: NotFound where the head has no provider, Refusal when there are too many,
+        Raises: NotFound where the head has no provider, Refusal when there are too
+        many,
             Unreachable.
         """
         return TerminalBegun.model_validate(self._post(TERMINALS))
@@ -109,7 +111,9 @@ class TerminalLogInClient:
         try:
             answer = self._http.post(self.url + path, json=body)
         except httpx2.TransportError as error:
-            raise unreachable(self.url, error, hint="see that a head runs there") from None
+            raise unreachable(
+                self.url, error, hint="see that a head runs there"
+            ) from None
         if answer.status_code >= 400:
             raise error_of(answer.status_code, answer.content)
         return body_of(answer.content)

@@ -1,4 +1,5 @@
-"""Calls about users, tokens and the audit log, as values; and both clients' methods for them."""
+"""Calls about users, tokens and the audit log, as values; and both clients' methods for
+them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,9 @@ T = TypeVar("T")
 
 def users() -> "ApiCall[list[people.UserView]]":
     return ApiCall(
-        method="GET", path="/v1/users", read=lambda body: read_as("users.UsersView")(body).users
+        method="GET",
+        path="/v1/users",
+        read=lambda body: read_as("users.UsersView")(body).users,
     )
 
 
@@ -24,7 +27,11 @@ def user(name: str) -> "ApiCall[people.UserDetail]":
 def add_user(name: str, role: str) -> "ApiCall[people.UserView]":
     body = {"name": name, "role": role}
     return ApiCall(
-        method="POST", path="/v1/users", json=body, read=read_as("users.UserView"), repeatable=False
+        method="POST",
+        path="/v1/users",
+        json=body,
+        read=read_as("users.UserView"),
+        repeatable=False,
     )
 
 
@@ -37,7 +44,10 @@ def set_user(
     body = {"role": role, "disabled": disabled, "limits": limits or None}
     body_fields = {key: value for key, value in body.items() if value is not None}
     return ApiCall(
-        method="PATCH", path=_user(name), json=body_fields, read=read_as("users.UserView")
+        method="PATCH",
+        path=_user(name),
+        json=body_fields,
+        read=read_as("users.UserView"),
     )
 
 
@@ -47,16 +57,22 @@ def link_user(
     body = {"issuer": issuer, "subject": subject, "pending": pending}
     body_fields = {key: value for key, value in body.items() if value is not None}
     path = f"{_user(name)}/identity"
-    return ApiCall(method="PUT", path=path, json=body_fields, read=read_as("users.UserView"))
+    return ApiCall(
+        method="PUT", path=path, json=body_fields, read=read_as("users.UserView")
+    )
 
 
 def unlink_user(name: str) -> "ApiCall[people.UserView]":
-    return ApiCall(method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.UserView"))
+    return ApiCall(
+        method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.UserView")
+    )
 
 
 def pending_log_ins() -> "ApiCall[list[people.PendingLogInView]]":
     read = read_as("users.PendingLogInsView")
-    return ApiCall(method="GET", path="/v1/log-ins", read=lambda body: read(body).pending)
+    return ApiCall(
+        method="GET", path="/v1/log-ins", read=lambda body: read(body).pending
+    )
 
 
 def remove_user(name: str) -> "ApiCall[people.UserRemoved]":
@@ -66,25 +82,37 @@ def remove_user(name: str) -> "ApiCall[people.UserRemoved]":
 
 def rotate_key() -> "ApiCall[people.KeyRotated]":
     return ApiCall(
-        method="POST", path="/v1/keys/rotate", read=read_as("users.KeyRotated"), repeatable=False
+        method="POST",
+        path="/v1/keys/rotate",
+        read=read_as("users.KeyRotated"),
+        repeatable=False,
     )
 
 
 def tokens() -> "ApiCall[list[people.TokenView]]":
     return ApiCall(
-        method="GET", path="/v1/tokens", read=lambda body: read_as("users.TokensView")(body).tokens
+        method="GET",
+        path="/v1/tokens",
+        read=lambda body: read_as("users.TokensView")(body).tokens,
     )
 
 
 def create_token(
-    user: str | None, role: str | None, expires_seconds: float | None, never_expires: bool = False
+    user: str | None,
+    role: str | None,
+    expires_seconds: float | None,
+    never_expires: bool = False,
 ) -> "ApiCall[people.TokenMade]":
     body = {"user": user, "role": role, "expires_seconds": expires_seconds}
-    body_fields: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
+    body_fields: dict[str, Any] = {
+        key: value for key, value in body.items() if value is not None
+    }
     if never_expires:
         body_fields["never_expires"] = True
     read = read_as("users.TokenMade")
-    return ApiCall(method="POST", path="/v1/tokens", json=body_fields, read=read, repeatable=False)
+    return ApiCall(
+        method="POST", path="/v1/tokens", json=body_fields, read=read, repeatable=False
+    )
 
 
 def revoke_token(id: str) -> "ApiCall[people.TokenView]":
@@ -139,12 +167,13 @@ class SyncPeople:
         disabled: bool | None = None,
         limits: Mapping[str, int | str | None] | None = None,
     ) -> "people.UserView":
-        """Change a user; what is left out stays. A disabled user has no access; running jobs
-        continue. `limits`: quotas by name; None removes one."""
+        """Change a user; what is left out stays. A disabled user has no access; running
+        jobs continue. `limits`: quotas by name; None removes one."""
         return self._call(set_user(name, role, disabled, limits))
 
     def rotate_key(self) -> "people.KeyRotated":
-        """Seal all secrets with a fresh key; tokens of jobs that run go on for 30 days."""
+        """Seal all secrets with a fresh key; tokens of jobs that run go on for 30
+        days."""
         return self._call(rotate_key())
 
     def link_user(
@@ -155,7 +184,8 @@ class SyncPeople:
         subject: str | None = None,
         pending: str | None = None,
     ) -> "people.UserView":
-        """Let one identity at the provider log in as the user: by both, or as it waits."""
+        """Let one identity at the provider log in as the user: by both, or as it
+        waits."""
         return self._call(link_user(name, issuer, subject, pending))
 
     def unlink_user(self, name: str) -> "people.UserView":
@@ -182,8 +212,9 @@ class SyncPeople:
         expires_seconds: float | None = None,
         never_expires: bool = False,
     ) -> "people.TokenMade":
-        """A new token, of the caller where no user is named. Its secret is answered this once. It
-        lasts for as long as the cluster's setting says (30 days) where no end is given."""
+        """A new token, of the caller where no user is named. Its secret is answered
+        this once. It lasts for as long as the cluster's setting says (30 days) where no
+        end is given."""
         return self._call(create_token(user, role, expires_seconds, never_expires))
 
     def revoke_token(self, id: str) -> "people.TokenView":
@@ -202,8 +233,8 @@ class SyncPeople:
         after: int | None = None,
         limit: int = 1_000,
     ) -> "list[people.AuditEntryView]":
-        """Return audit entries, newest first; `since` in wall-clock seconds since 1970. With
-        `after` a number, the oldest after it first."""
+        """Return audit entries, newest first; `since` in wall-clock seconds since 1970.
+        With `after` a number, the oldest after it first."""
         return self._call(audit(user, since, before, after, limit))
 
 
@@ -265,7 +296,9 @@ class AsyncPeople:
         expires_seconds: float | None = None,
         never_expires: bool = False,
     ) -> "people.TokenMade":
-        return await self._call(create_token(user, role, expires_seconds, never_expires))
+        return await self._call(
+            create_token(user, role, expires_seconds, never_expires)
+        )
 
     async def revoke_token(self, id: str) -> "people.TokenView":
         return await self._call(revoke_token(id))

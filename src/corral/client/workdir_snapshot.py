@@ -1,8 +1,9 @@
 """A workdir as a snapshot: one tar.gz that is the same for the same content.
 
-What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__. Credentials stay
-out unless a line of a .corralignore lets them in (`!.env`), directories of clusters always. Links
-are kept when they point inside. Owners, times and all mode bits but "executable" are left behind.
+What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__.
+Credentials stay out unless a line of a .corralignore lets them in (`!.env`),
+directories of clusters always. Links are kept when they point inside. Owners, times and
+all mode bits but "executable" are left behind.
 """
 
 import gzip
@@ -46,7 +47,8 @@ class Snapshot:
     sha256: str
     size_bytes: int
     file: IO[bytes]
-    notes: tuple[str, ...] = ()  # sentences about what was left out, for the person who submits
+    # sentences about what was left out, for the person who submits
+    notes: tuple[str, ...] = ()
 
     def pieces(self) -> Iterator[bytes]:
         self.file.seek(0)
@@ -65,7 +67,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Walk:
-    """Everything that a snapshot holds, and what it leaves out without having been asked to."""
+    """Everything that a snapshot holds, and what it leaves out without having been
+    asked to."""
 
     root: Path
     entries: list[_Entry] = field(default_factory=list)
@@ -81,11 +84,13 @@ class _Walk:
         return tuple(notes_list)
 
 
-_Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]  # (folder, name of the file, its patterns)
+# (folder, name of the file, its patterns)
+_Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]
 
 
 def notes_on(root: Path) -> tuple[str, ...]:
-    """Sentences about what a snapshot of the directory leaves out. Raises: as `pack`."""
+    """Sentences about what a snapshot of the directory leaves out. Raises: as
+    `pack`."""
     return _walked(root).notes()
 
 
@@ -93,7 +98,8 @@ def notes_on(root: Path) -> tuple[str, ...]:
 def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
     """Pack the directory.
 
-    Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above the cap.
+    Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above
+    the cap.
     """
     walk = _walked(root)
     root = walk.root
@@ -101,7 +107,9 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
     _check_size(root, entries, max_bytes)
     with tempfile.TemporaryFile(prefix="corral-workdir-") as file:
         with (
-            gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=3, mtime=0) as packed,
+            gzip.GzipFile(
+                filename="", fileobj=file, mode="wb", compresslevel=3, mtime=0
+            ) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for entry in entries:
@@ -109,7 +117,9 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
         size_bytes = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        yield Snapshot(sha256=digest, size_bytes=size_bytes, file=file, notes=walk.notes())
+        yield Snapshot(
+            sha256=digest, size_bytes=size_bytes, file=file, notes=walk.notes()
+        )
 
 
 def _walked(root: Path) -> _Walk:
@@ -131,9 +141,13 @@ def _walked(root: Path) -> _Walk:
         here = root / folder
         specs = (*specs, *_ignores(here, folder))
         scanned = _scan(here)
-        if folder and is_cluster(here, {scanned_entry.name for scanned_entry in scanned}, paths):
+        if folder and is_cluster(
+            here, {scanned_entry.name for scanned_entry in scanned}, paths
+        ):
             walk.clusters.append(folder)
-            walk.entries = [entry for entry in walk.entries if f"{entry.name}/" != folder]
+            walk.entries = [
+                entry for entry in walk.entries if f"{entry.name}/" != folder
+            ]
             continue
         for dir_entry in scanned:
             name = f"{folder}{dir_entry.name}"
@@ -143,13 +157,15 @@ def _walked(root: Path) -> _Walk:
             state = _state_of(dir_entry)
             if state is None:
                 continue
-            if is_credential(name, Path(dir_entry.path), state.st_mode) and not _is_let_in(
-                specs, name + "/" * is_folder
-            ):
+            if is_credential(
+                name, Path(dir_entry.path), state.st_mode
+            ) and not _is_let_in(specs, name + "/" * is_folder):
                 walk.credentials.append(name + "/" * is_folder)
                 continue
             if is_folder or stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
-                walk.entries.append(_Entry(name=name, path=Path(dir_entry.path), found=state))
+                walk.entries.append(
+                    _Entry(name=name, path=Path(dir_entry.path), found=state)
+                )
             if is_folder:
                 todo.append((f"{name}/", specs))
     return walk
@@ -176,7 +192,8 @@ def _scan(folder: Path) -> list["os.DirEntry[str]"]:
 def _unreadable(path: Path, error: OSError) -> SpecInvalid:
     why = (error.strerror or str(error)).lower()
     return SpecInvalid(
-        f"workdir: {path} cannot be read: {why}", hint="make it readable or add it to .corralignore"
+        f"workdir: {path} cannot be read: {why}",
+        hint="make it readable or add it to .corralignore",
     )
 
 
@@ -205,7 +222,8 @@ def _is_ignored(specs: _Specs, name: str) -> bool:
 
 
 def _is_let_in(specs: _Specs, name: str) -> bool:
-    """Whether a .corralignore has a `!` line for it. One of .gitignore is about git alone."""
+    """Whether a .corralignore has a `!` line for it. One of .gitignore is about git
+    alone."""
     return any(
         file == LET_IN and spec.check_file(name.removeprefix(base)).include is False
         for base, file, spec in specs
@@ -218,7 +236,9 @@ def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
     if total <= max_bytes and len(entries) <= MAX_FILES:
         return
     largest = sorted(files, key=lambda entry: -entry.found.st_size)[:3]
-    named = ", ".join(f"{entry.name} ({size_text(entry.found.st_size)})" for entry in largest)
+    named = ", ".join(
+        f"{entry.name} ({size_text(entry.found.st_size)})" for entry in largest
+    )
     raise TooLarge(
         f"workdir {root} has {size_text(total)} in {len(entries):,} files; a snapshot takes "
         f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {named}",
@@ -253,7 +273,8 @@ def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
 
 
 def _inside(root: Path, entry: _Entry) -> str:
-    """Return the target of a link if it is a relative path that stays inside; "" otherwise."""
+    """Return the target of a link if it is a relative path that stays inside; ""
+    otherwise."""
     target = os.readlink(entry.path)
     resolved = os.path.normpath(entry.path.parent / target)
     if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
@@ -265,8 +286,8 @@ def _inside(root: Path, entry: _Entry) -> str:
 
 
 def _left_out_with(root: Path, entry: _Entry) -> str:
-    """Return what to leave out together with the entry: a virtual environment belongs to its
-    machine as a whole."""
+    """Return what to leave out together with the entry: a virtual environment belongs
+    to its machine as a whole."""
     for above in entry.path.parents:
         if above == root:
             break

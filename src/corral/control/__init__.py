@@ -1,4 +1,5 @@
-"""The head's mind: intake of wishes, and the loop: observe, reconcile, commit, apply."""
+"""The head's mind: intake of wishes, and the loop: observe, reconcile, commit,
+apply."""
 
 from corral.control.alert_delivery import Alerting
 from corral.control.control import Control
@@ -9,4 +10,13 @@ from corral.control.removal_allowed import jobs_on
 from corral.control.request_checks import Planned
 from corral.control.series_recorder import Recorder
 
-__all__ = ["Alerting", "Control", "Forecasts", "Hub", "InLine", "Planned", "Recorder", "jobs_on"]
+__all__ = [
+    "Alerting",
+    "Control",
+    "Forecasts",
+    "Hub",
+    "InLine",
+    "Planned",
+    "Recorder",
+    "jobs_on",
+]

@@ -1,4 +1,5 @@
-"""Tells people who do not look: each few seconds what stands and what was, to whoever wants it."""
+"""Tells people who do not look: each few seconds what stands and what was, to whoever
+wants it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,8 @@ from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import held_now, spent_now
 
 STEP_SECONDS: Final = 5.0
-AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be handed over
+# until a message is tried again that could not be handed over
+AGAIN_SECONDS: Final = 60.0
 ID_DIGITS: Final = 8  # of the cluster's id, in messages
 MOST_MOMENTS: Final = 1000
 PAGE: Final = 1000
@@ -33,8 +35,8 @@ log = HeadLogger("corral.alerts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """State that outlives a head: how far the events were read, what each receiver has received,
-    and what was and may still have to be sent."""
+    """State that outlives a head: how far the events were read, what each receiver has
+    received, and what was and may still have to be sent."""
 
     event: int | None = None
     told: Mapping[str, DeliveredAlerts] = field(default_factory=dict)
@@ -43,7 +45,8 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """Settings of the alerts. `trouble`: why the newest version of the file could not be read."""
+    """Settings of the alerts. `trouble`: why the newest version of the file could not
+    be read."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
     receivers: tuple[Receiver, ...] = ()
@@ -59,8 +62,8 @@ class AlertMemory(Protocol):
 class Alerting:
     """Delivers alerts while the head leads.
 
-    A message that could not be delivered is built again and retried. No alert is lost, but
-    a receiver may get the same alert twice.
+    A message that could not be delivered is built again and retried. No alert is lost,
+    but a receiver may get the same alert twice.
     """
 
     def __init__(
@@ -83,31 +86,39 @@ class Alerting:
 
     @property
     def cluster(self) -> str:
-        """Return the name of the cluster in messages: that of the head's machine, and the first
-        digits of the cluster's id."""
+        """Return the name of the cluster in messages: that of the head's machine, and
+        the first digits of the cluster's id."""
         short = self._control.world.cluster[:ID_DIGITS]
         return f"{self._machine} ({short})" if self._machine else short
 
     def standing(self) -> list[Alert]:
-        """Return the conditions that hold now, with or without a receiver, and since when: a low
-        share has no start of its own."""
-        alerts = with_beginnings(standing(self._look(), self.asked().rules), self._since)
+        """Return the conditions that hold now, with or without a receiver, and since
+        when: a low share has no start of its own."""
+        alerts = with_beginnings(
+            standing(self._look(), self.asked().rules), self._since
+        )
         self._since = {alert.key: alert.since for alert in alerts}
         return alerts
 
     def warnings(self) -> list[str]:
         """Return problems of the messages themselves."""
         trouble = self.asked().trouble
-        undelivered = [f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()]
+        undelivered = [
+            f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()
+        ]
         return [*([trouble] if trouble else []), *undelivered]
 
     async def run(self) -> None:
         """For ever."""
         remembered = self._memory.load()
         sent_alerts = (
-            sent_alert for each in remembered.told.values() for sent_alert in each.sent.items()
+            sent_alert
+            for each in remembered.told.values()
+            for sent_alert in each.sent.items()
         )
-        self._since = {key: sent.alert.since for key, sent in sent_alerts if not sent.alert.moment}
+        self._since = {
+            key: sent.alert.since for key, sent in sent_alerts if not sent.alert.moment
+        }
         while True:
             await asyncio.sleep(STEP_SECONDS)
             alert_settings = self.asked()
@@ -124,11 +135,14 @@ class Alerting:
                 self._memory.save(remembered)
 
     async def test(self) -> dict[str, str]:
-        """Send one message to each receiver, whatever comes of the others; by their names, why it
-        did not reach them, or ""."""
+        """Send one message to each receiver, whatever comes of the others; by their
+        names, why it did not reach them, or ""."""
         receivers = self.asked().receivers
         outcomes = await asyncio.gather(*map(self._tried, receivers))
-        return {receiver.name: why for receiver, why in zip(receivers, outcomes, strict=True)}
+        return {
+            receiver.name: why
+            for receiver, why in zip(receivers, outcomes, strict=True)
+        }
 
     async def _tried(self, receiver: Receiver) -> str:
         try:
@@ -140,7 +154,9 @@ class Alerting:
     async def _tell(self, known: Remembered, asked: AlertSettings) -> Remembered:
         now = self._control.now().wall
         event, new = await self._read(known.event, asked.rules)
-        moments = [alert for alert in (*known.moments, *new) if now - alert.since < DAY_SECONDS]
+        moments = [
+            alert for alert in (*known.moments, *new) if now - alert.since < DAY_SECONDS
+        ]
         moments = moments[-MOST_MOMENTS:]
         alerts = [*self.standing(), *moments]
         sent_now = {}
@@ -150,12 +166,18 @@ class Alerting:
         return Remembered(event=event, told=sent_now, moments=tuple(moments))
 
     async def _to(
-        self, receiver: Receiver, before: DeliveredAlerts, alerts: Sequence[Alert], now: float
+        self,
+        receiver: Receiver,
+        before: DeliveredAlerts,
+        alerts: Sequence[Alert],
+        now: float,
     ) -> DeliveredAlerts:
         """Deliver the alerts to one receiver, and return its state afterwards."""
         if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
             return before
-        notice, after = due(before, alerts, now, receiver.day_seconds(now), receiver.taste)
+        notice, after = due(
+            before, alerts, now, receiver.day_seconds(now), receiver.taste
+        )
         if notice is None:
             return after
         try:
@@ -169,9 +191,11 @@ class Alerting:
         self._failed_at.pop(receiver.name, None)
         return after
 
-    async def _read(self, after: int | None, rules: AlertRules) -> tuple[int, list[Alert]]:
-        """Return how far the events go now, and the failures among the new ones. Events before the
-        first receiver are not sent."""
+    async def _read(
+        self, after: int | None, rules: AlertRules
+    ) -> tuple[int, list[Alert]]:
+        """Return how far the events go now, and the failures among the new ones. Events
+        before the first receiver are not sent."""
         store, alerts = self._control.store, list[Alert]()
         number = after or 0
         while page := await store.events(after=number, job=None, limit=PAGE):

@@ -1,5 +1,5 @@
-"""Jobs that hold what a waiting job could use: which of them is likely to end first, which of their
-nodes take no work, and what programs outside Corral hold."""
+"""Jobs that hold what a waiting job could use: which of them is likely to end first,
+which of their nodes take no work, and what programs outside Corral hold."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,17 +17,23 @@ from corral.schedule import NodeTypes
 
 MOST_NAMED: Final = 2
 MOST_ASKED: Final = 8  # of the largest, when they end
-NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})  # a reason's codes
+# a reason's codes
+NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})
 
 
 def holders_text(
-    world: World, job: Job, code: str, now: float, ending_of: Callable[[Job], ExpectedEnd | None]
+    world: World,
+    job: Job,
+    code: str,
+    now: float,
+    ending_of: Callable[[Job], ExpectedEnd | None],
 ) -> str:
     """Return a text about the jobs that hold the resources a job waits for.
 
-    For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
-    first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. For a job that
-    requests no GPUs, the text only names closed nodes and resources held outside Corral.
+    For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6;
+    likely first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. For a job
+    that requests no GPUs, the text only names closed nodes and resources held outside
+    Corral.
 
     Args:
         code: of the reason that the job waits.
@@ -44,7 +50,8 @@ def holders_text(
     ranked = sorted(held_counts, key=lambda id: (-held_counts[id], id))
     if not ranked:
         return busy_text
-    named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)  # one is not worth a count
+    # one is not worth a count
+    named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)
     first, *more = ranked[:named]
     parts = [f"{_name(world, first)} holds {_gpus(held_counts[first])} there"]
     parts += [f"{_name(world, id)} {gpus_text(held_counts[id])}" for id in more]
@@ -65,21 +72,29 @@ def _closed_text(world: World, nodes: set[NodeId]) -> str:
     if len(closed) == 1:
         why = world.nodes[closed[0]].inventory.closed
         return f"{closed[0]} takes no work now{f' ({why})' if why else ''}, see: corral node ls"
-    who = " and ".join(closed) if len(closed) <= MOST_NAMED else f"{len(closed)} of these nodes"
+    who = (
+        " and ".join(closed)
+        if len(closed) <= MOST_NAMED
+        else f"{len(closed)} of these nodes"
+    )
     return f"{who} take no work now, see: corral node ls"
 
 
 def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
-    """For example: others hold 6 of 8 GPUs on n1. Of what the job asks for; "" where they hold
-    nothing of that."""
+    """For example: others hold 6 of 8 GPUs on n1. Of what the job asks for; "" where
+    they hold nothing of that."""
     resources = spec.shapes[-1].resources
-    crowded = sorted((node for node in nodes if node.takes_work), key=lambda one: one.id)
+    crowded = sorted(
+        (node for node in nodes if node.takes_work), key=lambda one: one.id
+    )
     for wanted, taken, text in (
         (resources.gpu_millis, lambda has: len(has.taken), _gpus_taken),
         (resources.cpu_millis, lambda has: has.taken_cpu_millis, _cpus_taken),
         (resources.memory_bytes, lambda has: has.taken_memory_bytes, _memory_taken),
     ):
-        taken_nodes = [node for node in crowded if taken(node.inventory)] if wanted else []
+        taken_nodes = (
+            [node for node in crowded if taken(node.inventory)] if wanted else []
+        )
         if len(taken_nodes) > MOST_NAMED:
             return (
                 f"others hold {text([node.inventory for node in taken_nodes])} on "
@@ -108,17 +123,23 @@ def _memory_taken(found: Sequence[Inventory]) -> str:
 
 
 def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
-    """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that are there."""
+    """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that
+    are there."""
     held_counts: Counter[JobId] = Counter()
     for allocation in world.allocations.values():
-        millis = world.held_gpu_millis(allocation.seat) if allocation.seat.node in nodes else 0
+        millis = (
+            world.held_gpu_millis(allocation.seat)
+            if allocation.seat.node in nodes
+            else 0
+        )
         if millis:
             held_counts[allocation.job] += millis
     return held_counts
 
 
 def _usable(world: World, job: Job) -> set[NodeId]:
-    """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks for any."""
+    """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks
+    for any."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
     every = {shape.resources for shape in job.spec.shapes}
     resources = {requested for requested in every if requested.gpu_millis} or every

@@ -56,7 +56,8 @@ KeepReplay = Callable[[str, str], None]
 
 
 class Control:
-    """One head. Everything here runs in one asyncio thread; only the store waits elsewhere.
+    """One head. Everything here runs in one asyncio thread; only the store waits
+    elsewhere.
 
     `world` and `facts` may be read at any moment between two awaits. Only this class
     changes them.
@@ -79,7 +80,11 @@ class Control:
         self.engine = engine
         self.placer = placer
         self.clock, self.health = clock, health
-        self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), HeadCounters()
+        self.hub, self.sensed, self.counts = (
+            Hub(),
+            Sensed(lambda: self.world),
+            HeadCounters(),
+        )
         self.ledger, self.dropped = GpuUsage(), DroppedData()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.diagnoses = Diagnoses(reader, clock, done=self.wake)
@@ -106,7 +111,9 @@ class Control:
     @property
     def world(self) -> World:
         if self._world is None:
-            raise StoreTrouble("the head has not loaded its world yet", hint="try again")
+            raise StoreTrouble(
+                "the head has not loaded its world yet", hint="try again"
+            )
         return self._world
 
     def serving_seconds(self) -> float:
@@ -124,8 +131,8 @@ class Control:
         speaker: Speaker = THE_HEAD,
         held: bool = False,
     ) -> list[Job]:
-        """Queue the jobs, all or none. The same key again answers with the first ones. `held`:
-        suspend them in the same transaction."""
+        """Queue the jobs, all or none. The same key again answers with the first ones.
+        `held`: suspend them in the same transaction."""
         job_specs = accepted(self.world, specs, self.engine, self._wall.read())
         with self.keeping.sparing(job_specs):
             submission = Submit(specs=job_specs, key=key, held=held)
@@ -133,34 +140,50 @@ class Control:
             return await self._jobs_of(wish)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
-        """The jobs that this user has submitted with this key; None when there was no such wish.
+        """The jobs that this user has submitted with this key; None when there was no
+        such wish.
 
-        Asked before a submission is checked: the cluster may have changed, the answer must not.
+        Asked before a submission is checked: the cluster may have changed, the answer
+        must not.
         """
         wish = await self.store.wish_of(key, by=by) if key else None
         return None if wish is None else await self._jobs_of(wish)
 
     async def _jobs_of(self, wish: Wish) -> list[Job]:
-        """Return the jobs of a granted request. Raises: Forgotten for a repeated one."""
-        repeated, forgotten = wish.sequence <= self.world.granted, self.keeping.forgotten
+        """Return the jobs of a granted request. Raises: Forgotten for a repeated
+        one."""
+        repeated, forgotten = (
+            wish.sequence <= self.world.granted,
+            self.keeping.forgotten,
+        )
         await self._granted.wait(self.world, wish)
-        jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
+        jobs = [
+            self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)
+        ]
         if None in jobs and (repeated or self.keeping.forgotten > forgotten):
             raise self.keeping.retention.refusal("what was submitted with this key")
         if None in jobs:
-            raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
+            raise Bug(
+                f"wish {wish.sequence} could not be granted", hint="run: corral events"
+            )
         return [job for job in jobs if job is not None]
 
-    async def ask(self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD) -> Wish:
+    async def ask(
+        self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
+    ) -> Wish:
         """Take a wish about a job or a node; it is granted when this returns."""
         check_asked(self.world, asked, self.now())
         wish = await self.acknowledge(asked, by=by, speaker=speaker)
         await self._granted.wait(self.world, wish)
         return wish
 
-    async def acknowledge(self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD) -> Wish:
+    async def acknowledge(
+        self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
+    ) -> Wish:
         """Make the wish durable: from here on it will be granted, whatever dies."""
-        wish = await self.store.wish(asked, by=by, at=self._wall.read(), speaker=speaker)
+        wish = await self.store.wish(
+            asked, by=by, at=self._wall.read(), speaker=speaker
+        )
         self._wishes_waiting = True
         self._wake.set()
         return wish
@@ -168,7 +191,9 @@ class Control:
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """Return what submitting would do now. Raises the same refusals."""
         job_specs = accepted(self.world, specs, self.engine, self._wall.read())
-        return plan(self.world, self.facts, job_specs, self.now(), self.learning.table, by=by)
+        return plan(
+            self.world, self.facts, job_specs, self.now(), self.learning.table, by=by
+        )
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
@@ -178,7 +203,8 @@ class Control:
             self._wake.set()
 
     def left(self, node: NodeId) -> None:
-        """An agent's channel is closed: the engine is asked at once whether the node is dead."""
+        """An agent's channel is closed: the engine is asked at once whether the node is
+        dead."""
         log.info("agent_left", node=node)
         self.facts.unheard.pop(node, None)
         self._wake.set()
@@ -195,7 +221,8 @@ class Control:
         return self._book.newest(self.world, node, self.facts.nodes.get(node))
 
     def reason(self, job: Job) -> Reason:
-        """Return the reason of a job's state; for a waiting one that of the last pass."""
+        """Return the reason of a job's state; for a waiting one that of the last
+        pass."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
         waiting = awaited(self.world, job, waiting, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
@@ -223,11 +250,13 @@ class Control:
     # -- the loop --------------------------------------------------------------------------------
 
     async def start(self, *, known: int | None = None) -> None:
-        """Lead: raise the term, load the world. `known`: that of the leader who is replaced.
+        """Lead: raise the term, load the world. `known`: that of the leader who is
+        replaced.
 
         Raises: TermLost when another head has led since; this one may not take it back.
         """
-        if self._world is None:  # it serves from here on, and not while the store kept it waiting
+        # it serves from here on, and not while the store kept it waiting
+        if self._world is None:
             self._serving = ServingClock(self.clock.monotonic())
         known = known if self._world is None else self._world.term
         self._world = await self.store.lead(known=known)
@@ -240,7 +269,8 @@ class Control:
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
 
     async def run(self) -> None:
-        """Tick for ever: at once when something has changed, else when a bound may run out."""
+        """Tick for ever: at once when something has changed, else when a bound may run
+        out."""
         while True:
             nap = RETRY_STORE_SECONDS
             try:
@@ -249,7 +279,8 @@ class Control:
                 raise
             except Trouble as error:
                 await self._reload(error.message)
-            except Exception as error:  # a fault of ours must not end the head: cancels go on
+            except Exception as error:
+                # a fault of ours must not end the head: cancels go on
                 log.exception("tick_failed")
                 self._replay("tick", (), error)
                 await self._reload(f"a fault of Corral was met: {error!r}")
@@ -258,7 +289,8 @@ class Control:
                     await self._wake.wait()
 
     async def tick(self) -> float:
-        """Observe, reconcile, commit, apply. Answers in how many seconds to look again."""
+        """Observe, reconcile, commit, apply. Answers in how many seconds to look
+        again."""
         self._wake.clear()
         if self._must_load:
             await self.start()
@@ -292,7 +324,11 @@ class Control:
         return outcome.nap_seconds
 
     async def _decide(
-        self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None, news: Changes
+        self,
+        wishes: Seq[Wish],
+        now: Now,
+        touched: Iterable[JobId] | None,
+        news: Changes,
     ) -> Decided:
         """Reconcile and commit, if there are changes or the term must be checked.
 
@@ -317,7 +353,9 @@ class Control:
 
         Placements are queried only if the engine places jobs.
         """
-        words.take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())
+        words.take_engine(
+            self.facts, self.world, self.engine.observe(), self.engine.gone()
+        )
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())
 
@@ -340,13 +378,18 @@ class Control:
         try:
             outcome = decide(placing=not self.stopped_placing)
         except InvariantBroken as error:
-            self.stopped_placing = f"placement is stopped, cancels go on: {error.message}"
+            self.stopped_placing = (
+                f"placement is stopped, cancels go on: {error.message}"
+            )
             log.error("placement_stopped", error=error.message)
             self._replay("placement", wishes, error)
             outcome = decide(placing=False)
-        except Exception as error:  # tried again at the next tick; what is not placing goes on
+        except Exception as error:
+            # tried again at the next tick; what is not placing goes on
             outcome = decide(placing=False)
-            self.failed_placing = f"placement failed and is being tried again: {error!r}"
+            self.failed_placing = (
+                f"placement failed and is being tried again: {error!r}"
+            )
             log.exception("placement_failed")
             self._replay("placement", wishes, error)
         else:
@@ -376,7 +419,8 @@ class Control:
         """None once a second: then every job is looked at, touched or not."""
         touched, self._touched = self._touched, set()
         if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
-            self._looked_at_all, self._wishes_waiting = serving, True  # another head may take some
+            # another head may take some
+            self._looked_at_all, self._wishes_waiting = serving, True
             return None
         return touched
 
@@ -390,14 +434,17 @@ class Control:
             wanted = self._book.renewed(self.world, node, self.facts.nodes.get(node))
             if wanted is not None:
                 self.engine.apply(wanted)
-        if self.placer is not None and (touched is None or changes.jobs or changes.nodes):
+        if self.placer is not None and (
+            touched is None or changes.jobs or changes.nodes
+        ):
             self.placer.offer(candidates_of(self.world))
 
     async def _reload(self, why: str) -> None:
         """The world in memory is a cache: after a failed tick it is thrown away."""
         self.trouble = f"the last tick failed and is being tried again: {why}"
         log.warning("tick_failed", why=why)
-        self._must_load = True  # what was last committed is unknown: nothing is decided before
+        # what was last committed is unknown: nothing is decided before
+        self._must_load = True
         try:
             await self.start()
         except TermLost:

@@ -11,15 +11,38 @@ from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageAmounts
 from corral.domain.world import Changes, World
 
-WAIT_BOUNDS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
+WAIT_BOUNDS_SECONDS: Final = (
+    1.0,
+    5.0,
+    15.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    4 * 3600.0,
+    86400.0,
+)
 # A taking repeats the loss of its victims, and a missed deadline interrupts nothing.
 NOT_INTERRUPTIONS: Final = frozenset({"taking", "deadline"})
-TICK_BOUNDS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+TICK_BOUNDS_SECONDS: Final = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    5.0,
+)
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Histogram with the count of each bucket; a value that is a bound belongs below it."""
+    """Histogram with the count of each bucket; a value that is a bound belongs below
+    it."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -33,16 +56,20 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, how many values are at most that), the last bound being +Inf."""
+        """(upper bound, how many values are at most that), the last bound being
+        +Inf."""
         cumulative_counts, so_far = [], 0
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+        for bound, count in zip(
+            (*map(str, self.bounds), "+Inf"), self.counts, strict=True
+        ):
             so_far += count
             cumulative_counts.append((bound, float(so_far)))
         return cumulative_counts
 
 
 class HeadCounters:
-    """Numbers that only rise while the head leads; they begin at nothing with each term."""
+    """Numbers that only rise while the head leads; they begin at nothing with each
+    term."""
 
     def __init__(self) -> None:
         self.submitted: Counter[QueueName] = Counter()
@@ -51,7 +78,8 @@ class HeadCounters:
         self.failures: Counter[Cause] = Counter()
         self.interruptions: Counter[str] = Counter()  # by the kind of their receipt
         self.lost_gpu_seconds: dict[str, float] = {}  # likewise
-        self.amounts: dict[QueueName, UsageAmounts] = {}  # of the ledger, as they are written down
+        # of the ledger, as they are written down
+        self.amounts: dict[QueueName, UsageAmounts] = {}
         self.saves = 0
         self.save_seconds = 0.0
         self.save_stall_seconds = 0.0
@@ -75,9 +103,13 @@ class HeadCounters:
             if receipt.kind in NOT_INTERRUPTIONS:
                 continue
             self.interruptions[receipt.kind] += 1
-            lost = self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
+            lost = (
+                self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
+            )
             self.lost_gpu_seconds[receipt.kind] = lost
-        for save in (stored_save for stored_save in changes.saves if not stored_save.quarantined):
+        for save in (
+            stored_save for stored_save in changes.saves if not stored_save.quarantined
+        ):
             self.saves += 1
             self.save_seconds += save.seconds
             self.save_stall_seconds += save.stall_seconds
@@ -103,6 +135,14 @@ class HeadCounters:
                 bounds = WAIT_BOUNDS_SECONDS
                 self.waits.setdefault(queue, Histogram(bounds)).add(max(0.0, wait))
             self.starts[job.spec.queue] += is_new
-            was_over = before is not None and before.number == attempt.number and before.ended_at
-            if attempt.ended_at is not None and not was_over and attempt.cause != Cause.NONE:
+            was_over = (
+                before is not None
+                and before.number == attempt.number
+                and before.ended_at
+            )
+            if (
+                attempt.ended_at is not None
+                and not was_over
+                and attempt.cause != Cause.NONE
+            ):
                 self.failures[attempt.cause] += 1

@@ -13,7 +13,8 @@ from corral.reconcile import grounds_of, wanted_of
 
 
 class Book:
-    """The newest word for each node under one term. The counter rises with each new word."""
+    """The newest word for each node under one term. The counter rises with each new
+    word."""
 
     def __init__(self) -> None:
         self._counter = 0
@@ -25,7 +26,8 @@ class Book:
         self._indexed = False
 
     def index(self, world: World, changes: Changes) -> None:
-        """Keep allocations by node, so that one node's word costs no look at all the others."""
+        """Keep allocations by node, so that one node's word costs no look at all the
+        others."""
         if not self._indexed:
             self._indexed = True
             self._index(world.allocations.values())
@@ -41,7 +43,9 @@ class Book:
                 self._held[allocation.seat.node][allocation.key] = allocation
                 self._nodes_of[allocation.job].add(allocation.seat.node)
 
-    def _see_addresses(self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()) -> None:
+    def _see_addresses(
+        self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()
+    ) -> None:
         """Build all desired states again if the address of a node has changed.
 
         Each gang receives the addresses of its nodes.
@@ -53,17 +57,23 @@ class Book:
         self._addresses.update(addresses)
 
     def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
-        """Nodes whose word may have changed. Call it for every change: it forgets what is over."""
+        """Nodes whose word may have changed. Call it for every change: it forgets what
+        is over."""
         jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
-        nodes = {node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())}
+        nodes = {
+            node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())
+        }
         for job in changes.jobs:
             if job.is_final:
                 self._nodes_of.pop(job.id, None)
         nodes |= {node.id for node in changes.nodes if node.checkups}
         return nodes | {allocation.seat.node for allocation in changes.allocations}
 
-    def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState | None:
-        """The node's word under a new version if it differs from the last one, else None."""
+    def renewed(
+        self, world: World, node: NodeId, heard: NodeFacts | None
+    ) -> DesiredState | None:
+        """The node's word under a new version if it differs from the last one, else
+        None."""
         last, held_launches = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held_launches, heard)
         if last is not None and grounds == self._grounds.get(node):
@@ -78,7 +88,9 @@ class Book:
         self._told[node] = wanted_of(world, node, held_launches, heard, version)
         return self._told[node]
 
-    def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState:
+    def newest(
+        self, world: World, node: NodeId, heard: NodeFacts | None
+    ) -> DesiredState:
         self.index(world, Changes())
         self.renewed(world, node, heard)
         return self._told[node]

@@ -1,7 +1,7 @@
 """Reading of the last lines of failed ranks, outside the event loop.
 
-One attempt is read at a time, in turns of users, so no user's logs delay those of others
-for long.
+One attempt is read at a time, in turns of users, so no user's logs delay those of
+others for long.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ class _Asked(NamedTuple):
 class Diagnoses:
     """Diagnoses of attempts that are not over, in `known`, which is part of the facts.
 
-    `known` is None without a reader, as in worlds of tests: the loop then reads by itself.
+    `known` is None without a reader, as in worlds of tests: the loop then reads by
+    itself.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class Diagnoses:
         self._asked = asyncio.Event()
 
     def ask(self, unread: Mapping[AttemptKey, RankEnds], world: World) -> None:
-        """Queue what is not read yet. An attempt that waits is read as it was then, and asked for
-        again afterwards if it has changed."""
+        """Queue what is not read yet. An attempt that waits is read as it was then, and
+        asked for again afterwards if it has changed."""
         for key, ends in unread.items():
             job = world.jobs.get(key[0])
             if key in self._waiting or job is None:

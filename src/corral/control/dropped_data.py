@@ -1,4 +1,5 @@
-"""Data of nodes that is out of bounds and not taken: counted, and reported sparingly."""
+"""Data of nodes that is out of bounds and not taken: counted, and reported
+sparingly."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -63,11 +64,16 @@ class DroppedData:
             self._reports.popitem(last=False)
         report.count += count
         report.why, report.at = cut(why, WHY_LETTERS), at
-        if 0 <= at - report.reported_at < REPORT_SECONDS or len(self._events) >= MOST_EVENTS:
+        if (
+            0 <= at - report.reported_at < REPORT_SECONDS
+            or len(self._events) >= MOST_EVENTS
+        ):
             return False
         report.reported_at = at
         self._events.append(_event(node, what, key, report))
-        log.warning("dropped", node=node, what=what, of=key, count=report.count, why=report.why)
+        log.warning(
+            "dropped", node=node, what=what, of=key, count=report.count, why=report.why
+        )
         report.count = 0
         return True
 
@@ -85,7 +91,9 @@ class DroppedData:
         newest: dict[NodeId, tuple[float, str, str]] = {}
         for (node, what, _), report in self._reports.items():
             if at - report.at < WARN_SECONDS:
-                newest[node] = max(newest.get(node, (0.0, "", "")), (report.at, what, report.why))
+                newest[node] = max(
+                    newest.get(node, (0.0, "", "")), (report.at, what, report.why)
+                )
         for node, (_, what, why) in sorted(newest.items()):
             yield (
                 f"node {node} sends data out of bounds, which is dropped; the last: {what}: {why}; "

@@ -1,4 +1,5 @@
-"""Events to whoever waits for them, at once. A reader who is too slow is not waited for."""
+"""Events to whoever waits for them, at once. A reader who is too slow is not waited
+for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -18,10 +19,13 @@ class Hub:
         self._followers: set[tuple[JobId | None, asyncio.Queue[Event | None]]] = set()
 
     @asynccontextmanager
-    async def follow(self, job: JobId | None) -> AsyncIterator[asyncio.Queue[Event | None]]:
+    async def follow(
+        self, job: JobId | None
+    ) -> AsyncIterator[asyncio.Queue[Event | None]]:
         """A queue of the events from now on, of one job or of all.
 
-        None in the queue means that the reader fell behind: read the store from the last number.
+        None in the queue means that the reader fell behind: read the store from the
+        last number.
         """
         follower = (job, asyncio.Queue[Event | None](LONGEST_QUEUE))
         self._followers.add(follower)
@@ -37,7 +41,8 @@ class Hub:
                     _put(queue, event)
 
     def lost(self) -> None:
-        """Events may have been committed that were never published: everybody fell behind."""
+        """Events may have been committed that were never published: everybody fell
+        behind."""
         for _, queue in self._followers:
             _put(queue, None)
 

@@ -1,7 +1,7 @@
 """Predicted starts of waiting jobs, computed in a process separate from the event loop.
 
-The predictor learns from ended jobs and from the record of past forecasts. It follows both
-by the events that the loop publishes, so a tick has no additional cost.
+The predictor learns from ended jobs and from the record of past forecasts. It follows
+both by the events that the loop publishes, so a tick has no additional cost.
 """
 
 import asyncio
@@ -51,14 +51,18 @@ log = HeadLogger("corral.control")
 
 @dataclass(slots=True)
 class _Line:
-    """Forecasts that one user asks for. `here`: those that wait for a turn, or have one."""
+    """Forecasts that one user asks for. `here`: those that wait for a turn, or have
+    one."""
 
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER))
+    turns: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
+    )
     here: int = 0
 
 
 class Forecasts:
-    """Forecasts of one head. `run` keeps them up to date; without it nothing is learned."""
+    """Forecasts of one head. `run` keeps them up to date; without it nothing is
+    learned."""
 
     def __init__(self, control: Control, foreteller: Foreteller) -> None:
         self._control = control
@@ -75,8 +79,8 @@ class Forecasts:
     # -- what is asked ---------------------------------------------------------------------------
 
     async def of(self, job: Job, by: UserName) -> StartForecast | None:
-        """Return when a waiting job starts, and what would let it start sooner; None if it cannot
-        be predicted.
+        """Return when a waiting job starts, and what would let it start sooner; None if
+        it cannot be predicted.
 
         The answer of the last seconds serves again.
         """
@@ -107,8 +111,8 @@ class Forecasts:
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
     ) -> dict[int, StartForecast]:
-        """Return the predicted starts for the first of these jobs of a submission that would be
-        queued, as if it were submitted now."""
+        """Return the predicted starts for the first of these jobs of a submission that
+        would be queued, as if it were submitted now."""
         async with self._line(by):
             return await self._planned(specs, places, by)
 
@@ -131,13 +135,22 @@ class Forecasts:
         world = _kept(self._control.world)
         now = self._control.now()
         sequence = WishNumber(world.granted + 1)
-        wish = Wish(sequence=sequence, by=by, at=now.wall, asked=Submit(specs=tuple(specs), key=""))
+        wish = Wish(
+            sequence=sequence,
+            by=by,
+            at=now.wall,
+            asked=Submit(specs=tuple(specs), key=""),
+        )
         draft = Draft(world, self._control.facts, now)
         new = grant_new(draft, wish)
         new = [replace(job, spec=without_commands(job.spec)) for job in new]
         world.jobs |= {job.id: job for job in new if not job.is_final}
         place = next(
-            (queued_place for queued_place in places if new[queued_place].state == JobState.QUEUED),
+            (
+                queued_place
+                for queued_place in places
+                if new[queued_place].state == JobState.QUEUED
+            ),
             None,
         )
         if place is None:
@@ -194,7 +207,8 @@ class Forecasts:
         self._behind = True
 
     async def _load(self) -> None:
-        """Load the record of the store: a new head continues with that of the old one."""
+        """Load the record of the store: a new head continues with that of the old
+        one."""
         store = self._control.store
         runs = await store.runs(limit=RUNS)
         self._runs = deque(reversed(runs), maxlen=RUNS)
@@ -217,14 +231,16 @@ class Forecasts:
         await self._settle([id for id in named if id in self._open])
         await self._learn(over[:MOST_A_ROUND])
         self._untold.extend(
-            event.job for event in events if event.kind == "submitted" and event.job is not None
+            event.job
+            for event in events
+            if event.kind == "submitted" and event.job is not None
         )
         await self._tell_next()
         return False
 
     async def _settle(self, ids: Iterable[JobId]) -> None:
-        """Record the outcome of predictions: the first start of these jobs, or a delay by
-        request."""
+        """Record the outcome of predictions: the first start of these jobs, or a delay
+        by request."""
         rows, void = [], []
         for id in ids:
             attempts = await self._control.store.attempts(id)
@@ -243,20 +259,34 @@ class Forecasts:
     async def _learn(self, ids: Iterable[JobId]) -> None:
         for id in ids:
             job = await self._control.store.job(id)
-            ran = ran_of(job, await self._control.store.attempts(id)) if job is not None else None
+            ran = (
+                ran_of(job, await self._control.store.attempts(id))
+                if job is not None
+                else None
+            )
             if ran is not None:
                 self._runs.append(ran)
 
     async def _tell_next(self) -> None:
-        """Write down when the next one that waits will start, unless that was dear of late."""
+        """Write down when the next one that waits will start, unless that was dear of
+        late."""
         began = self._control.clock.monotonic()
         while self._untold and began >= self._rests_until:
             id = self._untold.popleft()
             job = self._control.world.jobs.get(id)
-            if job is None or job.state != JobState.QUEUED or job.attempt or id in self._open:
+            if (
+                job is None
+                or job.state != JobState.QUEUED
+                or job.attempt
+                or id in self._open
+            ):
                 continue
             start_forecast = await self._forecast(_kept(self._control.world), id, ())
-            if start_forecast is not None and start_forecast.is_bounded and self._still_waits(id):
+            if (
+                start_forecast is not None
+                and start_forecast.is_bounded
+                and self._still_waits(id)
+            ):
                 await self._control.store.tell([start_forecast.row])
                 self._open[id] = start_forecast.row
             ended = self._control.clock.monotonic()
@@ -279,8 +309,9 @@ def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
 
 
 def _kept(world: World) -> World:
-    """The world as it is now, without what is over: rows never change, the books that hold them
-    do. Nothing large goes to the other process, which would have a copy for each job."""
+    """The world as it is now, without what is over: rows never change, the books that
+    hold them do. Nothing large goes to the other process, which would have a copy for
+    each job."""
     large = (job for job in world.jobs.values() if job.spec.content_number is not None)
     light = {job.id: replace(job, spec=without_commands(job.spec)) for job in large}
     return replace(

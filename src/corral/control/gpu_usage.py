@@ -1,7 +1,7 @@
 """Sums of sensor readings of allocated GPUs between commits.
 
-The sums are written once a minute. If a head dies, at most that minute is lost. It is then
-reported as not measured, never as idle.
+The sums are written once a minute. If a head dies, at most that minute is lost. It is
+then reported as not measured, never as idle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,25 +23,29 @@ from corral.insight.attempt_spans import row
 from corral.reconcile import Now
 
 FLUSH_SECONDS: Final = 60.0
-LONGEST_SECONDS: Final = 60.0  # that one sample speaks for: what is beyond was not measured
-MOST_WATTS: Final = 10_000.0  # of one GPU: what a sample says beyond it is no measurement
+# that one sample speaks for: what is beyond was not measured
+LONGEST_SECONDS: Final = 60.0
+# of one GPU: what a sample says beyond it is no measurement
+MOST_WATTS: Final = 10_000.0
 IDLE_SHARE: Final = 0.05  # of a sample's time with a kernel; below, the GPU is idle
 INDEX_SECONDS: Final = 1.0  # so old may the list be of what each node holds
 
-RowKey = tuple[JobId, AttemptNumber, int, str]  # of a job, its attempt, a day, a type of GPU
+# of a job, its attempt, a day, a type of GPU
+RowKey = tuple[JobId, AttemptNumber, int, str]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Last report of one node: its time, and the joule counters of its GPUs by index."""
+    """Last report of one node: its time, and the joule counters of its GPUs by
+    index."""
 
     at: float
     joules: dict[int, tuple[str, float]] = field(default_factory=dict)
 
 
 class GpuUsage:
-    """GPU usage of one head. `idle` maps attempts to since when (wall clock) all of their GPUs are
-    idle; None: one of them works."""
+    """GPU usage of one head. `idle` maps attempts to since when (wall clock) all of
+    their GPUs are idle; None: one of them works."""
 
     def __init__(self) -> None:
         self.idle: dict[AttemptKey, float | None] = {}
@@ -56,7 +60,8 @@ class GpuUsage:
     # -- what comes in ---------------------------------------------------------------------------
 
     def take(self, world: World, node: NodeId, sample: NodeSample, at: float) -> None:
-        """Count what passed since this node's last sample. `at`: the head's wall clock."""
+        """Count what passed since this node's last sample. `at`: the head's wall
+        clock."""
         before = self._seen.get(node)
         joules = {
             gpu_sample.index: (gpu_sample.uuid, gpu_sample.energy_joules)
@@ -65,7 +70,9 @@ class GpuUsage:
         }
         self._seen[node] = _Seen(at, joules)
         gpus = {gpu_sample.index: gpu_sample for gpu_sample in sample.gpus}
-        length = min(LONGEST_SECONDS, sample.seconds if before is None else at - before.at)
+        length = min(
+            LONGEST_SECONDS, sample.seconds if before is None else at - before.at
+        )
         for allocation in self._on(world, node, at):
             job = world.jobs.get(allocation.job)
             seconds = min(length, at - allocation.began)
@@ -84,7 +91,10 @@ class GpuUsage:
 
     def _drop(self, world: World) -> None:
         """Remove the idle state of GPUs that are no longer allocated."""
-        live = {(allocation.job, allocation.attempt) for allocation in world.allocations.values()}
+        live = {
+            (allocation.job, allocation.attempt)
+            for allocation in world.allocations.values()
+        }
         for key in [key for key in self._parts if key not in live]:
             del self._parts[key]
             self.idle.pop(key, None)
@@ -118,18 +128,23 @@ class GpuUsage:
         gpus: dict[int, GpuSample],
         since: float,
     ) -> None:
-        """An attempt is idle since the last of its nodes is. One that no sensor reads is not."""
+        """An attempt is idle since the last of its nodes is. One that no sensor reads
+        is not."""
         key = (allocation.job, allocation.attempt)
         idle_by_node = self._parts.setdefault(key, {})
         seat, idle_since = allocation.seat, idle_by_node.get(allocation.seat.node)
         idle = all(index in gpus and _is_idle(gpus[index]) for index in seat.gpus)
-        idle_by_node[seat.node] = (since if idle_since is None else idle_since) if idle else None
+        idle_by_node[seat.node] = (
+            (since if idle_since is None else idle_since) if idle else None
+        )
         attempt = world.attempts.get(allocation.job)
         whole = attempt is not None and len(idle_by_node) == sum(
             bool(attempt_seat.gpus) for attempt_seat in attempt.seats
         )
         since_all = [since for since in idle_by_node.values() if since is not None]
-        self.idle[key] = max(since_all) if whole and len(since_all) == len(idle_by_node) else None
+        self.idle[key] = (
+            max(since_all) if whole and len(since_all) == len(idle_by_node) else None
+        )
 
     # -- what goes out ---------------------------------------------------------------------------
 
@@ -159,7 +174,11 @@ class GpuUsage:
         self._flushed_at = at
         rows = tuple(self.waiting())
         self._sums = {}
-        return replace(changes, accounts=_together((*changes.accounts, *rows))) if rows else changes
+        return (
+            replace(changes, accounts=_together((*changes.accounts, *rows)))
+            if rows
+            else changes
+        )
 
 
 def with_news(changes: Changes, news: Changes) -> Changes:
@@ -188,15 +207,25 @@ def _reads(gpu: GpuSample) -> bool:
 
 def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) -> float:
     """Return the energy by the counter if it has only risen; else by the power."""
-    uuid, last = ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
+    uuid, last = (
+        ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
+    )
     counter = gpu.energy_joules
-    if before is not None and counter is not None and uuid == gpu.uuid and counter >= last:
-        return (counter - last) * min(1.0, (until - since) / max(until - before.at, 1e-9))
+    if (
+        before is not None
+        and counter is not None
+        and uuid == gpu.uuid
+        and counter >= last
+    ):
+        return (counter - last) * min(
+            1.0, (until - since) / max(until - before.at, 1e-9)
+        )
     return gpu.power_watts * (until - since) if gpu.power_watts is not None else 0.0
 
 
 def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> UsageAmounts:
-    """Return the usage of a whole GPU in `seconds`; a pretend one has nothing to measure."""
+    """Return the usage of a whole GPU in `seconds`; a pretend one has nothing to
+    measure."""
     if not _reads(gpu) or gpu.pretend:
         return UsageAmounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0

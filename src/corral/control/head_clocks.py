@@ -1,4 +1,5 @@
-"""The head's two clocks: one for silence, which stands while the head does, and a steady wall."""
+"""The head's two clocks: one for silence, which stands while the head does, and a
+steady wall."""
 
 from typing import Final
 
@@ -8,8 +9,9 @@ LONGEST_GAP_SECONDS: Final = 2.0
 
 
 class ServingClock:
-    """Seconds of service. A gap between two beats that is longer than LONGEST_GAP_SECONDS was a
-    pause of the head (stopped, suspended, starved): it counts as that much and no more."""
+    """Seconds of service. A gap between two beats that is longer than
+    LONGEST_GAP_SECONDS was a pause of the head (stopped, suspended, starved): it counts
+    as that much and no more."""
 
     def __init__(self, monotonic: float) -> None:
         self._at = monotonic
@@ -25,8 +27,8 @@ class ServingClock:
 
 
 class SteadyWall:
-    """The wall clock as it was when the head began, carried on by the monotonic one: a clock that
-    is set while the head runs ends no job early and keeps none too long."""
+    """The wall clock as it was when the head began, carried on by the monotonic one: a
+    clock that is set while the head runs ends no job early and keeps none too long."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

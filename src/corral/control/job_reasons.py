@@ -24,19 +24,23 @@ from corral.schedule import Learned
 from corral.schedule.prediction.runtime_model import Class
 from corral.schedule.waiting import Reason
 
-_HOLDS: Final = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)  # what a held job waits for by itself
+# what a held job waits for by itself
+_HOLDS: Final = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)
 UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
 
 
 def planned_reason(draft: Draft, job: Job) -> Reason:
-    """Return why a planned job would be held. Jobs of the same submission have no id yet and appear
-    by name."""
+    """Return why a planned job would be held. Jobs of the same submission have no id
+    yet and appear by name."""
     if job.is_final:  # what it waits for can no longer happen
         return _own_reason(job)
-    if job.reason_code != DEPENDENCY:  # what would help names a job that is not there yet
+    # what would help names a job that is not there yet
+    if job.reason_code != DEPENDENCY:
         return replace(held_by(draft, job) or _own_reason(job), suggestions=())
     waits = [
-        replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
+        replace(after, job=JobId(after.name), name="")
+        if after.job in draft.jobs
+        else after
         for after in unmet(draft, job.spec)
     ]
     return Reason(code=job.reason_code, sentence=waits_for(waits))
@@ -47,14 +51,17 @@ def _own_reason(job: Job) -> Reason:
 
 
 def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
-    """Return the assumed run time of a waiting job and its basis, if its queue uses one; else
-    ""."""
+    """Return the assumed run time of a waiting job and its basis, if its queue uses
+    one; else ""."""
     spec = job.spec
     if job.state != JobState.QUEUED or learned is None:
         return ""
     if world.queues.policy_of(spec.queue) != Policy.SJF:
         return ""
-    size, limit = Class(spec.queue, spec.shapes[0].gpu_millis), spec.max_duration_seconds
+    size, limit = (
+        Class(spec.queue, spec.shapes[0].gpu_millis),
+        spec.max_duration_seconds,
+    )
     kin = learned.nearest_kin(job.owner, stem_of(spec.name), size)
     if kin is not None and (limit is None or kin.mean_seconds <= limit):
         jobs = f"the {kin.ended} ended jobs" if kin.ended > 1 else "the one ended job"
@@ -65,12 +72,14 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
     return "nothing: no job has ended yet and it has no limit, so it goes behind those known"
 
 
-def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: str = "") -> Reason:
+def reason_held(
+    world: World, job: Job, now: Now, *, stopped: str = "", said: str = ""
+) -> Reason:
     """Return the reason of a job that no pass has judged.
 
-    For a held job: what it still waits for. For a suspended job: how to continue it. For a
-    queued job: that it was not considered yet. `stopped`: why the head places nothing.
-    `said`: why the engine has not started a placed job.
+    For a held job: what it still waits for. For a suspended job: how to continue it.
+    For a queued job: that it was not considered yet. `stopped`: why the head places
+    nothing. `said`: why the engine has not started a placed job.
     """
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))

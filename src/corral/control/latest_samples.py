@@ -1,5 +1,5 @@
-"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send them
-again."""
+"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send
+them again."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,9 +17,9 @@ PART_SECONDS: Final = 30.0  # validity of a part's last sample: three intervals
 class Sensed:
     """The newest sample of each node, with listeners for (node, sample, arrival time).
 
-    The arrival time is the head's wall clock. The sample of a lent node is built from the
-    latest values of its parts (0062). A node that has left is unknown, and so is a GPU that
-    its attempt has returned according to `world`. Old values are never shown.
+    The arrival time is the head's wall clock. The sample of a lent node is built from
+    the latest values of its parts (0062). A node that has left is unknown, and so is a
+    GPU that its attempt has returned according to `world`. Old values are never shown.
     """
 
     def __init__(self, world: Callable[[], World] | None = None) -> None:
@@ -65,7 +65,9 @@ class Sensed:
 
     def _unite(self, node: NodeId, at: float) -> None:
         samples_by_part = self._parts[node]
-        for part in [part for part, (came, _) in samples_by_part.items() if _is_old(came, at)]:
+        for part in [
+            part for part, (came, _) in samples_by_part.items() if _is_old(came, at)
+        ]:
             del samples_by_part[part]
         if not samples_by_part:
             self.drop(node)

@@ -10,7 +10,8 @@ from corral.domain.world import Changes, World
 
 
 def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
-    """Know it in place of the last word; the jobs that it could move, None: nothing is new."""
+    """Know it in place of the last word; the jobs that it could move, None: nothing is
+    new."""
     old = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard
     last_at = old.heard_at if old is not None else 0.0
@@ -33,22 +34,35 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
     """Whether the node has reported something about itself that was not known."""
     node_ids = {(signal.told_by, signal.number) for signal in old.signals}
-    signals = any((signal.told_by, signal.number) not in node_ids for signal in new.signals)
+    signals = any(
+        (signal.told_by, signal.number) not in node_ids for signal in new.signals
+    )
     return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
 
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
     """Attempts whose training loop has made a step since the last word."""
-    before = {attempt.key: attempt.progress for attempt in (old.seen if old is not None else ())}
+    before = {
+        attempt.key: attempt.progress
+        for attempt in (old.seen if old is not None else ())
+    }
     for seen in new.seen:
         last = before.get(seen.key)
-        if seen.progress is not None and (last is None or last.step != seen.progress.step):
+        if seen.progress is not None and (
+            last is None or last.step != seen.progress.step
+        ):
             yield seen.key
 
 
 def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
     return {
-        attempt.key: (attempt.phase, attempt.exits, attempt.saves, attempt.trouble, attempt.tails)
+        attempt.key: (
+            attempt.phase,
+            attempt.exits,
+            attempt.saves,
+            attempt.trouble,
+            attempt.tails,
+        )
         for attempt in seen
     }
 
@@ -58,8 +72,8 @@ def take_engine(
 ) -> None:
     """Take in the engine's proofs and removals, and manual death declarations.
 
-    A declaration counts while no heartbeat has arrived since. Removals are limited to known
-    nodes, because an engine may report a node for a long time.
+    A declaration counts while no heartbeat has arrived since. Removals are limited to
+    known nodes, because an engine may report a node for a long time.
     """
     facts.proofs.clear()
     facts.proofs.update(proofs)
@@ -106,6 +120,7 @@ def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
 
 
 def excuse(facts: Facts, frozen: Iterable[NodeId], seconds: float) -> None:
-    """These seconds of the nodes' silence count for nothing: too many others share it."""
+    """These seconds of the nodes' silence count for nothing: too many others share
+    it."""
     for node in frozen:
         facts.excused[node] = facts.excused.get(node, 0.0) + seconds

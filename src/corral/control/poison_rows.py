@@ -1,4 +1,5 @@
-"""A commit that cannot be encoded: which job or node it is for, and what is left out of it."""
+"""A commit that cannot be encoded: which job or node it is for, and what is left out of
+it."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Seq
@@ -39,8 +40,8 @@ async def decided(
 ) -> Decided:
     """Decide and commit. If no store can hold a row, decide again without it.
 
-    The job of that row fails, or its node's heartbeats are ignored (`facts`). Everything
-    else is committed.
+    The job of that row fails, or its node's heartbeats are ignored (`facts`).
+    Everything else is committed.
 
     Args:
         reconcile: decides; with True for every job, and without what the last tick has
@@ -70,12 +71,15 @@ class LeftOut:
     def take(self, error: Unrecordable, facts: Facts) -> bool:
         """Find the owner of each row.
 
-        A job that owns a row fails. The heartbeats of a node that owns a row are ignored.
-        Return False if nothing new was found; another round would then end the same.
+        A job that owns a row fails. The heartbeats of a node that owns a row are
+        ignored. Return False if nothing new was found; another round would then end the
+        same.
         """
         before = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
         for row, why in error.rows:
-            log.error("unrecordable", row=type(row).__name__, of=_owner(row), why=why[:400])
+            log.error(
+                "unrecordable", row=type(row).__name__, of=_owner(row), why=why[:400]
+            )
             if isinstance(row, Node):
                 facts.unheard[row.id] = cut(why, SENTENCE_LETTERS)
             elif (job := _job_of(row)) is not None:
@@ -113,4 +117,8 @@ def _job_of(row: object) -> JobId | None:
 
 
 def _owner(row: object) -> str:
-    return str(getattr(row, "job", None) or getattr(row, "node", None) or getattr(row, "id", ""))
+    return str(
+        getattr(row, "job", None)
+        or getattr(row, "node", None)
+        or getattr(row, "id", "")
+    )

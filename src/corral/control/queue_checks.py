@@ -11,7 +11,12 @@ from corral.domain.job import DEFAULT_QUEUE, PRIORITIES, JobSpec
 from corral.domain.queue import ANY_TYPE, Fault, NoTree, Queue, QueueTree
 from corral.domain.requests import SetQueues
 from corral.domain.time_point import moment_text
-from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text, written_duration
+from corral.domain.units import (
+    MILLIS_PER_GPU,
+    duration_text,
+    gpus_text,
+    written_duration,
+)
 from corral.domain.users import Role
 from corral.domain.world import World
 from corral.reconcile.placement import whole_gpus
@@ -33,9 +38,11 @@ class QueueRule(Refusal):
 
 
 def warnings_of(world: World, tree: QueueTree) -> list[str]:
-    """Return warnings about an accepted tree: nodes may yet join, but it owns more than there
-    is."""
-    gpu_counts = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
+    """Return warnings about an accepted tree: nodes may yet join, but it owns more than
+    there is."""
+    gpu_counts = Counter(
+        gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus
+    )
     owned: Counter[str] = Counter()
     for queue in tree.queues:
         if queue.parent is None:
@@ -51,21 +58,25 @@ def warnings_of(world: World, tree: QueueTree) -> list[str]:
             f"the queues own {all_own} GPUs together; the cluster has {gpu_counts.total()}"
         )
     return [
-        f"{gpu_type}: not all of them can have what is theirs at once" for gpu_type in overcommitted
+        f"{gpu_type}: not all of them can have what is theirs at once"
+        for gpu_type in overcommitted
     ]
 
 
 def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
     """The tree after the wish, which is made now (wall clock).
 
-    Raises: SpecInvalid, NotFound, Conflict when a queue with jobs or queues below it would go.
+    Raises: SpecInvalid, NotFound, Conflict when a queue with jobs or queues below it
+    would go.
     """
     for name in asked.removed:
         _check_removed(world.queues, name)
     try:
         tree = tree_of(world.queues, asked, 0.0)
     except NoTree as error:
-        raise SpecInvalid(str(error), hint=_mend(error.fault, whole=asked.whole)) from None
+        raise SpecInvalid(
+            str(error), hint=_mend(error.fault, whole=asked.whole)
+        ) from None
     for queue in tree.queues:
         _check_budget(queue, world.queues.queue(queue.name), at)
     counts = Counter(job.spec.queue for job in world.jobs.values())
@@ -79,8 +90,8 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
 
 
 def _mend(fault: Fault, *, whole: bool) -> str:
-    """Return how to correct a fault: what to write in a file or, for one queue, which options to
-    set."""
+    """Return how to correct a fault: what to write in a file or, for one queue, which
+    options to set."""
     if whole or not fault.options:
         return fault.hint
     return f"run: corral queue set {fault.queue} {fault.options}"
@@ -96,7 +107,11 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
         )
     below = [queue.name for queue in tree.queues if queue.parent == name]
     if below:
-        are = f"queue {below[0]} is" if len(below) == 1 else f"queues {', '.join(below[:9])} are"
+        are = (
+            f"queue {below[0]} is"
+            if len(below) == 1
+            else f"queues {', '.join(below[:9])} are"
+        )
         raise Conflict(
             f"queue {name} would be taken away, and {are} below it",
             hint=f"put it elsewhere: corral queue set {below[0]} --parent none; or take it away "
@@ -105,7 +120,8 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
 
 
 def _check_budget(queue: Queue, before: Queue, at: float) -> None:
-    """One that is new, and over; one that has come to its end may be written again as it was.
+    """One that is new, and over; one that has come to its end may be written again as
+    it was.
 
     Raises: SpecInvalid.
     """
@@ -121,19 +137,27 @@ def _check_budget(queue: Queue, before: Queue, at: float) -> None:
 
 
 def longest_seconds(tree: QueueTree, name: QueueName) -> float | None:
-    """The longest that a job of the queue may run: the least of all above it; None: no limit."""
+    """The longest that a job of the queue may run: the least of all above it; None: no
+    limit."""
     limits = [queue.longest_seconds for queue in tree.path(name)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def check_allowed(
-    tree: QueueTree, name: QueueName, user: UserName, role: Role, operators: Sequence[UserName]
+    tree: QueueTree,
+    name: QueueName,
+    user: UserName,
+    role: Role,
+    operators: Sequence[UserName],
 ) -> None:
-    """Raises: Forbidden with who may submit to the queue, and who could let this user."""
+    """Raises: Forbidden with who may submit to the queue, and who could let this
+    user."""
     allow = tree.allowed(name)
     if allow is None or may_submit(allow, user, role):
         return
-    setter = next(queue for queue in reversed(tree.path(name)) if queue.allow is not None)
+    setter = next(
+        queue for queue in reversed(tree.path(name)) if queue.allow is not None
+    )
     whose = "" if setter.name == name else f", as queue {setter.name} above it says"
     ask = ", ".join(operators[:MOST_NAMED]) or "an operator"
     raise Forbidden(
@@ -167,7 +191,9 @@ def check_queue(world: World, spec: JobSpec) -> None:
 
 def _check_priority(queue: Queue, spec: JobSpec) -> None:
     low, high = queue.lowest_priority, queue.highest_priority
-    if (low is not None and spec.priority < low) or (high is not None and spec.priority > high):
+    if (low is not None and spec.priority < low) or (
+        high is not None and spec.priority > high
+    ):
         near = max(low, spec.priority) if low is not None else spec.priority
         near = min(high, near) if high is not None else near
         raise QueueRule(
@@ -183,7 +209,8 @@ def priority_text(priority: int) -> str:
 
 
 def priorities_text(queue: Queue) -> str:
-    """The priorities that a queue takes: "low to normal", "up to normal"; "" for all."""
+    """The priorities that a queue takes: "low to normal", "up to normal"; "" for
+    all."""
     low, high = queue.lowest_priority, queue.highest_priority
     if low is not None and high is not None:
         return f"{priority_text(low)} to {priority_text(high)}"
@@ -193,10 +220,13 @@ def priorities_text(queue: Queue) -> str:
 
 
 def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
-    """Return the highest priority that users may ask for in the queue: the queue's own bound, or
-    that of a queue above it, else high. Operators are held to the bounds of queues alone."""
+    """Return the highest priority that users may ask for in the queue: the queue's own
+    bound, or that of a queue above it, else high. Operators are held to the bounds of
+    queues alone."""
     bounds = [queue.highest_priority for queue in tree.path(name)]
-    return min((bound for bound in bounds if bound is not None), default=PRIORITIES["high"])
+    return min(
+        (bound for bound in bounds if bound is not None), default=PRIORITIES["high"]
+    )
 
 
 def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) -> None:
@@ -213,12 +243,17 @@ def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) 
 
 
 def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
-    """No wait cures a job that is larger than all that its queue or its user may ever have.
+    """No wait cures a job that is larger than all that its queue or its user may ever
+    have.
 
     `whole_millis`: what each node costs at the least that is to be exclusively its.
     """
-    least = min(max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes)
-    asks = f"{spec.name} asks for {gpus_text(least)} GPU{'s' * (least > MILLIS_PER_GPU)}"
+    least = min(
+        max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes
+    )
+    asks = (
+        f"{spec.name} asks for {gpus_text(least)} GPU{'s' * (least > MILLIS_PER_GPU)}"
+    )
     asks += ", as exclusive nodes count whole" if spec.place.exclusive else ""
     if queue.borrow_limit_millis is not None:
         own_millis = (

@@ -25,8 +25,8 @@ class InLine:
         self._granted = 0
 
     def places(self, control: Control, job: JobId) -> Mapping[JobId, int]:
-        """Return the position of each waiting job, from 1. It is computed again for a job that has
-        just come. It is empty if the engine places."""
+        """Return the position of each waiting job, from 1. It is computed again for a
+        job that has just come. It is empty if the engine places."""
         now = control.now()
         has_come = job not in self._places and control.world.granted != self._granted
         if has_come or now.serving - self._made_at >= KEEP_SECONDS:

@@ -16,9 +16,9 @@ OF_ACCOUNTS: Final = frozenset(
 def rank_account_text(world: World, job: Job, attempt: Attempt) -> str:
     """Return a text about the account that the ranks ran as.
 
-    For example: its ranks ran as guest on n1, not as ann: guest's PATH, home directory and
-    rights counted. Return "" if the failure has another cause, or the account is the
-    owner's.
+    For example: its ranks ran as guest on n1, not as ann: guest's PATH, home directory
+    and rights counted. Return "" if the failure has another cause, or the account is
+    the owner's.
     """
     if attempt.failure not in OF_ACCOUNTS:
         return ""

@@ -23,9 +23,10 @@ async def report_of(
     limit: int = sys.maxsize,
     shown: Callable[[UsageRecord], UsageRecord] | None = None,
 ) -> UsageReport:
-    """Return a report of whole days (since 1970, UTC). `kind` and `by` as in `insight.reports`.
-    `job`: only this one. `limit`: of its rows. `shown`: each account as the reader may see it. The
-    sums are made in a thread, since heartbeats and placement wait for the event loop."""
+    """Return a report of whole days (since 1970, UTC). `kind` and `by` as in
+    `insight.reports`. `job`: only this one. `limit`: of its rows. `shown`: each account
+    as the reader may see it. The sums are made in a thread, since heartbeats and
+    placement wait for the event loop."""
     store = control.store
     of_jobs = by == "job" or job is not None
     if of_jobs:
@@ -43,6 +44,8 @@ async def report_of(
             if first <= usage_record.day <= last and job in (None, usage_record.job)
         )
         accounts = chain(drained(recorded), live)
-        return report(kind, by, accounts if shown is None else map(shown, accounts), limit)
+        return report(
+            kind, by, accounts if shown is None else map(shown, accounts), limit
+        )
 
     return await asyncio.to_thread(summed)

@@ -63,13 +63,15 @@ from corral.schedule import Learned, NodeRoom, NodeTypes, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
-PLACES_LATER: Final = "the engine places it, once it is submitted: where and when is its to say"
+PLACES_LATER: Final = (
+    "the engine places it, once it is submitted: where and when is its to say"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Predicted placement of a job that would be submitted now, or why it would wait. `stops`: the
-    jobs it would preempt, each as a part of a sentence."""
+    """Predicted placement of a job that would be submitted now, or why it would wait.
+    `stops`: the jobs it would preempt, each as a part of a sentence."""
 
     spec: JobSpec
     shape: Shape | None
@@ -97,8 +99,8 @@ def accepted(
 
 
 def normal(world: World, spec: JobSpec) -> JobSpec:
-    """A job that asks for nothing gets one CPU, so that a node cannot be filled without end; one
-    without a max_duration gets its queue's."""
+    """A job that asks for nothing gets one CPU, so that a node cannot be filled without
+    end; one without a max_duration gets its queue's."""
     limit = longest_seconds(world.queues, spec.queue)
     if spec.max_duration_seconds is None and limit is not None:
         spec = replace(spec, max_duration_seconds=limit)
@@ -114,13 +116,15 @@ def check_specs(
     could_bring: Sequence[NodeKind] = (),
     shown_by: str = "",
 ) -> None:
-    """Refuse what no wait could cure, also not for nodes that the engine could bring. `shown_by`:
-    the engine's own command that shows its nodes; "" where Corral makes them.
+    """Refuse what no wait could cure, also not for nodes that the engine could bring.
+    `shown_by`: the engine's own command that shows its nodes; "" where Corral makes
+    them.
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
     fleet = NodeTypes(world.nodes.values())
-    inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
+    # references within the submission
+    inside = {f"@{place}" for place in range(len(specs))}
     for spec in specs:
         check_queue(world, spec)
         _check_warn(spec)
@@ -128,7 +132,8 @@ def check_specs(
             if attrgetter(field)(spec):
                 cause, _, way = why.partition("; ")
                 raise Unsupported(
-                    f"{spec.name} asks for {field}: {cause}", hint=way or "run: corral status"
+                    f"{spec.name} asks for {field}: {cause}",
+                    hint=way or "run: corral status",
                 )
         for after in spec.after:
             is_known = after.job in inside or world.state_of(after.job) is not None
@@ -139,7 +144,8 @@ def check_specs(
 
 
 def _check_warn(spec: JobSpec) -> None:
-    """A job that neither it nor its queue gives a max_duration has no end to be warned of."""
+    """A job that neither it nor its queue gives a max_duration has no end to be warned
+    of."""
     if spec.warn != EndWarning() and spec.max_duration_seconds is None:
         raise SpecInvalid(
             f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
@@ -177,7 +183,10 @@ def _check_shared(
     for shape in able:
         fit = [room for room in rooms if room.seat(shape.resources) is not None]
         marks = [room.mark_of(rule.path) for room in fit]
-        if shape.nodes == 1 or max(map(marks.count, filter(None, marks)), default=0) >= shape.nodes:
+        if (
+            shape.nodes == 1
+            or max(map(marks.count, filter(None, marks)), default=0) >= shape.nodes
+        ):
             return
     shared = sorted({path for room in rooms for path, _ in room.node.inventory.shared})
     raise NotShared(
@@ -232,7 +241,9 @@ def plan(
             spec=job.spec,
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
-            reason=None if job.id in placed else reasons.get(job.id) or planned_reason(draft, job),
+            reason=None
+            if job.id in placed
+            else reasons.get(job.id) or planned_reason(draft, job),
             stops=tuple(
                 stopped_text(draft, preempted.job, preempted.why)
                 for preempted in decision.preempted
@@ -251,7 +262,8 @@ def _planned_by_engine(draft: Draft, job: Job) -> Planned:
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
-    """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound, Conflict."""
+    """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound,
+    Conflict."""
     match asked:
         case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
             job = world.jobs.get(id)
@@ -315,7 +327,8 @@ def _check_requeue(job: Job) -> None:
 
 
 def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
-    """Only what waits can still be another thing; it is held to the rules that it was taken by."""
+    """Only what waits can still be another thing; it is held to the rules that it was
+    taken by."""
     if job is None:
         _refuse_over(world, asked.job, asked)
     elif job.state not in WAITING:
@@ -334,7 +347,8 @@ def _check_resume(world: World, job: Job, now: Now) -> None:
         return
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
         refusal = Conflict(
-            f"{job.spec.name} is {job.state}, not suspended", hint=f"run: corral show {job.id}"
+            f"{job.spec.name} is {job.state}, not suspended",
+            hint=f"run: corral show {job.id}",
         )
     elif waits is not None:
         refusal = Conflict(

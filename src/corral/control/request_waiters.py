@@ -8,8 +8,8 @@ from corral.domain.world import World
 
 
 class Granted:
-    """Granted requests of one head. A request is durable whatever happens to the caller that
-    waits."""
+    """Granted requests of one head. A request is durable whatever happens to the caller
+    that waits."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []

@@ -25,7 +25,8 @@ class Keeping:
         self.retention = retention
         self.forgotten = 0  # since this head began
         self._looked_at = float("-inf")
-        self._named: Counter[JobId] = Counter()  # by submissions that are not granted yet
+        # by submissions that are not granted yet
+        self._named: Counter[JobId] = Counter()
         self._leaving: frozenset[JobId] = frozenset()  # in a commit that is under way
 
     @property
@@ -35,7 +36,8 @@ class Keeping:
 
     @contextmanager
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
-        """Keep the jobs that these specs wait for until they are accepted. Raises: Forgotten."""
+        """Keep the jobs that these specs wait for until they are accepted. Raises:
+        Forgotten."""
         named = Counter(job for spec in specs for job in spec.needs)
         for job in named.keys() & self._leaving:
             raise self.retention.refusal(f"job {job}")

@@ -1,4 +1,5 @@
-"""Learning from ended jobs: from the record when a head begins to lead, then from each commit."""
+"""Learning from ended jobs: from the record when a head begins to lead, then from each
+commit."""
 
 from collections.abc import Iterable
 
@@ -11,7 +12,8 @@ from corral.schedule.prediction.runtime_model import MOST_ENDED, Learned, Lesson
 
 
 class HeadLearning:
-    """`runs`: recorded jobs that are over, in whatever order. `table`: what they teach."""
+    """`runs`: recorded jobs that are over, in whatever order. `table`: what they
+    teach."""
 
     def __init__(self, runs: Iterable[Ran], world: World, now: Now) -> None:
         self._lessons = Lessons(ended_before(runs), lambda: live_of(world, now.wall))
@@ -21,8 +23,8 @@ class HeadLearning:
         return self._lessons.table
 
     def take_in(self, world: World, changes: Changes, now: Now) -> None:
-        """Let the world take in what has just been committed, and learn from the jobs that are over
-        by it."""
+        """Let the world take in what has just been committed, and learn from the jobs
+        that are over by it."""
         new = [job for job in changes.jobs if job.id not in world.ended]
         world.apply(changes)
         ended = [ended_job for job in new if (ended_job := ended_of(job)) is not None]

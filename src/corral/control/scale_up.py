@@ -13,12 +13,15 @@ from corral.schedule.waiting import Reason
 
 MOST_MORE: Final = 1000  # of one kind, that are looked at
 # What no wait cures: another node does, or whoever looks after those that are there.
-NEVER: Final = frozenset({"NeverFits", "BadConstraints", "BadTopology", "NoAccount", "NoNodes"})
+NEVER: Final = frozenset(
+    {"NeverFits", "BadConstraints", "BadTopology", "NoAccount", "NoNodes"}
+)
 
 
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
-    """Whether what is there could never hold the job, and could with what the engine could bring.
-    Whether new nodes see a shared path alike is known when they are there."""
+    """Whether what is there could never hold the job, and could with what the engine
+    could bring. Whether new nodes see a shared path alike is known when they are
+    there."""
     if not kinds or _fits(NodeTypes(world.nodes.values()), spec):
         return False
     more = (
@@ -29,9 +32,11 @@ def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
     return _fits(NodeTypes([*world.nodes.values(), *more]), spec)
 
 
-def awaited(world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]) -> Reason | None:
-    """The reason that a job waits; for one that only more nodes could hold, that these are waited
-    for: passes of the scheduler look at nodes that are there."""
+def awaited(
+    world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]
+) -> Reason | None:
+    """The reason that a job waits; for one that only more nodes could hold, that these
+    are waited for: passes of the scheduler look at nodes that are there."""
     if why is None or why.code not in NEVER or not could_come(world, job.spec, kinds):
         return why
     sentence = f"it asks for {job.spec.shapes[-1]}; it waits for nodes that the engine could bring"

@@ -34,7 +34,8 @@ class Recorder:
         control.sensed.listen(self.take)
 
     def take(self, node: NodeId, sample: NodeSample, at: float) -> None:
-        """Record a sample. For a node with several pilots, one sample in a while is enough."""
+        """Record a sample. For a node with several pilots, one sample in a while is
+        enough."""
         if self._control.sensed.parts(node) > 1:
             last = self._put_at.get(node)
             if last is not None and 0 <= at - last < STEP_SECONDS / 2:
@@ -58,7 +59,9 @@ class Recorder:
 
     def _look(self, at: float) -> None:
         world = self._control.world
-        self._series.put(CLUSTER, at, cluster_values(world, self._control.sensed.newest))
+        self._series.put(
+            CLUSTER, at, cluster_values(world, self._control.sensed.newest)
+        )
         for queue, values in queue_values(world).items():
             self._series.put(f"queue:{queue}", at, values)
         for job in world.in_state(JobState.RUNNING).values():
@@ -76,7 +79,8 @@ class Recorder:
 
 
 def scalar_values(progress: Progress) -> Values:
-    """Return each scalar by its name, and its least and greatest since the look before."""
+    """Return each scalar by its name, and its least and greatest since the look
+    before."""
     values: Values = {}
     for name, value, low, high in progress.scalars:
         values |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
@@ -104,7 +108,13 @@ def node_values(sample: NodeSample) -> Values:
 
 @cache
 def _names_of_gpu(index: int) -> tuple[str, ...]:
-    parts = ("utilisation", "memory", "power_watts", "temperature_celsius", "sm_clock_mhz")
+    parts = (
+        "utilisation",
+        "memory",
+        "power_watts",
+        "temperature_celsius",
+        "sm_clock_mhz",
+    )
     return tuple(f"gpu{index}.{part}" for part in parts)
 
 
@@ -124,7 +134,8 @@ def _share(used: int | None, total: int | None) -> float | None:
 
 
 def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
-    """GPUs there and held, and how busy those held are on average. `newest`: of each node."""
+    """GPUs there and held, and how busy those held are on average. `newest`: of each
+    node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
     taken_gpus = {
         (allocation.seat.node, at)
@@ -140,7 +151,9 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
     return {
         "nodes": len(alive),
         "gpus": sum(len(world.nodes[id].inventory.gpus) for id in alive),
-        "held_gpus": sum(allocation.seat.gpu_millis for allocation in world.allocations.values())
+        "held_gpus": sum(
+            allocation.seat.gpu_millis for allocation in world.allocations.values()
+        )
         / MILLIS_PER_GPU,
         "utilisation": sum(busy) / len(busy) if busy else None,
         "power_watts": watts if newest else None,
@@ -150,13 +163,16 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
 
 
 def queue_values(world: World) -> Mapping[QueueName, Values]:
-    """Return what each queue's jobs hold, and how many wait; without the queues below it."""
+    """Return what each queue's jobs hold, and how many wait; without the queues below
+    it."""
     held_counts: Counter[QueueName] = Counter()
     for allocation in world.allocations.values():
         job = world.jobs.get(allocation.job)
         if job is not None:
             held_counts[job.spec.queue] += allocation.seat.gpu_millis
-    waiting = Counter(job.spec.queue for job in world.in_state(JobState.QUEUED).values())
+    waiting = Counter(
+        job.spec.queue for job in world.in_state(JobState.QUEUED).values()
+    )
     return {
         name: {"held_gpus": held_counts[name] / MILLIS_PER_GPU, "queued": waiting[name]}
         for name in {*world.queues.by_name, *held_counts, *waiting}

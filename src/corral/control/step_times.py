@@ -14,10 +14,18 @@ from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, StepTimes, bottleneck_of
 from corral.insight.link_use import link_use
-from corral.insight.straggler import Look, Looks, StepSpan, Straggler, span_of, straggler_of
+from corral.insight.straggler import (
+    Look,
+    Looks,
+    StepSpan,
+    Straggler,
+    span_of,
+    straggler_of,
+)
 
 LOOK_SECONDS: Final = 4.0
-STARTING_SECONDS: Final = 60.0  # in which programs are loaded: GPUs may stand idle meanwhile
+# in which programs are loaded: GPUs may stand idle meanwhile
+STARTING_SECONDS: Final = 60.0
 LOOKS: Final = 15  # kept looks: results cover the last minute
 
 
@@ -25,8 +33,8 @@ LOOKS: Final = 15  # kept looks: results cover the last minute
 class _Loop:
     """The training loop of one attempt.
 
-    `spans` lie between each two of its looks; a span is None if those looks hold too little
-    data. The last field is the rank of the straggler that was last reported.
+    `spans` lie between each two of its looks; a span is None if those looks hold too
+    little data. The last field is the rank of the straggler that was last reported.
     """
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))
@@ -44,7 +52,9 @@ class Paces:
         self._loops: dict[AttemptKey, _Loop] = {}
         self._looked_at = float("-inf")
 
-    def look(self, world: World, facts: Facts, serving: float, wall: float) -> list[Event]:
+    def look(
+        self, world: World, facts: Facts, serving: float, wall: float
+    ) -> list[Event]:
         """Every few seconds, by the serving clock. Answers with what is new."""
         if serving - self._looked_at < LOOK_SECONDS:
             return []
@@ -55,7 +65,9 @@ class Paces:
         for heard in facts.nodes.values():
             for seen in heard.seen:
                 if seen.progress is not None and _is_now(world, seen.key):
-                    progress_by_attempt.setdefault(seen.key, {})[heard.node] = seen.progress
+                    progress_by_attempt.setdefault(seen.key, {})[heard.node] = (
+                        seen.progress
+                    )
         return [
             event
             for key, progress_by_node in progress_by_attempt.items()
@@ -63,11 +75,19 @@ class Paces:
         ]
 
     def _take(
-        self, world: World, key: AttemptKey, said: Mapping[NodeId, Progress], wall: float
+        self,
+        world: World,
+        key: AttemptKey,
+        said: Mapping[NodeId, Progress],
+        wall: float,
     ) -> Iterator[Event]:
         loop = self._loops.setdefault(key, _Loop())
-        paces = {pace.rank: pace for progress in said.values() for pace in progress.ranks}
-        loop.nodes = {pace.rank: id for id, progress in said.items() for pace in progress.ranks}
+        paces = {
+            pace.rank: pace for progress in said.values() for pace in progress.ranks
+        }
+        loop.nodes = {
+            pace.rank: id for id, progress in said.items() for pace in progress.ranks
+        }
         if loop.looks and paces == loop.newest:
             return  # it makes no step, or its nodes are silent
         look = paces or {0: _whole(next(iter(said.values())))}
@@ -84,13 +104,15 @@ class Paces:
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
     ) -> Bottleneck | None:
-        """Return the bottleneck of the job now; None if nothing stands out or too little is known:
-        at its start its GPUs show nothing."""
+        """Return the bottleneck of the job now; None if nothing stands out or too
+        little is known: at its start its GPUs show nothing."""
         attempt = world.attempts.get(job)
         if attempt is None:
             return None
         loop = self._loops.get((job, attempt.number)) or _Loop()
-        ran_seconds = wall - attempt.running_at if attempt.running_at is not None else 0.0
+        ran_seconds = (
+            wall - attempt.running_at if attempt.running_at is not None else 0.0
+        )
         gpus = _gpus(attempt, sensed) if ran_seconds >= STARTING_SECONDS else []
         spent = _spent(loop, gpus)
         slow = loop.straggler
@@ -108,15 +130,20 @@ def _whole(said: Progress) -> Pace:
     return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
 
 
-def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float) -> Event:
+def _told(
+    world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float
+) -> Event:
     job = world.jobs[key[0]]
     slower = f"{share_text(one.slower)} slower than the others"
     text = f"{job.spec.name}: rank {one.rank} on {node} is {slower}"
-    return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
+    return Event(
+        at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1]
+    )
 
 
 def _spent(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
-    """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest samples."""
+    """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest
+    samples."""
     seen = _sensed(gpus)
     if len(loop.looks) < 2:
         return seen
@@ -127,15 +154,20 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
     return replace(
         seen,
         steps=max(after.step - before.step for before, after in both),
-        data_seconds=median(after.data_seconds - before.data_seconds for before, after in both),
+        data_seconds=median(
+            after.data_seconds - before.data_seconds for before, after in both
+        ),
         compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
-        wait_seconds=median(after.wait_seconds - before.wait_seconds for before, after in both),
+        wait_seconds=median(
+            after.wait_seconds - before.wait_seconds for before, after in both
+        ),
         save_seconds=loop.looks.save_seconds,
     )
 
 
 def _sensed(gpus: list[GpuSample]) -> StepTimes:
-    """In the middle of them; of pretend GPUs nothing, for no advice is built on them."""
+    """In the middle of them; of pretend GPUs nothing, for no advice is built on
+    them."""
     gpus = [gpu for gpu in gpus if not gpu.pretend]
     busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
     memory = [

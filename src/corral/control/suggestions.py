@@ -19,10 +19,12 @@ from corral.schedule.explain import never_fits
 MOST: Final = 8
 
 
-def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, JobSpec], ...]:
-    """Return possible changes of a spec with their names: fewer nodes or GPUs, another type of GPU,
-    another queue, a shorter limit. Only what the cluster could run and the queue would accept of
-    any user of this name."""
+def changes_of(
+    world: World, spec: JobSpec, by: UserName
+) -> tuple[tuple[str, JobSpec], ...]:
+    """Return possible changes of a spec with their names: fewer nodes or GPUs, another
+    type of GPU, another queue, a shorter limit. Only what the cluster could run and the
+    queue would accept of any user of this name."""
     if spec.elastic is not None or spec.any_of:
         return ()  # the spec already lists its alternatives
     fleet = NodeTypes(world.nodes.values())
@@ -34,11 +36,16 @@ def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, Jo
     return tuple(alternatives[:MOST])
 
 
-def _changes(world: World, spec: JobSpec, by: UserName) -> Iterator[tuple[str, JobSpec]]:
+def _changes(
+    world: World, spec: JobSpec, by: UserName
+) -> Iterator[tuple[str, JobSpec]]:
     asked_resources = spec.resources
     for nodes in sorted({spec.nodes // 2, 1} - {0, spec.nodes}, reverse=True):
         plural = "s" * (nodes > 1)
-        yield f"with {nodes} node{plural} instead of {spec.nodes}", replace(spec, nodes=nodes)
+        yield (
+            f"with {nodes} node{plural} instead of {spec.nodes}",
+            replace(spec, nodes=nodes),
+        )
     if spec.nodes == 1 and asked_resources.gpus > 1:
         half = asked_resources.gpus // 2
         resources = replace(asked_resources, gpu_millis=half * MILLIS_PER_GPU)

@@ -1,4 +1,5 @@
-"""A job that the nodes could never hold: what there is, what would fit, and where to look."""
+"""A job that the nodes could never hold: what there is, what would fit, and where to
+look."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,24 +15,37 @@ from corral.schedule.waiting import Reason
 SEE: Final = "run: corral node ls"
 
 
-def cannot_fit(fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str) -> CannotFit:
-    """Return the refusal of a job that no node set can hold. `why`: of its last form. `shown_by`:
-    the engine's command that shows its nodes; "" where Corral makes them."""
+def cannot_fit(
+    fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str
+) -> CannotFit:
+    """Return the refusal of a job that no node set can hold. `why`: of its last form.
+    `shown_by`: the engine's command that shows its nodes; "" where Corral makes
+    them."""
     if why.code != "NeverFits":
-        return CannotFit(f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}")
-    forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
+        return CannotFit(
+            f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}"
+        )
+    # of an elastic one the smallest
+    forms = {shape.resources: shape for shape in spec.shapes}
     *others, last = forms.values()
     rules = {shape: _ruled_out(fleet, spec, shape) for shape in forms.values()}
-    each = [f"{shape} ({_why_never(fleet, shape, rules[shape])})" for shape in forms.values()]
+    each = [
+        f"{shape} ({_why_never(fleet, shape, rules[shape])})"
+        for shape in forms.values()
+    ]
     shape_text = (
-        f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last, rules[last])}"
+        f"{', or '.join(each)}"
+        if others
+        else f"{last}; {_why_never(fleet, last, rules[last])}"
     )
     hint = _parts_hint(fleet, last, shown_by)
     if not hint:
         could = _would_fit(fleet, spec, list(forms.values()))
         fits = f"; this would fit: {could}" if could is not None else ""
         hint = f"there {_what_is(fleet)}{fits}; {_where(fleet, last, shown_by)}"
-        advised = [advice for rule in rules.values() if rule for advice in rule.suggestions]
+        advised = [
+            advice for rule in rules.values() if rule for advice in rule.suggestions
+        ]
         hint = "; ".join([*advised[:1], hint])
     return CannotFit(f"{spec.name} asks for {shape_text}", hint=hint)
 
@@ -44,7 +58,8 @@ def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape
 
 
 def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
-    """Return why no node may hold the form that nodes are large enough for: labels, or topology."""
+    """Return why no node may hold the form that nodes are large enough for: labels, or
+    topology."""
     why = never_fits(spec.place, shape, fleet)
     return None if why is None or why.code == "NeverFits" else why
 
@@ -67,7 +82,9 @@ def _what_is(fleet: NodeTypes) -> str:
         return f"{nodes} without GPUs"
     plural = "s" if fleet.most_gpus > 1 else ""
     up_to = "with" if fleet.size == 1 else "of up to"
-    return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
+    return (
+        f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
+    )
 
 
 def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
@@ -80,13 +97,14 @@ def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
 
 
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
-    """Return a hint if a share of a GPU is requested where no node offers shares, or a whole one
-    where all are partitioned."""
+    """Return a hint if a share of a GPU is requested where no node offers shares, or a
+    whole one where all are partitioned."""
     resources = shape.resources
     if resources.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:
             return (
-                f"no node lets GPUs be shared; write a whole one; {_where(fleet, shape, shown_by)}"
+                "no node lets GPUs be shared; write a whole one; "
+                f"{_where(fleet, shape, shown_by)}"
             )
         return (
             "no node lets GPUs be shared; write a whole one, or run: corral down; "

@@ -1,1 +1,2 @@
-"""The words of Corral: values, checked when made. Standard library only; no I/O, no clock."""
+"""The words of Corral: values, checked when made. Standard library only; no I/O, no
+clock."""

@@ -1,4 +1,5 @@
-"""Access list of a queue: users by name, and @ROLE for all who have that role or a higher one.
+"""Access list of a queue: users by name, and @ROLE for all who have that role or a
+higher one.
 
 Operators and admins always may: they set who does.
 """
@@ -20,8 +21,8 @@ def is_allowable(text: str) -> bool:
 
 
 def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
-    """Return whether the list allows the user to submit. Without a list (None), all users
-    may."""
+    """Return whether the list allows the user to submit. Without a list (None), all
+    users may."""
     if allow is None or user in allow or not _is_below(role, Role.OPERATOR):
         return True
     return any(not _is_below(role, allowed_role) for allowed_role in _roles(allow))
@@ -39,7 +40,9 @@ def who_text(allow: Sequence[str]) -> str:
 
 
 def _roles(allow: Allowed) -> list[Role]:
-    return [Role(role_text.removeprefix(MARK)) for role_text in allow if role_text in ROLES]
+    return [
+        Role(role_text.removeprefix(MARK)) for role_text in allow if role_text in ROLES
+    ]
 
 
 def _is_below(one: Role, other: Role) -> bool:

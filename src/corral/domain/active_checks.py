@@ -1,4 +1,5 @@
-"""Active checks: a node that nothing runs on is put to the proof, and what came of it is kept."""
+"""Active checks: a node that nothing runs on is put to the proof, and what came of it
+is kept."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +22,8 @@ class CheckKind(StrEnum):
     LINK = "link"  # all-reduce between two nodes
     DISK = "disk"
     CLOCK = "clock"
-    DATA = "data"  # how a folder of data is read: of whoever asks, not of the node's health
+    # how a folder of data is read: of whoever asks, not of the node's health
+    DATA = "data"
 
 
 class Result(StrEnum):
@@ -38,7 +40,8 @@ WHOLE: Final = (
     CheckKind.DISK,
     CheckKind.CLOCK,
 )  # what shows of one node alone that it is well
-QUICK: Final = (CheckKind.MATMUL, CheckKind.MEMORY)  # what a gang that is about to begin waits for
+# what a gang that is about to begin waits for
+QUICK: Final = (CheckKind.MATMUL, CheckKind.MEMORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,13 @@ class CheckUp:
     """Round of checks that is requested for a node. It starts as soon as nothing runs
     there.
 
-    Moments are the head's wall clock. A round that has not started by `until` never starts.
-    `begun_at` is when the round was first sent to the node. `seconds` limits the computing
-    time of each long check. `paths` are the folders of DISK and DATA, in addition to the
-    node's own. `peer` is the other node of a LINK. The node with `leads` listens at
-    `address` and `port`, and the other one connects. `secret` is known only to these two
-    nodes and the head. `gang` is the attempt whose ranks wait for the round.
+    Moments are the head's wall clock. A round that has not started by `until` never
+    starts. `begun_at` is when the round was first sent to the node. `seconds` limits
+    the computing time of each long check. `paths` are the folders of DISK and DATA, in
+    addition to the node's own. `peer` is the other node of a LINK. The node with
+    `leads` listens at `address` and `port`, and the other one connects. `secret` is
+    known only to these two nodes and the head. `gang` is the attempt whose ranks wait
+    for the round.
     """
 
     id: str
@@ -72,10 +76,12 @@ class CheckUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckMeasure:
-    """Last result of one check of a device. `device`: a path, or the other node of a link.
+    """Last result of one check of a device. `device`: a path, or the other node of a
+    link.
 
-    `value` is in `unit`; of bandwidths more is better. `expected`: the least that passes, None
-    where nothing is known to hold it against. `past`: earlier values, the newest last.
+    `value` is in `unit`; of bandwidths more is better. `expected`: the least that
+    passes, None where nothing is known to hold it against. `past`: earlier values, the
+    newest last.
     """
 
     kind: CheckKind

@@ -23,10 +23,11 @@ class Cause(StrEnum):
 class Exit:
     """The true end of one rank. Just one of code and signal is set.
 
-    `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and `limit_bytes`
-    unless the whole machine had no memory left. `disk_full`: when the rank failed, the disk that
-    holds its log and its work had no room left. `ends_in_error`: the code is 0, and an error ended
-    a program of the rank: `error` is its message.
+    `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and
+    `limit_bytes` unless the whole machine had no memory left. `disk_full`: when the
+    rank failed, the disk that holds its log and its work had no room left.
+    `ends_in_error`: the code is 0, and an error ended a program of the rank: `error` is
+    its message.
     """
 
     code: int | None = None
@@ -57,8 +58,8 @@ class Exit:
 class Seat:
     """A gang's place on one node: GPU indices, and how much of each is its own.
 
-    `slices`: the vendor's names of the parts of a cut GPU that are taken. `exclusive`: no other job
-    may be on the node meanwhile.
+    `slices`: the vendor's names of the parts of a cut GPU that are taken. `exclusive`:
+    no other job may be on the node meanwhile.
     """
 
     node: NodeId
@@ -83,8 +84,8 @@ class SeatState(StrEnum):
 class Allocation:
     """Allocation of an attempt on one node, from placement until it is seen gone.
 
-    `charged`: its queue has been charged for it, which happens once, when it is let go or is out of
-    reach. `placed_at` 0: placed before this was written down.
+    `charged`: its queue has been charged for it, which happens once, when it is let go
+    or is out of reach. `placed_at` 0: placed before this was written down.
     """
 
     job: JobId
@@ -123,14 +124,14 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Attempt to run a job. `resume_step` is the save that it resumes from; None is a fresh
-    start.
+    """Attempt to run a job. `resume_step` is the save that it resumes from; None is a
+    fresh start.
 
-    `failed_on` is the node blamed for the failure. `failure` is the kind of failure, and
-    `quote` the log line that shows it, for users who may read the log. `failed_at` is the
-    file and line of the program that raised it. `next_step` is advice in addition to that
-    of its class. `warned_at` is when its end was announced. `images` are the digests of the
-    images of its ranks; they may differ between nodes.
+    `failed_on` is the node blamed for the failure. `failure` is the kind of failure,
+    and `quote` the log line that shows it, for users who may read the log. `failed_at`
+    is the file and line of the program that raised it. `next_step` is advice in
+    addition to that of its class. `warned_at` is when its end was announced. `images`
+    are the digests of the images of its ranks; they may differ between nodes.
     """
 
     job: JobId
@@ -153,7 +154,8 @@ class Attempt:
     resume_step: int | None = None
     node_mtbf_seconds: float = 30 * 86400.0
     last_step: int | None = None
-    borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
+    # how much of it was not its queue's own when it was placed
+    borrowed_gpu_millis: int = 0
     first_step_at: float | None = None  # first report of a training step
     gave_way_to: JobId | None = None  # the job that it was preempted for
     idle_since: float | None = None  # none of its GPUs has run anything
@@ -164,7 +166,8 @@ class Attempt:
     images: tuple[str, ...] = ()
     nan_step: int | None = None  # since then its loss is not a finite number
     nan_at: float | None = None  # when that was seen first (wall clock)
-    open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet
+    # of what it took, while a victim is not seen gone yet
+    open_receipt: "Receipt | None" = None
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -178,15 +181,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds and
-    GPU-seconds.
+    """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds
+    and GPU-seconds.
 
-    Attempt 0: the job has ended before any placement. A preemption has two receipts: that
-    of the victim, and that of the job which took its GPUs (`taking`). A relocation has two
-    as well, and there `restart_gpu_seconds` is the cost of the restart. `others` are the
-    jobs on the other side. `kind` is one of: failure; preemption or relocation, in favour
-    of another job, whose own receipt is called taking; requeue, a restart on request;
-    drain; suspension; timeout; deadline.
+    Attempt 0: the job has ended before any placement. A preemption has two receipts:
+    that of the victim, and that of the job which took its GPUs (`taking`). A relocation
+    has two as well, and there `restart_gpu_seconds` is the cost of the restart.
+    `others` are the jobs on the other side. `kind` is one of: failure; preemption or
+    relocation, in favour of another job, whose own receipt is called taking; requeue, a
+    restart on request; drain; suspension; timeout; deadline.
     """
 
     job: JobId
@@ -212,12 +215,14 @@ class Receipt:
 
     @property
     def loss(self) -> str:
-        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of work"."""
+        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of
+        work"."""
         step = self.resumed_from_step
         saved = "no save" if step is None else f"saved at step {step}"
         gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "
         gpu_seconds += "start" if step is None else "last save"
-        if self.steps_lost == 0 and step is not None:  # what came after the save was no work
+        # what came after the save was no work
+        if self.steps_lost == 0 and step is not None:
             gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds spent stopping"
         if self.steps_lost == 0:
             lost = "no work"
@@ -230,7 +235,9 @@ class Receipt:
             more.append(gpu_seconds)
         restart = self.restart_gpu_seconds
         back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
-        return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
+        return (
+            f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
+        )
 
 
 def loss_text(step: int) -> str:

@@ -1,8 +1,9 @@
-"""Hash chain of the audit log: how an entry is linked, and what a walk over all of them finds.
+"""Hash chain of the audit log: how an entry is linked, and what a walk over all of them
+finds.
 
-Each entry holds SHA-256 over itself and the link before it, and a seal: the HMAC of its link by a
-key of the cluster. A link stands for all entries before it, so a seal by a present key proves
-entries that keys of before have sealed, too.
+Each entry holds SHA-256 over itself and the link before it, and a seal: the HMAC of its
+link by a key of the cluster. A link stands for all entries before it, so a seal by a
+present key proves entries that keys of before have sealed, too.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ BEGIN: Final = hashlib.sha256(b"corral-audit-1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEntry:
-    """One row of the audit log as it is kept. `link` is None in rows from before the chain.
+    """One row of the audit log as it is kept. `link` is None in rows from before the
+    chain.
 
     Args:
         intact: Whether the columns of the row say the same as its record.
@@ -38,7 +40,8 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainReport:
-    """Result of a walk. `fault` names the first entry that is broken or missing; "" for none."""
+    """Result of a walk. `fault` names the first entry that is broken or missing; "" for
+    none."""
 
     entries: int
     unchained: int
@@ -73,7 +76,8 @@ def walk_chain(
     """Walk all entries, the oldest first, up to the first fault.
 
     Args:
-        check_seal: Whether a link has this seal; None when the seal's key is not here any more.
+        check_seal: Whether a link has this seal; None when the seal's key is not here
+            any more.
         anchor: A link that the log must still hold.
     """
     walk = _Walk(check_seal, anchor)
@@ -98,7 +102,8 @@ class _Walk:
         self._check_seal = check_seal
         self._anchor = anchor
         self._before = UnchainedDigest()
-        self._proven = 0  # the newest entry that a present key has sealed, or that has no link
+        # the newest entry that a present key has sealed, or that has no link
+        self._proven = 0
         self.entries = 0
         self.unchained = 0
         self.number = 0
@@ -106,13 +111,19 @@ class _Walk:
         self.fault = ""
 
     def take(self, entry: ChainEntry) -> None:
-        self.fault = self._unchained(entry) if entry.link is None else self._chained(entry)
+        self.fault = (
+            self._unchained(entry) if entry.link is None else self._chained(entry)
+        )
         if self.fault:
             return
         self.entries += 1
         self.number = entry.number
         noted = self._anchor
-        if noted is not None and noted.number == entry.number and noted.link != entry.link:
+        if (
+            noted is not None
+            and noted.number == entry.number
+            and noted.link != entry.link
+        ):
             self.fault = f"entry {entry.number} is not the one whose link was noted"
 
     def _unchained(self, entry: ChainEntry) -> str:
@@ -131,10 +142,14 @@ class _Walk:
             return _missing(self.number + 1, entry.number - 1)
         link = next_link(before, entry.number, entry.record)
         if link != entry.link or not entry.intact:
-            return f"entry {entry.number}, or an entry before it, is not as it was written"
+            return (
+                f"entry {entry.number}, or an entry before it, is not as it was written"
+            )
         sealed = None if entry.seal is None else self._check_seal(link, entry.seal)
         if sealed is False:
-            return f"entry {entry.number} has a seal that this cluster's key did not make"
+            return (
+                f"entry {entry.number} has a seal that this cluster's key did not make"
+            )
         if sealed:
             self._proven = entry.number
         self.link = link
@@ -152,11 +167,14 @@ class _Walk:
             self.fault = f"entry {self.number} has no link, nor has any before it"
         elif self._proven != self.number:
             self.fault = (
-                f"entry {self._proven + 1} and those after it have no seal of a present key"
+                f"entry {self._proven + 1} and those after it have no seal of a present "
+                "key"
             )
 
 
 def _missing(first: int, last: int) -> str:
     return (
-        f"entry {first} is missing" if first == last else f"entries {first} to {last} are missing"
+        f"entry {first} is missing"
+        if first == last
+        else f"entries {first} to {last} are missing"
     )

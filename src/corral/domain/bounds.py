@@ -1,7 +1,9 @@
-"""Bounds on everything that ranks and nodes send: integers, numbers, text and counts. Pure.
+"""Bounds on everything that ranks and nodes send: integers, numbers, text and counts.
+Pure.
 
-The shim checks the messages of its ranks against them (`agent.shim.state`), the head the messages
-of its agents (`wire.bounded_decoding`). A value within them fits into every store and every page.
+The shim checks the messages of its ranks against them (`agent.shim.state`), the head
+the messages of its agents (`wire.bounded_decoding`). A value within them fits into
+every store and every page.
 """
 
 import re
@@ -12,7 +14,8 @@ from typing import Any, Final
 MOST_INTEGER: Final = 2**53  # exact in a double, and so in JSON and in a browser
 MOST_NUMBER: Final = 2.0**53
 MOST_LOSS: Final = 1e300  # a diverging loss is large; sums of it stay finite
-MOST_MOMENT: Final = 1e11  # seconds since 1970: the year 5138, still a date for every library
+# seconds since 1970: the year 5138, still a date for every library
+MOST_MOMENT: Final = 1e11
 NAME_LETTERS: Final = 256  # an id, a device, a type of GPU, a digest
 SENTENCE_LETTERS: Final = 1_000  # a reason, an event
 PATH_LETTERS: Final = 4_096
@@ -25,11 +28,13 @@ SCALAR_LETTERS: Final = 64  # of such a name
 MOST_SIGNALS: Final = 256  # in one heartbeat
 MOST_GPUS: Final = 1_024  # of a node
 SEEN_BYTES: Final = 1024 * 1024  # one attempt in a heartbeat
-HEARTBEAT_BYTES: Final = 3 * 1024 * 1024  # all attempts of a heartbeat; the rest is small
+# all attempts of a heartbeat; the rest is small
+HEARTBEAT_BYTES: Final = 3 * 1024 * 1024
 
 NO_NUL: Final = r"\A[^\0]*\Z"
 PLAIN: Final = r"\A[^\0-\x1f\x7f]*\Z"  # of a name, a path: no control characters
-SENTENCE: Final = r"\A[^\0-\x08\x0b\x0c\x0e-\x1f\x7f]*\Z"  # of a text for people: lines, tabs
+# of a text for people: lines, tabs
+SENTENCE: Final = r"\A[^\0-\x08\x0b\x0c\x0e-\x1f\x7f]*\Z"
 _CONTROL: Final = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _NOT_PLAIN: Final = re.compile(r"[\0-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -58,7 +63,9 @@ def number(name: str, value: object, *, most: float = MOST_NUMBER) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise OutOfBounds(f"{name} must be a number, not {_shown(value)}")
     if not -most <= value <= most:  # false for NaN as well
-        raise OutOfBounds(f"{name} must be finite and at most {most:.3g}, not {_shown(value)}")
+        raise OutOfBounds(
+            f"{name} must be finite and at most {most:.3g}, not {_shown(value)}"
+        )
     return float(value)
 
 
@@ -67,20 +74,24 @@ def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
     if not isinstance(value, str):
         raise OutOfBounds(f"{name} must be text, not {_shown(value)}")
     if len(value) > letters:
-        raise OutOfBounds(f"{name} has {len(value):,} letters; at most {letters:,} are taken")
+        raise OutOfBounds(
+            f"{name} has {len(value):,} letters; at most {letters:,} are taken"
+        )
     if _NOT_PLAIN.search(value) or not is_utf8(value):
         raise OutOfBounds(f"{name} holds a control character or half a surrogate pair")
     return value
 
 
 def cut(value: str, letters: int) -> str:
-    """Return the beginning of a text for people, with what no store can hold replaced."""
+    """Return the beginning of a text for people, with what no store can hold
+    replaced."""
     short = value if len(value) <= letters else f"{value[: letters - 3]}..."
     return _CONTROL.sub("?", printed(short))
 
 
 def printed(value: str) -> str:
-    """Return what a program has printed, with NULs and halves of surrogate pairs replaced."""
+    """Return what a program has printed, with NULs and halves of surrogate pairs
+    replaced."""
     value = value.replace("\0", "?")
     return value if is_utf8(value) else _SURROGATE.sub("?", value)
 

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-OWN_PROGRAM: Final = "its own program"  # a process of the attempt reported it on the rank protocol
+# a process of the attempt reported it on the rank protocol
+OWN_PROGRAM: Final = "its own program"
 RANK: Final = "rank "  # "rank 3 on n2": by the rank's exit code, or by what it printed
 
 

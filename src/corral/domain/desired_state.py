@@ -1,4 +1,5 @@
-"""Wanted state: what should run on a node and what should not. Never an order: repeats are safe."""
+"""Wanted state: what should run on a node and what should not. Never an order: repeats
+are safe."""
 
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from corral.domain.observed_state import AttemptKey
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Version:
-    """Versions of one cluster are ordered: first by the head's term, then by its counter."""
+    """Versions of one cluster are ordered: first by the head's term, then by its
+    counter."""
 
     term: int
     counter: int
@@ -23,11 +25,11 @@ class Launch:
 
     Ranks of this node are `first_rank` to `first_rank + ranks - 1` of `world_size`.
     `resume` has the committed saves, newest first. The agent uses the first one that
-    verifies. `node_mtbf_seconds` is the measured mean time between failures of one node.
-    `limit_seconds` is the maximum run time from the start, after which the head stops it.
-    Secrets are named, not included: the agent requests them with its own token. With `ray`,
-    `run` is for the first node only, once all nodes have formed a Ray cluster of the
-    attempt's own.
+    verifies. `node_mtbf_seconds` is the measured mean time between failures of one
+    node. `limit_seconds` is the maximum run time from the start, after which the head
+    stops it. Secrets are named, not included: the agent requests them with its own
+    token. With `ray`, `run` is for the first node only, once all nodes have formed a
+    Ray cluster of the attempt's own.
     """
 
     key: AttemptKey
@@ -60,7 +62,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """An attempt that must be gone: TERM (and a save when `save`), `grace_seconds`, then KILL."""
+    """An attempt that must be gone: TERM (and a save when `save`), `grace_seconds`,
+    then KILL."""
 
     key: AttemptKey
     grace_seconds: float
@@ -70,8 +73,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWarning:
-    """Warning that an attempt gets once before its time is over: a signal, and a request to save
-    and continue."""
+    """Warning that an attempt gets once before its time is over: a signal, and a
+    request to save and continue."""
 
     key: AttemptKey
     signal: int | None
@@ -83,12 +86,12 @@ class DesiredState:
     """Complete desired state of one node, as the head sends it.
 
     `boot` is the boot that it was sent to. A node that has rebooted since ignores it,
-    because the contents refer to the old boot. "" means sent before any boot was known. An
-    attempt in neither `run` nor `stop` is unclaimed: it is left alone and reported.
-    `settled` are ended attempts that the head has durably recorded: their journals may be
-    deleted. `committed` are the saves that the head has durably recorded: the steps, by
-    attempt. `notices` are for attempts in `run`. `checkup` runs while nothing else does,
-    and ends at once for any attempt that is to run.
+    because the contents refer to the old boot. "" means sent before any boot was known.
+    An attempt in neither `run` nor `stop` is unclaimed: it is left alone and reported.
+    `settled` are ended attempts that the head has durably recorded: their journals may
+    be deleted. `committed` are the saves that the head has durably recorded: the steps,
+    by attempt. `notices` are for attempts in `run`. `checkup` runs while nothing else
+    does, and ends at once for any attempt that is to run.
     """
 
     cluster: ClusterId

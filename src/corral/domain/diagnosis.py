@@ -1,4 +1,5 @@
-"""Ends of an attempt's ranks with what they printed last, and the failure that was read there."""
+"""Ends of an attempt's ranks with what they printed last, and the failure that was read
+there."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,13 +8,14 @@ from corral.domain.attempt import Exit
 from corral.domain.failure_class import Failure
 from corral.domain.ids import NodeId
 
-GAP: Final = "[corral] lines are left out here\n"  # between the last error and the end of a log
+# between the last error and the end of a log
+GAP: Final = "[corral] lines are left out here\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """A rank and how it ended; `exit` None: it had not when the others failed. `is_late`: it was
-    stopped at the time limit of its job."""
+    """A rank and how it ended; `exit` None: it had not when the others failed.
+    `is_late`: it was stopped at the time limit of its job."""
 
     rank: int
     node: NodeId

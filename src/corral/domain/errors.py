@@ -1,4 +1,5 @@
-"""Three kinds of error: the caller's (Refusal), the world's (Trouble), and ours (Bug)."""
+"""Three kinds of error: the caller's (Refusal), the world's (Trouble), and ours
+(Bug)."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -8,8 +9,8 @@ LONGEST: Final = 80  # letters of a name that a message repeats
 
 
 class CorralError(Exception):
-    """Base of all errors that Corral raises on purpose. `hint`: the next thing to do, a command if
-    there is one."""
+    """Base of all errors that Corral raises on purpose. `hint`: the next thing to do, a
+    command if there is one."""
 
     code: ClassVar[str] = "error"
 
@@ -20,7 +21,8 @@ class CorralError(Exception):
 
 
 class Refusal(CorralError):
-    """The caller's mistake or limit; nothing was changed. Its code never changes once released."""
+    """The caller's mistake or limit; nothing was changed. Its code never changes once
+    released."""
 
     code = "refused"
 
@@ -48,13 +50,16 @@ class NotFound(Refusal):
 
     code = "not_found"
 
-    def __init__(self, kind: str, name: str, known: Sequence[str] = (), *, see: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Sequence[str] = (), *, see: str = ""
+    ) -> None:
         cased = {code.lower(): code for code in reversed(known)}
         near = get_close_matches(name.lower(), cased, n=1)
         hint = f"did you mean {cased[near[0]]}?" if near else ""
         listing = f"run: {see}" if see else ""
         super().__init__(
-            f"there is no {kind} {_short(name)!r}", hint=" ".join(filter(None, (hint, listing)))
+            f"there is no {kind} {_short(name)!r}",
+            hint=" ".join(filter(None, (hint, listing))),
         )
 
 
@@ -83,7 +88,8 @@ class Conflict(Refusal):
 class Unauthorised(Refusal):
     """No token, or one that this cluster does not know.
 
-    `about` names the token and its user where they are known; it is for the audit log alone.
+    `about` names the token and its user where they are known; it is for the audit log
+    alone.
     """
 
     code = "unauthorised"
@@ -193,7 +199,8 @@ class InvariantBroken(Bug):
 
 
 class Unrecordable(InvariantBroken):
-    """Rows of a commit that no store can hold, each with the reason; nothing was written."""
+    """Rows of a commit that no store can hold, each with the reason; nothing was
+    written."""
 
     code = "unrecordable"
 

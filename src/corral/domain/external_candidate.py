@@ -12,8 +12,9 @@ from corral.domain.resources import Shape
 class ExternalCandidate:
     """A job that waits for room. `key`: the attempt that would begin.
 
-    `excluded`: nodes that will not do, by their labels or by what operators say of them, sorted.
-    `array`: the id of its array, and `running` how many others of that are on nodes now.
+    `excluded`: nodes that will not do, by their labels or by what operators say of
+    them, sorted. `array`: the id of its array, and `running` how many others of that
+    are on nodes now.
     """
 
     key: AttemptKey

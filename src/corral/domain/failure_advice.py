@@ -1,4 +1,5 @@
-"""Advice on failures that is more specific than that of a class: by language, signal or tool."""
+"""Advice on failures that is more specific than that of a class: by language, signal or
+tool."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +7,8 @@ from typing import Final
 
 
 class NextStep(StrEnum):
-    """Advice that is more specific than that of a class. Its sentence is in NEXT_STEPS."""
+    """Advice that is more specific than that of a class. Its sentence is in
+    NEXT_STEPS."""
 
     ILLEGAL_INSTRUCTION = "illegal-instruction"
     BUS_ERROR = "bus-error"

@@ -58,8 +58,8 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`text` completes "it failed: ..."; `next` is what to do, {job} in it the job's id.
-    `is_infra`: the cluster's budget pays, whatever the end was."""
+    """`text` completes "it failed: ..."; `next` is what to do, {job} in it the job's
+    id. `is_infra`: the cluster's budget pays, whatever the end was."""
 
     text: str
     next: str
@@ -71,19 +71,24 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "the program raised an error", "read the end of its log and mend the program"
     ),
     FailureKind.MODULE: Meaning(
-        "a module cannot be imported", "install it in setup:, or in the image; then submit again"
+        "a module cannot be imported",
+        "install it in setup:, or in the image; then submit again",
     ),
     FailureKind.SYNTAX: Meaning(
-        "the program cannot be read", "mend the line that its log names; then submit again"
+        "the program cannot be read",
+        "mend the line that its log names; then submit again",
     ),
     FailureKind.USAGE: Meaning(
-        "the program does not take these arguments", "compare run: with what its --help says"
+        "the program does not take these arguments",
+        "compare run: with what its --help says",
     ),
     FailureKind.COMMAND: Meaning(
-        "the command cannot be run", "check its name and PATH in run:, and that it is executable"
+        "the command cannot be run",
+        "check its name and PATH in run:, and that it is executable",
     ),
     FailureKind.FILES: Meaning(
-        "a file is not there", "check the path; workdir: carries what .gitignore does not exclude"
+        "a file is not there",
+        "check the path; workdir: carries what .gitignore does not exclude",
     ),
     FailureKind.PERMISSION: Meaning(
         "a file may not be used", "check owner and mode of the path that its log names"
@@ -142,10 +147,12 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "look at what the named rank did last; all ranks must call the same collectives",
     ),
     FailureKind.PORT: Meaning(
-        "a port is taken", "use MASTER_PORT, which Corral keeps for the job, or another port"
+        "a port is taken",
+        "use MASTER_PORT, which Corral keeps for the job, or another port",
     ),
     FailureKind.NETWORK: Meaning(
-        "an address cannot be reached", "check it, and the node's network: corral doctor net"
+        "an address cannot be reached",
+        "check it, and the node's network: corral doctor net",
     ),
     FailureKind.FABRIC: Meaning(
         "the network between its ranks failed",
@@ -153,7 +160,8 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         is_infra=True,
     ),
     FailureKind.ACCESS: Meaning(
-        "access was denied", "check the token in secrets: and that it may read what is asked for"
+        "access was denied",
+        "check the token in secrets: and that it may read what is asked for",
     ),
     FailureKind.DATA: Meaning(
         "the data cannot be read",
@@ -164,9 +172,12 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "load another: it may be cut off or damaged; corral checkpoints lists those that verify",
     ),
     FailureKind.NUMERIC: Meaning(
-        "a value is not a number", "lower the learning rate, clip gradients; check the last batch"
+        "a value is not a number",
+        "lower the learning rate, clip gradients; check the last batch",
     ),
-    FailureKind.INTERRUPTED: Meaning("it was interrupted", "if not intended, submit it again"),
+    FailureKind.INTERRUPTED: Meaning(
+        "it was interrupted", "if not intended, submit it again"
+    ),
     FailureKind.SETUP: Meaning(
         "its setup failed", "mend setup: by what its log says; then submit again"
     ),
@@ -181,7 +192,8 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         is_infra=True,
     ),
     FailureKind.CLUSTER: Meaning(
-        "Corral or the node could not run it", "corral events shows more; it starts again",
+        "Corral or the node could not run it",
+        "corral events shows more; it starts again",
         is_infra=True,
     ),
     FailureKind.RATE_LIMIT: Meaning(
@@ -203,7 +215,8 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         is_infra=True,
     ),
     FailureKind.VARIABLE: Meaning(
-        "a variable is not set", "set it under env:, or give it a default: ${NAME:-value}"
+        "a variable is not set",
+        "set it under env:, or give it a default: ${NAME:-value}",
     ),
     FailureKind.PACKAGE: Meaning(
         "no such version of a package exists for this Python and index",
@@ -224,8 +237,10 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "a process that it had started failed before, and it went on waiting",
         "mend the error that its log shows; more time changes nothing",
     ),
-    FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs {job}"),
-}  # fmt: skip
+    FailureKind.UNKNOWN: Meaning(
+        "it ended without a word", "read its log: corral logs {job}"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +249,10 @@ class Failure:
 
     Args:
         culprit: the rank, GPU or node that is to blame, and `node` where it is.
-        quote: the line of its log that shows it, for those who may read the log; "" for none.
-        place: file and line of the program's own code that raised it; "" where it is not known.
+        quote: the line of its log that shows it, for those who may read the log; "" for
+            none.
+        place: file and line of the program's own code that raised it; "" where it is
+            not known.
         step: advice that is more specific than that of its class.
         alike: how many ranks show the same.
     """

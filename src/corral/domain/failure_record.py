@@ -6,14 +6,16 @@ from typing import Final
 
 from corral.domain.ids import UserName
 
-HALF_SECONDS: Final = 14 * 86400.0  # then every count is halved: what is old counts less
+# then every count is halved: what is old counts less
+HALF_SECONDS: Final = 14 * 86400.0
 MOST_USERS: Final = 64  # of a node; those with the fewest tries go first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRecord:
-    """`tries`: attempts of the user that ended there by themselves; `failures`: those of them that
-    began to fail there by no known fault of the cluster's, each job once."""
+    """`tries`: attempts of the user that ended there by themselves; `failures`: those
+    of them that began to fail there by no known fault of the cluster's, each job
+    once."""
 
     user: UserName
     tries: int
@@ -22,7 +24,8 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Record of one node. `since`: when its counts were halved last, by the head's wall clock."""
+    """Record of one node. `since`: when its counts were halved last, by the head's wall
+    clock."""
 
     since: float = 0.0
     users: tuple[UserRecord, ...] = ()
@@ -42,7 +45,8 @@ class NodeRecord:
             failures=(user_record.failures if user_record else 0) + failed,
         )
         others = sorted(
-            (record for record in users if record.user != user), key=lambda one: -one.tries
+            (record for record in users if record.user != user),
+            key=lambda one: -one.tries,
         )
         return NodeRecord(since=since, users=(tried, *others[: MOST_USERS - 1]))
 
@@ -52,5 +56,8 @@ class NodeRecord:
 
 
 def _halved(users: Iterable[UserRecord]) -> tuple[UserRecord, ...]:
-    halves = (replace(user, tries=user.tries // 2, failures=user.failures // 2) for user in users)
+    halves = (
+        replace(user, tries=user.tries // 2, failures=user.failures // 2)
+        for user in users
+    )
     return tuple(halve for halve in halves if halve.tries)

@@ -8,17 +8,27 @@ from math import inf
 class IdleRule:
     """Limits for a job without a kernel on any of its GPUs.
 
-    A job is warned after `warn_seconds`, and suspended with a save after `reclaim_seconds`.
-    None disables the step.
+    A job is warned after `warn_seconds`, and suspended with a save after
+    `reclaim_seconds`. None disables the step.
     """
 
     warn_seconds: float | None = None
     reclaim_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        limits = [limit for limit in (self.warn_seconds, self.reclaim_seconds) if limit is not None]
-        if not limits or not all(60 <= limit < inf for limit in limits) or limits != sorted(limits):
-            raise ValueError(f"a rule warns, then reclaims, after a minute or more: {self}")
+        limits = [
+            limit
+            for limit in (self.warn_seconds, self.reclaim_seconds)
+            if limit is not None
+        ]
+        if (
+            not limits
+            or not all(60 <= limit < inf for limit in limits)
+            or limits != sorted(limits)
+        ):
+            raise ValueError(
+                f"a rule warns, then reclaims, after a minute or more: {self}"
+            )
 
     @property
     def notice_seconds(self) -> float:

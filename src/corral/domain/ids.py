@@ -10,7 +10,8 @@ TokenId = NewType("TokenId", str)  # names a token without being one
 QueueName = NewType("QueueName", str)
 ClusterId = NewType("ClusterId", str)
 BootId = NewType("BootId", str)  # changes with each boot; earlier processes are gone
-AttemptNumber = NewType("AttemptNumber", int)  # from 1; it is also the epoch that fences an attempt
+# from 1; it is also the epoch that fences an attempt
+AttemptNumber = NewType("AttemptNumber", int)
 Sequence = NewType("Sequence", int)  # order in which wishes were acknowledged
 
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -32,6 +33,7 @@ def job_id(sequence: int) -> JobId:
 
 
 def sequence_of(id: str) -> int | None:
-    """The place in the order that a job's or an array's id holds; None for what is no such id."""
+    """The place in the order that a job's or an array's id holds; None for what is no
+    such id."""
     match = _ID.fullmatch(id)
     return int(match.group(1)) if match else None

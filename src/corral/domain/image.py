@@ -10,9 +10,16 @@ LONGEST_NAME: Final = 1024
 _SCHEME: Final = "docker://"
 _APPTAINER: Final = (".sif", ".simg")
 _ARCHIVES: Final = ("docker-archive", "oci-archive", "oci")
-_OTHER_TRANSPORTS: Final = (  # containers-transports(5): each reads what belongs to its caller
-    "atomic", "containers-storage", "dir", "docker-daemon", "ostree", "sif", "tarball",
-)  # fmt: skip
+# containers-transports(5): each reads what belongs to its caller
+_OTHER_TRANSPORTS: Final = (
+    "atomic",
+    "containers-storage",
+    "dir",
+    "docker-daemon",
+    "ostree",
+    "sif",
+    "tarball",
+)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _REFERENCE: Final = re.compile(
     r"(?:(?P<host>localhost(?::[0-9]{1,5})?"
@@ -25,7 +32,8 @@ _REFERENCE: Final = re.compile(
 
 class ImageKind(StrEnum):
     OCI = "oci"  # a reference to a registry
-    ARCHIVE = "archive"  # an OCI or Docker archive, or an OCI layout, in a file or a folder
+    # an OCI or Docker archive, or an OCI layout, in a file or a folder
+    ARCHIVE = "archive"
     APPTAINER = "apptainer"
 
 
@@ -34,7 +42,8 @@ class Image:
     """One image.
 
     Args:
-        name: as its tool takes it: `ubuntu:24.04`, `oci-archive:/data/x.tar`, `/data/x.sif`.
+        name: as its tool takes it: `ubuntu:24.04`, `oci-archive:/data/x.tar`,
+            `/data/x.sif`.
         path: the file or folder of an archive or an Apptainer file; "" for a reference.
         tag: the image inside an archive, where it names one.
     """
@@ -46,7 +55,8 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """The reference in full, so that no search list of a tool chooses the registry."""
+        """The reference in full, so that no search list of a tool chooses the
+        registry."""
         match = _REFERENCE.fullmatch(self.name)
         if match is None or match["host"] is not None:
             return self.name
@@ -58,9 +68,13 @@ def image_of(text: str) -> Image:
     """Parse the `image` of a spec. Raises: ValueError when it names no image."""
     name = text.strip().removeprefix(_SCHEME)
     if not name or name.startswith("-") or any(sign.isspace() for sign in name):
-        raise ValueError(f"{text!r} names no image; write: ubuntu:24.04, or /data/torch.sif")
+        raise ValueError(
+            f"{text!r} names no image; write: ubuntu:24.04, or /data/torch.sif"
+        )
     if len(name) > LONGEST_NAME:
-        raise ValueError(f"the image has {len(name)} letters; at most {LONGEST_NAME} are allowed")
+        raise ValueError(
+            f"the image has {len(name)} letters; at most {LONGEST_NAME} are allowed"
+        )
     transport, colon, rest = name.partition(":")
     if colon and transport in _ARCHIVES:
         return _archive(text, name, rest)
@@ -77,7 +91,9 @@ def image_of(text: str) -> Image:
             "oci-archive:/data/x.tar"
         )
     if _REFERENCE.fullmatch(name) is None:
-        raise ValueError(f"{text!r} is not an image reference; write: nvcr.io/nvidia/pytorch:25.10")
+        raise ValueError(
+            f"{text!r} is not an image reference; write: nvcr.io/nvidia/pytorch:25.10"
+        )
     return Image(kind=ImageKind.OCI, name=name)
 
 

@@ -14,9 +14,9 @@ SOURCES: Final = ("sacct", "kueue")
 class Imported:
     """Ended job from the log of another system. Moments are wall clock.
 
-    `id` is the system and its id for the job, sacct:4711. Reading a log again yields the
-    same ids. `seconds` is how long the job held its seats. `state` is the other system's
-    word.
+    `id` is the system and its id for the job, sacct:4711. Reading a log again yields
+    the same ids. `seconds` is how long the job held its seats. `state` is the other
+    system's word.
     """
 
     id: str
@@ -35,11 +35,14 @@ class Imported:
     def __post_init__(self) -> None:
         moments = (0.0, self.submitted_at, self.started_at, self.ended_at)
         if list(moments) != sorted(moments) or self.seconds <= 0:
-            raise ValueError(f"it is submitted, starts and ends in this order: {self.id}")
+            raise ValueError(
+                f"it is submitted, starts and ends in this order: {self.id}"
+            )
 
     @property
     def ran(self) -> Ran:
-        """Return the run of an imported job, to learn from as from the cluster's own."""
+        """Return the run of an imported job, to learn from as from the cluster's
+        own."""
         return Ran(
             job=JobId(self.id),
             user=self.user,

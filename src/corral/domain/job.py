@@ -1,4 +1,5 @@
-"""A job: what was asked (JobSpec, never changed) and where it is (Job, a new value a change)."""
+"""A job: what was asked (JobSpec, never changed) and where it is (Job, a new value a
+change)."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -59,9 +60,9 @@ class After:
     """Dependency on another job.
 
     `name` is the other job's name, for people; "" if it was not looked up. `of` is the
-    named array, whose jobs have one dependency each. All of them must be done, have ended
-    or have started. For a dependency on failure, one failed job is enough, once all have
-    ended.
+    named array, whose jobs have one dependency each. All of them must be done, have
+    ended or have started. For a dependency on failure, one failed job is enough, once
+    all have ended.
     """
 
     job: JobId
@@ -91,8 +92,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The save of an ended job that another job starts from. `node`: the first node of the attempt
-    that wrote it."""
+    """The save of an ended job that another job starts from. `node`: the first node of
+    the attempt that wrote it."""
 
     job: JobId
     attempt: AttemptNumber
@@ -104,10 +105,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRule:
-    """Path and interval of checkpoints. `interval_seconds` None: chosen from measurements.
+    """Path and interval of checkpoints. `interval_seconds` None: chosen from
+    measurements.
 
-    `source`: the job, or JOB@STEP, that the submission names to start from; `origin` is the save
-    that the head found for it. `path` is "" until then where the submission gives none.
+    `source`: the job, or JOB@STEP, that the submission names to start from; `origin` is
+    the save that the head found for it. `path` is "" until then where the submission
+    gives none.
     """
 
     path: str
@@ -125,7 +128,8 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A job that serves requests; a replica is one gang. `target`: so much of the metric each."""
+    """A job that serves requests; a replica is one gang. `target`: so much of the
+    metric each."""
 
     port: int
     min_replicas: int = 1
@@ -138,15 +142,16 @@ class TokenScope(StrEnum):
     """Rights of a job's own token."""
 
     OWN = "own"  # on its own job, and on the other jobs of its array
-    SUBMIT = "submit"  # also those of its owner as a user: to submit, and on the owner's other jobs
+    # also those of its owner as a user: to submit, and on the owner's other jobs
+    SUBMIT = "submit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """Spec of a job, already validated by wire. Durations are in seconds.
 
-    `begin`: not before; `start_by`: it ends when it has never run by then. `preemptible`: others
-    may have its GPUs back at any time.
+    `begin`: not before; `start_by`: it ends when it has never run by then.
+    `preemptible`: others may have its GPUs back at any time.
     """
 
     name: str
@@ -164,31 +169,40 @@ class JobSpec:
     warn: EndWarning = field(default_factory=EndWarning)
     env: Pairs = ()
     secrets: tuple[str, ...] = ()
-    token: TokenScope = TokenScope.OWN  # of the job's token, where `secrets` ask for one
+    # of the job's token, where `secrets` ask for one
+    token: TokenScope = TokenScope.OWN
     workdir: str | None = None  # digest of the snapshot
     setup: str | None = None
     per: Per = Per.NODE
     checkpoint: CheckpointRule | None = None
     retry: Retry = field(default_factory=Retry)
-    disconnect: Disconnect | None = None  # None: replace with a checkpoint rule, wait without
+    # None: replace with a checkpoint rule, wait without
+    disconnect: Disconnect | None = None
     self_stop_seconds: float | None = None
     grace_seconds: float = 30.0
     elastic: Elastic | None = None
     after: tuple[After, ...] = ()
     array_index: int | None = None
     array_limit: int | None = None  # at most this many of the array run at once
-    array_place: int = 0  # which spec of its submission the array is: it has one of its own
-    image: str | None = None  # OCI image or Apptainer file; None: the host's environment
+    # which spec of its submission the array is: it has one of its own
+    array_place: int = 0
+    # OCI image or Apptainer file; None: the host's environment
+    image: str | None = None
     service: Service | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
-    # number of the stored record that holds its large fields; None: they are stored with the job
+    # number of the stored record that holds its large fields; None: they are stored
+    # with the job
     content_number: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or not self.run.strip():
-            raise ValueError(f"a job has a name and a command: {self.name!r} {self.run!r}")
+            raise ValueError(
+                f"a job has a name and a command: {self.name!r} {self.run!r}"
+            )
         if self.nodes < 1 or min(self.retry.infra, self.retry.user) < 0:
-            raise ValueError(f"a job has at least one node and no negative budget: {self}")
+            raise ValueError(
+                f"a job has at least one node and no negative budget: {self}"
+            )
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -213,18 +227,23 @@ class JobSpec:
     def needs(self) -> tuple[JobId, ...]:
         """The jobs whose records it needs until it is over."""
         origin = self.origin
-        return (*(after.job for after in self.after), *([origin.job] if origin is not None else ()))
+        return (
+            *(after.job for after in self.after),
+            *([origin.job] if origin is not None else ()),
+        )
 
     @property
     def kin(self) -> str:
-        """Return the name that `apart_from` uses; for a job of an array the array's name."""
+        """Return the name that `apart_from` uses; for a job of an array the array's
+        name."""
         ending = f"_{self.array_index}"
         is_index = self.array_index is not None and self.name.endswith(ending)
         return self.name.removesuffix(ending) if is_index else self.name
 
     @property
     def warned_after_seconds(self) -> float | None:
-        """Return how long the job runs before its end is announced; None if it has no limit."""
+        """Return how long the job runs before its end is announced; None if it has no
+        limit."""
         limit = self.max_duration_seconds
         return None if limit is None else limit - self.warn.before(limit)
 
@@ -237,7 +256,8 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """State of a job. Times are wall-clock seconds since 1970, for people and records only."""
+    """State of a job. Times are wall-clock seconds since 1970, for people and records
+    only."""
 
     id: JobId
     spec: JobSpec
@@ -254,7 +274,8 @@ class Job:
     infra_retries: int = 0
     user_retries: int = 0
     fruitless: int = 0  # user-class failures in a row without progress
-    claims: int = 0  # attempts that ended by a fault of the cluster, as only their ranks say
+    # attempts that ended by a fault of the cluster, as only their ranks say
+    claims: int = 0
     fruitless_claims: int = 0  # of these, the newest in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
@@ -263,9 +284,12 @@ class Job:
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only
-    failed_on: tuple[NodeId, ...] = ()  # blamed for the end of its attempts, the newest last
-    fault_times: tuple[float, ...] = ()  # of faults of the cluster that ended attempts of late
-    retry_at: float | None = None  # while it is HELD by a retry delay: when it begins again
+    # blamed for the end of its attempts, the newest last
+    failed_on: tuple[NodeId, ...] = ()
+    # of faults of the cluster that ended attempts of late
+    fault_times: tuple[float, ...] = ()
+    # while it is HELD by a retry delay: when it begins again
+    retry_at: float | None = None
     array: JobId | None = None  # the id of its array
 
     @property
@@ -283,10 +307,16 @@ class Job:
         return self.state in FINAL
 
     def moved(
-        self, event: JobEvent, now: float, *, reason: str = "", code: str = "", **also: Any
+        self,
+        event: JobEvent,
+        now: float,
+        *,
+        reason: str = "",
+        code: str = "",
+        **also: Any,
     ) -> "Job":
-        """The job after the event; unchanged when the event is moot. `also`: what changes with it,
-        by name."""
+        """The job after the event; unchanged when the event is moot. `also`: what
+        changes with it, by name."""
         after = move(self.state, event)
         if after == self.state:
             return self

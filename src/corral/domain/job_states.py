@@ -1,5 +1,5 @@
-"""A job's whole life on one screen. The table is total; docs/reference/states.md is drawn from
-it."""
+"""A job's whole life on one screen. The table is total; docs/reference/states.md is
+drawn from it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,12 +11,14 @@ from corral.domain.errors import IllegalMove
 class JobState(StrEnum):
     """State in the life of a job."""
 
-    HELD = "HELD"  # by `after`, `begin`, the delay of a retry, or a fault of Corral itself
+    # by `after`, `begin`, the delay of a retry, or a fault of Corral itself
+    HELD = "HELD"
     QUEUED = "QUEUED"
     STARTING = "STARTING"  # has nodes; not every rank is up yet
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"  # StopWhy says why
-    RECOVERING = "RECOVERING"  # failed; wanted nowhere; its last ranks are being seen gone
+    # failed; wanted nowhere; its last ranks are being seen gone
+    RECOVERING = "RECOVERING"
     SUSPENDED = "SUSPENDED"
     DONE = "DONE"
     FAILED = "FAILED"
@@ -93,13 +95,17 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     (S.STOPPING, E.STOPPED_TIME): S.FAILED,
 }
 
-# True, but it changes nothing: facts that come late, twice, or from a fenced attempt, and wishes
-# that are already granted.
+# True, but it changes nothing: facts that come late, twice, or from a fenced attempt,
+# and wishes that are already granted.
 _LATE = (E.RANKS_UP, E.FINISHED, E.RANKS_FAILED, E.NODE_LOST, E.TIME_UP, E.PREEMPTED)
 _WISHES = (E.ASKED_CANCEL, E.ASKED_SUSPEND, E.ASKED_RESUME)
 MOOT: Final = (
     frozenset(
-        {(state, event) for state in FINAL for event in (*_LATE, *_WISHES, E.QUARANTINED)}
+        {
+            (state, event)
+            for state in FINAL
+            for event in (*_LATE, *_WISHES, E.QUARANTINED)
+        }
         | {(state, event) for state in (*_WAITING, S.SUSPENDED) for event in _LATE}
         | {(state, event) for state in (S.STOPPING, S.RECOVERING) for event in _LATE}
         | {(state, E.ASKED_RESUME) for state in (S.QUEUED, *ON_NODES)}
@@ -115,7 +121,8 @@ MOOT: Final = (
 def move(state: JobState, event: JobEvent) -> JobState:
     """The state after the event.
 
-    Raises: IllegalMove when the table has no such move: a bug of ours, never a user's mistake.
+    Raises: IllegalMove when the table has no such move: a bug of ours, never a user's
+    mistake.
     """
     if (state, event) not in MOVES and (state, event) not in MOOT:
         raise IllegalMove(f"a job that is {state} got the event {event}")

@@ -1,5 +1,5 @@
-"""Recorded checkpoints of a job that are still on disk: older ones are pruned as newer ones
-come."""
+"""Recorded checkpoints of a job that are still on disk: older ones are pruned as newer
+ones come."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,12 @@ from corral.domain.attempt import Save
 def kept_saves(saves: Sequence[Save], keep: int) -> tuple[Save, ...]:
     """Return the saves that verify and are not pruned, the newest first.
 
-    The training library removes what is older than its newest `keep` recorded saves; a save of a
-    later attempt is newer. A rank that ended before its last record came back has left more.
+    The training library removes what is older than its newest `keep` recorded saves; a
+    save of a later attempt is newer. A rank that ended before its last record came back
+    has left more.
     """
     whole = [save for save in saves if not save.quarantined]
-    newest_first = sorted(whole, key=lambda save: (save.attempt, save.step), reverse=True)
+    newest_first = sorted(
+        whole, key=lambda save: (save.attempt, save.step), reverse=True
+    )
     return tuple(newest_first[: max(1, keep)])

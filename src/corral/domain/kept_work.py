@@ -8,7 +8,8 @@ from typing import Final
 from corral.domain.ids import UserName
 from corral.domain.units import DAY_SECONDS
 
-HIGH_WATER: Final = 0.9  # used share of a node's disk above which kept folders are removed
+# used share of a node's disk above which kept folders are removed
+HIGH_WATER: Final = 0.9
 USUAL_DAYS: Final = 7.0
 USUAL_BYTES: Final = 50 * 1000**3
 
@@ -26,7 +27,8 @@ class WorkLimits:
     user_bytes: int = USUAL_BYTES
 
     def until(self, ended_at: float) -> float:
-        """Return when the folder of an attempt that has ended then is removed at the latest."""
+        """Return when the folder of an attempt that has ended then is removed at the
+        latest."""
         return ended_at + self.days * DAY_SECONDS
 
 
@@ -57,15 +59,19 @@ class DiskSpace:
 def folders_to_remove(
     kept: Iterable[KeptWork], limits: WorkLimits, disk: DiskSpace, now: float
 ) -> list[KeptWork]:
-    """Return the folders that must go, oldest first: past their days, beyond their user's size,
-    or as many as bring a full disk below its mark."""
+    """Return the folders that must go, oldest first: past their days, beyond their
+    user's size, or as many as bring a full disk below its mark."""
     in_order = sorted(kept, key=lambda one: (one.ended_at, one.name))
     removable = [kept_folder for kept_folder in in_order if not kept_folder.has_saves]
     gone = {
-        kept_folder.name for kept_folder in removable if now > limits.until(kept_folder.ended_at)
+        kept_folder.name
+        for kept_folder in removable
+        if now > limits.until(kept_folder.ended_at)
     }
     gone |= set(_beyond_size(removable, limits, gone))
-    freed = sum(kept_folder.bytes for kept_folder in removable if kept_folder.name in gone)
+    freed = sum(
+        kept_folder.bytes for kept_folder in removable if kept_folder.name in gone
+    )
     for kept_work in removable:
         if freed >= disk.excess_bytes:
             break

@@ -1,20 +1,21 @@
 """Leader election among several heads.
 
-Only the term decides who writes (design, section 5); a head that waits goes by its own clock: it
-takes over once the leader's beats have stood still for a while. So no two clocks are compared, and
-a wrong guess costs a change of leaders, never a write.
+Only the term decides who writes (design, section 5); a head that waits goes by its own
+clock: it takes over once the leader's beats have stood still for a while. So no two
+clocks are compared, and a wrong guess costs a change of leaders, never a write.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-SILENT_SECONDS: Final = 5.0  # with a look, a lead and the load of 10,000 jobs: under 10 s
+# with a look, a lead and the load of 10,000 jobs: under 10 s
+SILENT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Leader in the store. `beats` rises while it lives; `vacant`: it has stepped down, or there
-    was none yet."""
+    """Leader in the store. `beats` rises while it lives; `vacant`: it has stepped down,
+    or there was none yet."""
 
     term: int
     name: str = ""
@@ -25,7 +26,8 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSeen:
-    """One of several heads, whether it leads or stands by. `beats` rise while it lives."""
+    """One of several heads, whether it leads or stands by. `beats` rise while it
+    lives."""
 
     name: str
     url: str
@@ -34,8 +36,8 @@ class HeadSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadNow:
-    """One of several heads as the leader sees it. `silent_seconds` is the time since its
-    last sign of life."""
+    """One of several heads as the leader sees it. `silent_seconds` is the time since
+    its last sign of life."""
 
     name: str
     url: str
@@ -59,6 +61,7 @@ class Watch:
         return replace(self, since=now)
 
     def may_lead(self, now: float) -> bool:
-        """A leader of one's own name is one's own dead predecessor: two cannot have one name."""
+        """A leader of one's own name is one's own dead predecessor: two cannot have one
+        name."""
         is_leader = self.leader.name == self.me
         return self.leader.vacant or is_leader or now - self.since >= SILENT_SECONDS

@@ -1,6 +1,7 @@
 """Rows of the ledger: the use of GPUs and its results, by day and by job.
 
-Rows only add: a commit adds its values to the recorded ones, so no caller reads them first.
+Rows only add: a commit adds its values to the recorded ones, so no caller reads them
+first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,15 +14,16 @@ from corral.domain.units import DAY_SECONDS
 
 
 class UsageAmounts(NamedTuple):
-    """GPU-seconds, joules and money. All of them only rise. It is recorded as a list, so that new
-    ones come at its end.
+    """GPU-seconds, joules and money. All of them only rise. It is recorded as a list,
+    so that new ones come at its end.
 
-    `allocated` is what was held. Of it `measured` was seen by the sensors of the node, and of that
-    `used` is the integral of utilisation and `idle` the time in which next to no kernel ran. By
-    the attempts' lives: `useful` steps that were kept, `starting`, `saving`, and what was lost to
-    failures, to jobs that came before (`preempted`) and to wishes and limits (`stopped`).
-    `unpriced`: allocated at no known price. `money` is by the cluster's own prices in its currency,
-    `list_money` by what clouds ask, in USD: they are never added.
+    `allocated` is what was held. Of it `measured` was seen by the sensors of the node,
+    and of that `used` is the integral of utilisation and `idle` the time in which next
+    to no kernel ran. By the attempts' lives: `useful` steps that were kept, `starting`,
+    `saving`, and what was lost to failures, to jobs that came before (`preempted`) and
+    to wishes and limits (`stopped`). `unpriced`: allocated at no known price. `money`
+    is by the cluster's own prices in its currency, `list_money` by what clouds ask, in
+    USD: they are never added.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -54,8 +56,9 @@ AMOUNTS: Final = UsageAmounts._fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type; without a job,
-    that of all attempts of a queue and user together, which is kept after them."""
+    """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type;
+    without a job, that of all attempts of a queue and user together, which is kept
+    after them."""
 
     day: int
     queue: QueueName

@@ -1,4 +1,5 @@
-"""Order in which kept logs are cut where a user or a job has more of them than the quota.
+"""Order in which kept logs are cut where a user or a job has more of them than the
+quota.
 
 No log loses its end: of each job's newest attempt every rank keeps its last part.
 """
@@ -11,7 +12,8 @@ from typing import Final
 from corral.domain.ids import sequence_of
 from corral.domain.observed_state import AttemptKey
 
-ENDED_BYTES: Final = 64 * 1024  # kept of each rank, of the newest attempt of a job that is over
+# kept of each rank, of the newest attempt of a job that is over
+ENDED_BYTES: Final = 64 * 1024
 RUNNING_BYTES: Final = 1024 * 1024  # the same, of a job that is not over
 CUT_TO_PART: Final = 0.9  # of the limit: not every line that follows cuts again
 
@@ -40,8 +42,11 @@ class KeptLogs:
 
 
 def cut_order(kept: Iterable[KeptLogs]) -> list[KeptLogs]:
-    """Return the logs in the order in which they are cut: by part, of the oldest job first."""
-    return sorted(kept, key=lambda one: (one.part, sequence_of(one.key[0]) or 0, one.key))
+    """Return the logs in the order in which they are cut: by part, of the oldest job
+    first."""
+    return sorted(
+        kept, key=lambda one: (one.part, sequence_of(one.key[0]) or 0, one.key)
+    )
 
 
 def excess_bytes(used: int, limit: int) -> int:

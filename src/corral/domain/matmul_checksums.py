@@ -1,10 +1,12 @@
-"""Products of matrices whose answer is known to the last bit on whatever device they are made.
+"""Products of matrices whose answer is known to the last bit on whatever device they
+are made.
 
-All entries are small whole numbers, so that floats hold them, their products and every partial sum
-exactly, in whichever order they are added: an answer that differs is wrong, not rounded.
-A[i, k] and B[k, j] follow from their place alone; of the NARROW ones, for 16-bit floats, every
-entry is -1, 0 or 1 and the inner length at most 256, so that these hold every sum exactly.
-The known hash is the SHA-256 of the answer as little-endian int32, row by row.
+All entries are small whole numbers, so that floats hold them, their products and every
+partial sum exactly, in whichever order they are added: an answer that differs is wrong,
+not rounded. A[i, k] and B[k, j] follow from their place alone; of the NARROW ones, for
+16-bit floats, every entry is -1, 0 or 1 and the inner length at most 256, so that these
+hold every sum exactly. The known hash is the SHA-256 of the answer as little-endian
+int32, row by row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +19,21 @@ NARROW_INNER: Final = 256
 # by (values, rows and columns, inner length)
 KNOWN: Final[Mapping[tuple[int, int, int], str]] = {
     (WIDE, 64, 64): "6a0bb3e12d05a19e16685b887e9319b34f8b21cd511e9b685db9dd3799219e31",
-    (WIDE, 512, 512): "6cd5cdcfb94f3c1825c017e0b0345e5713b15bd6bd592248593b264605c98cf4",
-    (WIDE, 2048, 2048): "fe989b8613c0ea112122d46fa1b48fe56523763108d6f50bef322457bc25d094",
-    (NARROW, 2048, 256): "e46c18f9e6a95c1cefe3c469e68c2ee53f82feb8a8ea3488a1c09805a6702a41",
+    (
+        WIDE,
+        512,
+        512,
+    ): "6cd5cdcfb94f3c1825c017e0b0345e5713b15bd6bd592248593b264605c98cf4",
+    (
+        WIDE,
+        2048,
+        2048,
+    ): "fe989b8613c0ea112122d46fa1b48fe56523763108d6f50bef322457bc25d094",
+    (
+        NARROW,
+        2048,
+        256,
+    ): "e46c18f9e6a95c1cefe3c469e68c2ee53f82feb8a8ea3488a1c09805a6702a41",
 }
 
 
@@ -30,7 +44,9 @@ def entry(place: tuple[int, int, int], values: int, row: int, column: int) -> in
     return mixed % values - values // 2
 
 
-def row_of(place: tuple[int, int, int], values: int, row: int, length: int) -> list[float]:
+def row_of(
+    place: tuple[int, int, int], values: int, row: int, length: int
+) -> list[float]:
     return [float(entry(place, values, row, column)) for column in range(length)]
 
 

@@ -12,8 +12,8 @@ from corral.domain.world import World
 def united(samples: Iterable[NodeSample]) -> NodeSample:
     """Merge samples of a node into one.
 
-    Each GPU has its last values. Values of the machine come from the newest sample that has
-    them. Raises: ValueError on no sample.
+    Each GPU has its last values. Values of the machine come from the newest sample that
+    has them. Raises: ValueError on no sample.
     """
     in_order = sorted(samples, key=lambda one: one.at)
     newest = max(in_order, key=lambda one: (one.memory_total_bytes is not None, one.at))
@@ -24,8 +24,12 @@ def united(samples: Iterable[NodeSample]) -> NodeSample:
 def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:
     """Without the GPUs that are not its attempt's now: others may hold them already."""
     key = key_of(part)
-    allocation = world.allocations.get((*key, node_of(part))) if key is not None else None
+    allocation = (
+        world.allocations.get((*key, node_of(part))) if key is not None else None
+    )
     own_gpus = allocation.seat.gpus if allocation is not None else ()
     if all(gpu.index in own_gpus for gpu in sample.gpus):
         return sample
-    return replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index in own_gpus))
+    return replace(
+        sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index in own_gpus)
+    )

@@ -18,7 +18,8 @@ MOST_PARTS: Final = 32  # of whose signals a node remembers how many were taken 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that an engine could bring: what each would have, and how many there could be more."""
+    """Nodes that an engine could bring: what each would have, and how many there could
+    be more."""
 
     name: str
     inventory: Inventory
@@ -37,20 +38,20 @@ class Liveness(StrEnum):
 class Node:
     """Node as the head has recorded it.
 
-    `failed_at` are the moments when it was to blame for the end of an attempt, the newest
-    last. `set_labels` are those set by an operator, sorted by name. They override the
-    node's own labels; None removes one. `said_dead` is the name of the user or system that
-    declared it dead. The declaration holds until the node reports again. `signals_taken` is
-    the number of its last processed signal. `parts_taken` has the same for each part; the
-    part that reported last is at the end.
+    `failed_at` are the moments when it was to blame for the end of an attempt, the
+    newest last. `set_labels` are those set by an operator, sorted by name. They
+    override the node's own labels; None removes one. `said_dead` is the name of the
+    user or system that declared it dead. The declaration holds until the node reports
+    again. `signals_taken` is the number of its last processed signal. `parts_taken` has
+    the same for each part; the part that reported last is at the end.
 
     `cordoned_by` is BY_HEALTH, or "" for a person. `barred_at` is the last cordon by
-    health. `suspect`: health would cordon the node, but the breaker or the settings leave
-    that to a person. `record` counts how attempts have ended there. `checkups` are its
-    requested rounds of checks, in order. `measures` are the last results of checks.
-    `checked_at` is the last complete verdict on its health. `checked_for` is the number of
-    rounds that health itself has requested. `lost_jobs` are jobs whose attempts were lost
-    with the node, until it is alive again.
+    health. `suspect`: health would cordon the node, but the breaker or the settings
+    leave that to a person. `record` counts how attempts have ended there. `checkups`
+    are its requested rounds of checks, in order. `measures` are the last results of
+    checks. `checked_at` is the last complete verdict on its health. `checked_for` is
+    the number of rounds that health itself has requested. `lost_jobs` are jobs whose
+    attempts were lost with the node, until it is alive again.
     """
 
     id: NodeId
@@ -80,8 +81,8 @@ class Node:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels that the node declares, those that an operator set instead, and its
-        name."""
+        """Return the labels that the node declares, those that an operator set instead,
+        and its name."""
         return labels_of(self.id, self.declared)
 
     @property
@@ -91,12 +92,19 @@ class Node:
             return self.inventory.labels
         label_values = {**dict(self.inventory.labels), **dict(self.set_labels)}
         return tuple(
-            sorted((name, value) for name, value in label_values.items() if value is not None)
+            sorted(
+                (name, value)
+                for name, value in label_values.items()
+                if value is not None
+            )
         )
 
     def taken_of(self, part: NodeId | None) -> int:
-        """Return the number of the last accepted signal of this pilot, or of the node itself."""
-        return self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
+        """Return the number of the last accepted signal of this pilot, or of the node
+        itself."""
+        return (
+            self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
+        )
 
     def taking(self, signals: Iterable[Signal]) -> "Node":
         """With these taken in."""
@@ -127,8 +135,9 @@ class Node:
 
     @property
     def is_to_be_tested(self) -> bool:
-        """Whether a passed check would show that it is well: to be done when it is idle. What a
-        check itself has found stays until a person asks for another: corruption comes and goes."""
+        """Whether a passed check would show that it is well: to be done when it is
+        idle. What a check itself has found stays until a person asks for another:
+        corruption comes and goes."""
         return any(
             ailment.is_live
             and ailment.remedy == Remedy.DEEP_TEST

@@ -53,18 +53,18 @@ AilmentKey = tuple[SignalKind, int | None, Unit, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ailment:
-    """One fault of a node, kept from its first signal until some days after its repair. All
-    moments are the head's wall clock.
+    """One fault of a node, kept from its first signal until some days after its repair.
+    All moments are the head's wall clock.
 
-    `times` are its signals of the last hour. `outbreaks` are its new outbreaks of the last
-    days. `users` are users whose jobs have met it, each with the last time. Until
-    `settles_at` another code may change its meaning. `struck` is the last signal for which
-    the jobs on it were handled. `attempts` are those on the device at its last signal.
-    `noticed_at` is the time of that signal by the node's own clock. `recovery` is the
-    remedy named by the driver. `excused`: a person allows the node to work with it. `uuid`
-    is that of the GPU, if its index is not permanent; then `gpu` is the index at the last
-    signal. `confirmed` False: only the kernel's log reports it, which users can influence.
-    Such a fault ends no job and closes no node.
+    `times` are its signals of the last hour. `outbreaks` are its new outbreaks of the
+    last days. `users` are users whose jobs have met it, each with the last time. Until
+    `settles_at` another code may change its meaning. `struck` is the last signal for
+    which the jobs on it were handled. `attempts` are those on the device at its last
+    signal. `noticed_at` is the time of that signal by the node's own clock. `recovery`
+    is the remedy named by the driver. `excused`: a person allows the node to work with
+    it. `uuid` is that of the GPU, if its index is not permanent; then `gpu` is the
+    index at the last signal. `confirmed` False: only the kernel's log reports it, which
+    users can influence. Such a fault ends no job and closes no node.
     """
 
     kind: SignalKind
@@ -123,13 +123,20 @@ class Ailment:
 def barred(ailments: Iterable[Ailment]) -> Bar:
     """Return how far all faults together keep the node from work."""
     return max(
-        (ailment.barring for ailment in ailments), key=lambda bar: bar.rank, default=Bar.OPEN
+        (ailment.barring for ailment in ailments),
+        key=lambda bar: bar.rank,
+        default=Bar.OPEN,
     )
 
 
 def worst(ailments: Iterable[Ailment]) -> Ailment | None:
-    """The one that bars its node most, and of those the one whose remedy is the most thorough."""
+    """The one that bars its node most, and of those the one whose remedy is the most
+    thorough."""
     living = [
-        ailment for ailment in ailments if ailment.is_live and ailment.remedy != Remedy.IGNORE
+        ailment
+        for ailment in ailments
+        if ailment.is_live and ailment.remedy != Remedy.IGNORE
     ]
-    return max(living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None)
+    return max(
+        living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None
+    )

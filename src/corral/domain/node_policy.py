@@ -1,7 +1,8 @@
-"""The policy of a node: accounts, images and paths that its own administrator allows to jobs.
+"""The policy of a node: accounts, images and paths that its own administrator allows to
+jobs.
 
-The policy is a file on the node. No head can change it, so a head that was taken over can still
-start no rank as root there, nor as the account of a system service.
+The policy is a file on the node. No head can change it, so a head that was taken over
+can still start no rank as root there, nor as the account of a system service.
 """
 
 import re
@@ -20,12 +21,35 @@ ALL: Final = "all"
 MAX_UID: Final = 2**31 - 2
 DOCKER_HUB: Final = "docker.io"
 SYSTEM_ACCOUNTS: Final = (
-    "bin", "daemon", "mail", "munge", "mysql", "nobody", "nogroup", "ntp", "polkitd", "postgres",
-    "slurm", "sshd", "sssd", "sync", "sys", "systemd-network", "systemd-resolve", "www-data",
-)  # fmt: skip
+    "bin",
+    "daemon",
+    "mail",
+    "munge",
+    "mysql",
+    "nobody",
+    "nogroup",
+    "ntp",
+    "polkitd",
+    "postgres",
+    "slurm",
+    "sshd",
+    "sssd",
+    "sync",
+    "sys",
+    "systemd-network",
+    "systemd-resolve",
+    "www-data",
+)
 _RANGE: Final = re.compile(r"(\d{1,10})-(\d{1,10})", re.ASCII)
 # Transports of an image reference that name no registry: containers-transports(5).
-_FILE_TRANSPORTS: Final = ("dir", "docker-archive", "oci", "oci-archive", "sif", "tarball")
+_FILE_TRANSPORTS: Final = (
+    "dir",
+    "docker-archive",
+    "oci",
+    "oci-archive",
+    "sif",
+    "tarball",
+)
 _LOCAL_TRANSPORTS: Final = ("containers-storage", "docker-daemon", "ostree")
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,13 +62,15 @@ AllowOrRefuse = Literal["allow", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class UidRange:
-    """Uids that the node may give to users without an account; both ends are included."""
+    """Uids that the node may give to users without an account; both ends are
+    included."""
 
     first: int
     last: int
 
     def uid(self, number: int) -> int | None:
-        """The uid of the user with this number in the cluster; None beyond the range."""
+        """The uid of the user with this number in the cluster; None beyond the
+        range."""
         uid = self.first + number
         return uid if number >= 0 and uid <= self.last else None
 
@@ -78,8 +104,9 @@ class NodePolicy:
         tmp: whether each attempt has /tmp and /dev/shm of its own.
         memory: "share" limits a job that asks for no memory to its share of the node's;
             "all" does not.
-        disk: what the files of an attempt may take of the node's disk, where its ranks have
-            another account than the agent: "half" of the disk, "all" of it, or a size.
+        disk: what the files of an attempt may take of the node's disk, where its ranks
+            have another account than the agent: "half" of the disk, "all" of it, or a
+            size.
     """
 
     min_uid: int | None = None
@@ -94,17 +121,21 @@ class NodePolicy:
 
     def __post_init__(self) -> None:
         if self.min_uid is not None and not 1 <= self.min_uid <= MAX_UID:
-            raise ValueError(f"min_uid is {self.min_uid}: it must be from 1 to {MAX_UID}")
+            raise ValueError(
+                f"min_uid is {self.min_uid}: it must be from 1 to {MAX_UID}"
+            )
         for path in self.host_paths or ():
             if not path.startswith("/"):
                 raise ValueError(f"host_paths has {path!r}: a path must be absolute")
         self._check_range()
         if self.disk not in (HALF, ALL) and bytes_of(self.disk) < 1:
-            raise ValueError(f"disk is {self.disk!r}: it must be {HALF}, {ALL} or a size")
+            raise ValueError(
+                f"disk is {self.disk!r}: it must be {HALF}, {ALL} or a size"
+            )
 
     def disk_limit_bytes(self, disk_bytes: int) -> int | None:
-        """Return how much of a disk of this size the files of an attempt may take; None without a
-        limit."""
+        """Return how much of a disk of this size the files of an attempt may take; None
+        without a limit."""
         if self.disk == ALL:
             return None
         return disk_bytes // 2 if self.disk == HALF else bytes_of(self.disk)
@@ -115,7 +146,9 @@ class NodePolicy:
             return
         match = _RANGE.fullmatch(self.uid_range)
         if match is None:
-            raise ValueError(f"uid_range is {self.uid_range!r}: write FIRST-LAST, 200000-265535")
+            raise ValueError(
+                f"uid_range is {self.uid_range!r}: write FIRST-LAST, 200000-265535"
+            )
         first, last = int(match[1]), int(match[2])
         lowest = max(self.min_uid or DEFAULT_MIN_UID, DEFAULT_MIN_UID)
         if not lowest <= first <= last <= MAX_UID:
@@ -131,11 +164,15 @@ class NodePolicy:
         first, last = self.uid_range.split("-")
         return UidRange(int(first), int(last))
 
-    def refuses_account(self, name: str, uid: int, min_uid: int) -> PolicyRefusal | None:
-        """Return why ranks may not run as this account of the machine; None if they may.
+    def refuses_account(
+        self, name: str, uid: int, min_uid: int
+    ) -> PolicyRefusal | None:
+        """Return why ranks may not run as this account of the machine; None if they
+        may.
 
         Args:
-            min_uid: the machine's own lowest uid of people, used where the policy has none.
+            min_uid: the machine's own lowest uid of people, used where the policy has
+                none.
         """
         lowest = min_uid if self.min_uid is None else self.min_uid
         if uid == 0:
@@ -158,9 +195,12 @@ class NodePolicy:
         return None
 
     def refuses_unknown(self, name: str) -> PolicyRefusal | None:
-        """Return why a user without an account is refused; None if the range has a uid for each."""
+        """Return why a user without an account is refused; None if the range has a uid
+        for each."""
         if name in (ROOT, *self.deny):
-            return PolicyRefusal(f"its policy denies the account {name}", "submit as another user")
+            return PolicyRefusal(
+                f"its policy denies the account {name}", "submit as another user"
+            )
         if self.uids is None:
             return PolicyRefusal(
                 f"it has no account {name}",
@@ -170,17 +210,20 @@ class NodePolicy:
         return None
 
     def refuses_image(self, image: str) -> PolicyRefusal | None:
-        """Return why the policy does not allow an image, by the reference of a job; None if it
-        does.
+        """Return why the policy does not allow an image, by the reference of a job;
+        None if it does.
 
-        A reference to a registry must match `registries`, a file must lie in `host_paths`.
+        A reference to a registry must match `registries`, a file must lie in
+        `host_paths`.
         """
         file = image_file(image)
         if file is not None:
             return self.refuses_path(file)
         name = full_reference(image)
         allowed = self.registries
-        if allowed is None or any(_is_below(name, prefix.rstrip("/")) for prefix in allowed):
+        if allowed is None or any(
+            _is_below(name, prefix.rstrip("/")) for prefix in allowed
+        ):
             return None
         return PolicyRefusal(
             f"its policy does not allow the image {name}: it allows "
@@ -189,8 +232,8 @@ class NodePolicy:
         )
 
     def refuses_path(self, path: str) -> PolicyRefusal | None:
-        """Return why the policy hides this absolute, normalized path from jobs; None if it does
-        not."""
+        """Return why the policy hides this absolute, normalized path from jobs; None if
+        it does not."""
         allowed = self.host_paths
         clean = path.startswith("/") and not {".", ".."} & set(path.split("/"))
         if allowed is None or (
@@ -205,8 +248,8 @@ class NodePolicy:
 
 
 def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
-    """The policy changed by what was typed as NAME=VALUE. Lists are written with commas, and "any"
-    lifts the limit on registries or paths.
+    """The policy changed by what was typed as NAME=VALUE. Lists are written with
+    commas, and "any" lifts the limit on registries or paths.
 
     Raises: SpecInvalid.
     """
@@ -255,9 +298,11 @@ def image_file(image: str) -> str | None:
 
 
 def full_reference(image: str) -> str:
-    """REGISTRY/PATH of an image, without tag and digest: ubuntu:24.04 is docker.io/library/ubuntu.
+    """REGISTRY/PATH of an image, without tag and digest: ubuntu:24.04 is
+    docker.io/library/ubuntu.
 
-    A reference to the tool's own storage keeps its transport, so that no registry matches it.
+    A reference to the tool's own storage keeps its transport, so that no registry
+    matches it.
     """
     name = image.strip().removeprefix("docker://")
     if name.partition(":")[0] in _LOCAL_TRANSPORTS:

@@ -1,4 +1,5 @@
-"""A signal: something that a node has noticed of itself, once; health makes verdicts of them."""
+"""A signal: something that a node has noticed of itself, once; health makes verdicts of
+them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,20 +37,23 @@ class SignalKind(StrEnum):
     CLOCK = "clock"
     MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC, or FULL
     BLAME = "blame"  # from the head: its share of failures, `health.lemon_nodes`
-    CHECK = "check"  # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
+    # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
+    CHECK = "check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One thing noticed. `number` rises with each signal of a node, over restarts of its agent too:
-    the head takes each once. `at` is the node's wall clock. `attempts` ran on the device then.
+    """One thing noticed. `number` rises with each signal of a node, over restarts of
+    its agent too: the head takes each once. `at` is the node's wall clock. `attempts`
+    ran on the device then.
 
-    `told_by`: the part of the node that has noticed it, whose numbers are its own (0062); None:
-    the node's agent. `uuid`: of the GPU, where its index is not its own for good, as on a lent
-    node. `lasting`: it holds, and may have held before anybody looked.
-    `recovery`: the action that the driver itself names (XID 154), "" for none. `checkup`: of which
-    round of checks it is a result; its last has the device OVER. `confirmed` False: a line of the
-    kernel's log says so and the GPU's driver does not yet; no job of anybody is ended for it.
+    `told_by`: the part of the node that has noticed it, whose numbers are its own
+    (0062); None: the node's agent. `uuid`: of the GPU, where its index is not its own
+    for good, as on a lent node. `lasting`: it holds, and may have held before anybody
+    looked. `recovery`: the action that the driver itself names (XID 154), "" for none.
+    `checkup`: of which round of checks it is a result; its last has the device OVER.
+    `confirmed` False: a line of the kernel's log says so and the GPU's driver does not
+    yet; no job of anybody is ended for it.
     """
 
     number: int

@@ -1,5 +1,5 @@
-"""Observed state that agents report. It is complete each time, so a lost or repeated message does
-no harm."""
+"""Observed state that agents report. It is complete each time, so a lost or repeated
+message does no harm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Phase(StrEnum):
 
 
 class Pace(NamedTuple):
-    """Division of one rank's time since its loop began: waiting for data, in steps, and of these
-    waiting for other ranks. It travels as a list."""
+    """Division of one rank's time since its loop began: waiting for data, in steps, and
+    of these waiting for other ranks. It travels as a list."""
 
     rank: int
     step: int
@@ -42,8 +42,8 @@ class Pace(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A number that the training loop logs by name: its newest value (None: not finite), and its
-    least and greatest of late. It travels as a list."""
+    """A number that the training loop logs by name: its newest value (None: not
+    finite), and its least and greatest of late. It travels as a list."""
 
     name: str
     value: float | None
@@ -53,7 +53,8 @@ class Scalar(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The newest beat of the training loop. `ranks`: each of this node, by its number."""
+    """The newest beat of the training loop. `ranks`: each of this node, by its
+    number."""
 
     step: int
     first_step: int = 0
@@ -75,8 +76,8 @@ class Progress:
 
     @property
     def left_seconds(self) -> float | None:
-        """Seconds until its last step, by the mean time of a step in this attempt; None where
-        that is not known."""
+        """Seconds until its last step, by the mean time of a step in this attempt; None
+        where that is not known."""
         steps = self.step - self.first_step
         spent = self.data_seconds + self.compute_seconds + self.save_seconds
         if self.until is None or steps < 1 or spent <= 0:
@@ -88,13 +89,14 @@ class Progress:
 class Seen:
     """One attempt on one node, as its agent sees it.
 
-    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the
-    head has not yet acknowledged. If the phase is REFUSED, `trouble_is_infra` decides who
-    pays. `trouble_of` is the cause if it is not the node ("Slurm", or OWN_PROGRAM).
-    `ran_seconds` is how long its ranks have been up, by a clock that cannot be set. `tails`
-    are the last lines of failed ranks. `image` is the digest of the image that its ranks
-    run in. `dropped` counts messages of its ranks that the node rejected because they were
-    out of bounds. `waits_for_input` is the first rank there that waits for standard input.
+    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that
+    the head has not yet acknowledged. If the phase is REFUSED, `trouble_is_infra`
+    decides who pays. `trouble_of` is the cause if it is not the node ("Slurm", or
+    OWN_PROGRAM). `ran_seconds` is how long its ranks have been up, by a clock that
+    cannot be set. `tails` are the last lines of failed ranks. `image` is the digest of
+    the image that its ranks run in. `dropped` counts messages of its ranks that the
+    node rejected because they were out of bounds. `waits_for_input` is the first rank
+    there that waits for standard input.
     """
 
     key: AttemptKey
@@ -115,7 +117,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The newest whole word of one agent. `heard_at` is the head's serving clock, in seconds.
+    """The newest whole word of one agent. `heard_at` is the head's serving clock, in
+    seconds.
 
     `signals`: what it has noticed of itself and the head has not yet recorded.
     """
@@ -131,10 +134,11 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlacing:
-    """Report of an engine that places by itself about waiting jobs, by the attempt that would
-    begin.
+    """Report of an engine that places by itself about waiting jobs, by the attempt that
+    would begin.
 
-    `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others have none.
+    `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others
+    have none.
     """
 
     chosen: Mapping[AttemptKey, tuple[NodeId, ...]] = field(default_factory=dict)
@@ -145,17 +149,17 @@ class ExternalPlacing:
 class Facts:
     """All external facts at one moment.
 
-    `proofs` are nodes that the engine has seen dead. `awaited` are those of them without a
-    report since; their earlier reports no longer count. `gone` are nodes that the engine no
-    longer has and will never have again under the same identity. `excused` are the seconds
-    of a node's silence in which too many other nodes were silent too. `stepped` is when the
-    last training step of an attempt was reported from any node, on the serving clock.
-    `placing` is the state of an engine that places by itself; None: Corral places. `idle`
-    is since when (wall clock) no GPU of an attempt runs anything; None: one does; absent:
-    no sensor data. `unrecordable` are jobs with reports that no store can hold, and the
-    reports; these jobs fail. `unheard` are nodes with such reports; their inventory and
-    signals are ignored. `diagnoses` are read from the output of failed ranks, outside of
-    the loop; None: it is read at once.
+    `proofs` are nodes that the engine has seen dead. `awaited` are those of them
+    without a report since; their earlier reports no longer count. `gone` are nodes that
+    the engine no longer has and will never have again under the same identity.
+    `excused` are the seconds of a node's silence in which too many other nodes were
+    silent too. `stepped` is when the last training step of an attempt was reported from
+    any node, on the serving clock. `placing` is the state of an engine that places by
+    itself; None: Corral places. `idle` is since when (wall clock) no GPU of an attempt
+    runs anything; None: one does; absent: no sensor data. `unrecordable` are jobs with
+    reports that no store can hold, and the reports; these jobs fail. `unheard` are
+    nodes with such reports; their inventory and signals are ignored. `diagnoses` are
+    read from the output of failed ranks, outside of the loop; None: it is read at once.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)

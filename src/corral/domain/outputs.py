@@ -16,8 +16,8 @@ class OutputFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputListing:
-    """At most MOST_LISTED files, and the count and bytes of all. `is_whole`: none was left out
-    because there were too many to look at."""
+    """At most MOST_LISTED files, and the count and bytes of all. `is_whole`: none was
+    left out because there were too many to look at."""
 
     files: tuple[OutputFile, ...] = ()
     count: int = 0

@@ -1,4 +1,5 @@
-"""Parts of lent nodes: the agent that an attempt brings to a node which has none of its own.
+"""Parts of lent nodes: the agent that an attempt brings to a node which has none of its
+own.
 
 A part is called `NODE~JOB.ATTEMPT`. No node can be called so, for `~` is in no name.
 """
@@ -9,7 +10,8 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import AttemptKey
 
-# What a driver says of one GPU. Not that it is silent: a container that is short of CPU looks so.
+# What a driver says of one GPU. Not that it is silent: a container that is short of CPU
+# looks so.
 OF_A_GPU: Final = frozenset(
     {
         SignalKind.XID,
@@ -22,7 +24,8 @@ OF_A_GPU: Final = frozenset(
     }
 )
 MARK: Final = "~"
-LEAVING: Final = "the batch system asked it to end"  # what a part says of an end that was not its
+# what a part says of an end that was not its
+LEAVING: Final = "the batch system asked it to end"
 
 
 def part_of(node: NodeId, key: AttemptKey) -> NodeId:
@@ -40,7 +43,8 @@ def node_of(id: NodeId) -> NodeId:
 
 
 def key_of(id: NodeId) -> AttemptKey | None:
-    """The attempt that a part is of; None for a node. Raises: ValueError for what is neither."""
+    """The attempt that a part is of; None for a node. Raises: ValueError for what is
+    neither."""
     if not is_part(id):
         return None
     job, _, number = id.partition(MARK)[2].rpartition(".")
@@ -48,6 +52,6 @@ def key_of(id: NodeId) -> AttemptKey | None:
 
 
 def may_tell(signal: Signal) -> bool:
-    """Whether a part may tell it (0062): what a driver says of a GPU that is granted to it. Of the
-    machine, which it shares with others, it judges nothing."""
+    """Whether a part may tell it (0062): what a driver says of a GPU that is granted to
+    it. Of the machine, which it shares with others, it judges nothing."""
     return signal.kind in OF_A_GPU and signal.gpu is not None

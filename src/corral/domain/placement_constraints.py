@@ -12,7 +12,8 @@ Labels = Mapping[str, str]
 
 
 class Level(StrEnum):
-    """A kind of domain, from the smallest; a node says by a label of this name which it is in."""
+    """A kind of domain, from the smallest; a node says by a label of this name which it
+    is in."""
 
     NVLINK = "nvlink"
     RACK = "rack"
@@ -42,7 +43,8 @@ class Topology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A node's label must have one of the values; or none of them, where it is `negated`.
+    """A node's label must have one of the values; or none of them, where it is
+    `negated`.
 
     A node without the label has no value, so it meets only a negated constraint.
     """
@@ -53,7 +55,9 @@ class Constraint:
 
     def __post_init__(self) -> None:
         if not self.label or not self.values:
-            raise ValueError(f"a constraint names a label and at least one value: {self}")
+            raise ValueError(
+                f"a constraint names a label and at least one value: {self}"
+            )
 
     def is_met(self, labels: Labels) -> bool:
         return (labels.get(self.label) in self.values) != self.negated
@@ -64,7 +68,8 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountConstraint(Constraint):
-    """A job stays off the nodes that refuse its owner's account. `why`: a reason of one of them."""
+    """A job stays off the nodes that refuse its owner's account. `why`: a reason of one
+    of them."""
 
     owner: str
     why: str
@@ -73,7 +78,9 @@ class AccountConstraint(Constraint):
         return f"an account for {self.owner}"
 
 
-def off_refusing_nodes(nodes: Sequence[NodeId], owner: str, why: str) -> AccountConstraint:
+def off_refusing_nodes(
+    nodes: Sequence[NodeId], owner: str, why: str
+) -> AccountConstraint:
     """The constraint on a job whose owner these nodes refuse."""
     return AccountConstraint(
         label=NODE_LABEL, values=tuple(nodes), negated=True, owner=owner, why=why
@@ -82,8 +89,9 @@ def off_refusing_nodes(nodes: Sequence[NodeId], owner: str, why: str) -> Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRule:
-    """Rule for the choice of nodes. `apart_from`: no job of these names on any of its nodes, nor
-    this job on one of theirs; the name of an array stands for all its jobs."""
+    """Rule for the choice of nodes. `apart_from`: no job of these names on any of its
+    nodes, nor this job on one of theirs; the name of an array stands for all its
+    jobs."""
 
     constraints: tuple[Constraint, ...] = ()
     topology: Topology = field(default_factory=Topology)

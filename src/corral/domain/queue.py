@@ -1,4 +1,5 @@
-"""Queues: a team's share of the GPUs. They form a tree; each level shares what it has."""
+"""Queues: a team's share of the GPUs. They form a tree; each level shares what it
+has."""
 
 import re
 from collections import Counter
@@ -23,10 +24,12 @@ MOST_QUEUES: Final = 10_000
 DEEPEST: Final = 16  # levels of a tree
 HALF_LIFE_SECONDS: Final = 7 * 86400.0
 GUARD_SECONDS: Final = 120.0
-MOST_WEIGHT: Final = 10**6  # then weight 1 is due 0.001 of 1,000 GPUs, the smallest part
+# then weight 1 is due 0.001 of 1,000 GPUs, the smallest part
+MOST_WEIGHT: Final = 10**6
 WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}"
 
-Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
+# (type or "any", thousandths of a GPU), sorted by type
+Gpus = tuple[tuple[str, int], ...]
 DEFAULT_CURRENCY: Final = "USD"
 CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)  # its code in ISO 4217
 Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
@@ -36,10 +39,10 @@ Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 class Budget:
     """Budget of a queue: GPU-hours, or money at a rate for each type of GPU.
 
-    It counts from `since`. It restarts after each `period_seconds`, or runs once, at most
-    to `until` (wall clock). After it is spent or over, jobs have at most the priority
-    `demote_to`. None: the queue has no own GPUs any more, and runs on idle GPUs of other
-    queues.
+    It counts from `since`. It restarts after each `period_seconds`, or runs once, at
+    most to `until` (wall clock). After it is spent or over, jobs have at most the
+    priority `demote_to`. None: the queue has no own GPUs any more, and runs on idle
+    GPUs of other queues.
     """
 
     gpu_hours: float | None = None
@@ -51,7 +54,8 @@ class Budget:
     since: float = 0.0
 
     def rate(self, gpu_type: str) -> float:
-        """Money for a GPU-hour of this type: its own rate, else that of any type, else 0."""
+        """Money for a GPU-hour of this type: its own rate, else that of any type, else
+        0."""
         rates = dict(self.rates)
         return rates.get(gpu_type, rates.get(ANY_TYPE, 0.0))
 
@@ -59,7 +63,9 @@ class Budget:
         """Return when the period of this moment began. It never lies before `since`."""
         if self.period_seconds is None or at <= self.since:
             return self.since
-        return self.since + (at - self.since) // self.period_seconds * self.period_seconds
+        return (
+            self.since + (at - self.since) // self.period_seconds * self.period_seconds
+        )
 
     def is_over(self, at: float) -> bool:
         return self.until is not None and at >= self.until
@@ -67,12 +73,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A team's share. Limits are thousandths of a GPU, durations seconds; None is no limit.
+    """A team's share. Limits are thousandths of a GPU, durations seconds; None is no
+    limit.
 
-    `nominal` is its own: it comes first there, and gets it back when others have borrowed it.
-    `borrow_limit_millis` bounds what it may use beyond that of what others leave idle, and
-    `lend_limit_millis` how much of its own others may use. `allow`: who may submit to it, and to
-    those below it without a list. `visibility` None is that above it. `operators`: also below it.
+    `nominal` is its own: it comes first there, and gets it back when others have
+    borrowed it. `borrow_limit_millis` bounds what it may use beyond that of what others
+    leave idle, and `lend_limit_millis` how much of its own others may use. `allow`: who
+    may submit to it, and to those below it without a list. `visibility` None is that
+    above it. `operators`: also below it.
     """
 
     name: QueueName
@@ -100,8 +108,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Error in one queue of a tree and its correction: `hint` in a file, and `options` with corral
-    queue set; "" if that takes more than the one queue."""
+    """Error in one queue of a tree and its correction: `hint` in a file, and `options`
+    with corral queue set; "" if that takes more than the one queue."""
 
     queue: QueueName
     field: str
@@ -122,14 +130,17 @@ class NoTree(ValueError):
 class QueueTree:
     """All queues. One of them is always named default.
 
-    `half_life_seconds` is the time after which past use counts half. `guard_seconds` is the
-    run time before a job may be stopped for the owner of its GPUs. `relocation` is the rule
-    for moving jobs to make room. `rack_patience_seconds` and `pod_patience_seconds` are how
-    long a gang waits for one rack, and for one pod, that holds it whole. After that it
-    takes any nodes. `currency` is that of budgets, rates and the prices in node labels.
+    `half_life_seconds` is the time after which past use counts half. `guard_seconds` is
+    the run time before a job may be stopped for the owner of its GPUs. `relocation` is
+    the rule for moving jobs to make room. `rack_patience_seconds` and
+    `pod_patience_seconds` are how long a gang waits for one rack, and for one pod, that
+    holds it whole. After that it takes any nodes. `currency` is that of budgets, rates
+    and the prices in node labels.
     """
 
-    queues: tuple[Queue, ...] = field(default_factory=lambda: (Queue(name=DEFAULT_QUEUE),))
+    queues: tuple[Queue, ...] = field(
+        default_factory=lambda: (Queue(name=DEFAULT_QUEUE),)
+    )
     half_life_seconds: float = HALF_LIFE_SECONDS
     guard_seconds: float = GUARD_SECONDS
     relocation: RelocationRule | None = None
@@ -139,7 +150,9 @@ class QueueTree:
 
     def __post_init__(self) -> None:
         if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
-            raise ValueError("a half-life is more than 0 s, a guard not less, and both end")
+            raise ValueError(
+                "a half-life is more than 0 s, a guard not less, and both end"
+            )
         if not all(
             0 <= patience < inf
             for patience in (self.rack_patience_seconds, self.pod_patience_seconds)
@@ -157,7 +170,8 @@ class QueueTree:
         return {queue.name: queue for queue in self.queues}
 
     def queue(self, name: QueueName) -> Queue:
-        """The queue of this name; one that has been taken away owns nothing and has no limit."""
+        """The queue of this name; one that has been taken away owns nothing and has no
+        limit."""
         return self.by_name.get(name) or Queue(name=name)
 
     def path(self, name: QueueName) -> tuple[Queue, ...]:
@@ -173,8 +187,8 @@ class QueueTree:
         return {queue.name: path(queue) for queue in self.queues}
 
     def allowed(self, name: QueueName) -> Allowed | None:
-        """Return who may submit to the queue: its own list, else the nearest above it; None: all
-        users."""
+        """Return who may submit to the queue: its own list, else the nearest above it;
+        None: all users."""
         lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
         return lists[-1] if lists else None
 
@@ -183,13 +197,17 @@ class QueueTree:
         if name not in self.by_name and self.hides:
             return Visibility.OWN
         visibilities = [
-            queue.visibility for queue in self.path(name) if queue.visibility is not None
+            queue.visibility
+            for queue in self.path(name)
+            if queue.visibility is not None
         ]
         return visibilities[-1] if visibilities else Visibility.ALL
 
     @cached_property
     def hides(self) -> bool:  # any job from anybody
-        return any(queue.visibility not in (None, Visibility.ALL) for queue in self.queues)
+        return any(
+            queue.visibility not in (None, Visibility.ALL) for queue in self.queues
+        )
 
     def operated_by(self, user: UserName) -> Set[QueueName]:  # with all below them
         return self._operated.get(user, frozenset())
@@ -203,19 +221,26 @@ class QueueTree:
         return queues_by_user
 
     def policy_of(self, name: QueueName) -> Policy:
-        """Return the policy of the queue in which the jobs wait: that of the first queue with one
-        for all."""
+        """Return the policy of the queue in which the jobs wait: that of the first
+        queue with one for all."""
         ruling = self._ruling.get(name)
         return Policy.DEFAULT if ruling is None else ruling.policy
 
     @cached_property
     def _ruling(self) -> Mapping[QueueName, Queue]:
-        """Return for each queue the first one on its path with another policy than the default."""
+        """Return for each queue the first one on its path with another policy than the
+        default."""
         queues_by_queue_name = {
-            name: next((queue for queue in path if queue.policy != Policy.DEFAULT), None)
+            name: next(
+                (queue for queue in path if queue.policy != Policy.DEFAULT), None
+            )
             for name, path in self._paths.items()
         }
-        return {name: ruling for name, ruling in queues_by_queue_name.items() if ruling is not None}
+        return {
+            name: ruling
+            for name, ruling in queues_by_queue_name.items()
+            if ruling is not None
+        }
 
     def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
         """The queues whose jobs go by service together with those of this one."""
@@ -233,8 +258,8 @@ class QueueTree:
 
     @cached_property
     def below_service(self) -> Set[QueueName]:
-        """The queues that share one line by service, each with its own: what one has borrowed
-        there it owes."""
+        """The queues that share one line by service, each with its own: what one has
+        borrowed there it owes."""
         return {
             name
             for name, ruling in self._ruling.items()
@@ -250,7 +275,9 @@ class QueueTree:
         while stack:
             depth, queue = stack.pop()
             yield depth, queue
-            stack += [(depth + 1, child) for child in reversed(below.get(queue.name, []))]
+            stack += [
+                (depth + 1, child) for child in reversed(below.get(queue.name, []))
+            ]
 
 
 def whole_tree(
@@ -280,7 +307,9 @@ def faults(queues: Sequence[Queue]) -> Iterator[Fault]:
         yield from _own_faults(queue)
         if (count := counts.pop(queue.name, 0)) > 1:
             text = f"{count} queues have this name"
-            yield Fault(queue=queue.name, field="name", text=text, hint="name each once")
+            yield Fault(
+                queue=queue.name, field="name", text=text, hint="name each once"
+            )
     lost = [fault for queue in queues for fault in _faults_of_parent(queue, by_name)]
     yield from lost
     if not lost:
@@ -289,13 +318,21 @@ def faults(queues: Sequence[Queue]) -> Iterator[Fault]:
 
 def _own_faults(queue: Queue) -> Iterator[Fault]:
     def fault(field: str, text: str, hint: str, options: str = "") -> Fault:
-        return Fault(queue=queue.name, field=field, text=text, hint=hint, options=options)
+        return Fault(
+            queue=queue.name, field=field, text=text, hint=hint, options=options
+        )
 
     if not is_name(queue.name):
-        yield fault("name", f"{queue.name[:80]!r} is no name: it has {NAME_RULE}", "rename it")
-    limits = (queue.borrow_limit_millis, queue.lend_limit_millis, queue.most_per_user_millis)
-    if any(limit is not None and limit < 0 for limit in (*limits, *dict(queue.nominal).values())):
-        yield fault("gpus", "no number of GPUs is less than nothing", "write: gpus: 8", "--gpus 8")
+        yield fault(
+            "name", f"{queue.name[:80]!r} is no name: it has {NAME_RULE}", "rename it"
+        )
+    if _has_negative_limit(queue):
+        yield fault(
+            "gpus",
+            "no number of GPUs is less than nothing",
+            "write: gpus: 8",
+            "--gpus 8",
+        )
     if len(dict(queue.nominal)) < len(queue.nominal):
         yield fault("gpus", "a type of GPU is named twice", "name each type once")
     if not 0 < queue.weight <= MOST_WEIGHT:
@@ -308,21 +345,35 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
     if low is not None and high is not None and low > high:
         hint, options = "write: priorities: [low, normal]", "--priorities low..normal"
         yield fault("priorities", f"{low} to {high} holds none", hint, options)
-    if queue.lend_limit_millis is not None and queue.lend_limit_millis > queue.nominal_millis:
+    if (
+        queue.lend_limit_millis is not None
+        and queue.lend_limit_millis > queue.nominal_millis
+    ):
         own_text = gpus_text(queue.nominal_millis)
         text = f"it can lend at most the {counted_gpus(queue.nominal_millis)} it has"
         yield fault("lend", text, f"write: lend: {own_text}", f"--lend {own_text}")
-    odd = next(
-        (allowed_user for allowed_user in queue.allow or () if not is_allowable(allowed_user)), None
-    )
-    if odd is not None:
-        text = f"{odd[:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
+    odd = [name for name in queue.allow or () if not is_allowable(name)]
+    if odd:
+        text = f"{odd[0][:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
         yield fault("allow", text, "write: allow: [alice, bob]", "--allow alice,bob")
     if not all(is_name(operator) for operator in queue.operators):
         text = "one is not a valid user's name"
         yield fault("operators", text, "write: operators: [alice]", "--operators alice")
     if queue.budget is not None:
-        yield from (fault("budget", *budget_fault) for budget_fault in _budget_faults(queue.budget))
+        yield from (
+            fault("budget", *budget_fault)
+            for budget_fault in _budget_faults(queue.budget)
+        )
+
+
+def _has_negative_limit(queue: Queue) -> bool:
+    limits = (
+        queue.borrow_limit_millis,
+        queue.lend_limit_millis,
+        queue.most_per_user_millis,
+        *dict(queue.nominal).values(),
+    )
+    return any(limit is not None and limit < 0 for limit in limits)
 
 
 def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
@@ -340,7 +391,11 @@ def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
             "--money 5000 --rates h100:2.5,any:1 --period 30d",
         )
     if not all(0 <= rate < inf for _, rate in budget.rates):
-        yield "no rate is less than nothing or without end", "write: rates: {h100: 2.5}", ""
+        yield (
+            "no rate is less than nothing or without end",
+            "write: rates: {h100: 2.5}",
+            "",
+        )
     if budget.period_seconds is not None and budget.until is not None:
         both = "it is renewed each period, or lasts until a date"
         yield both, "keep one of period and until", options
@@ -350,7 +405,9 @@ def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
         yield "until is no date", "write: until: 2026-12-31", ""
 
 
-def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Iterator[Fault]:
+def _faults_of_parent(
+    queue: Queue, by_name: Mapping[QueueName, Queue]
+) -> Iterator[Fault]:
     seen = [queue.name]
     above = queue
     while above.parent is not None:
@@ -364,7 +421,9 @@ def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Itera
         if above.name in seen:
             text = f"it is below itself: {' < '.join([*seen, above.name])}"
             hint, top = "leave out parent for a queue at the top", "--parent none"
-            yield Fault(queue=queue.name, field="parent", text=text, hint=hint, options=top)
+            yield Fault(
+                queue=queue.name, field="parent", text=text, hint=hint, options=top
+            )
             return
         seen.append(above.name)
     if len(seen) > DEEPEST:
@@ -373,7 +432,8 @@ def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Itera
 
 
 def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
-    """A parent has at least what its children have together: their types, then GPUs of any."""
+    """A parent has at least what its children have together: their types, then GPUs of
+    any."""
     below: dict[QueueName, list[Queue]] = {}
     for queue in queues:
         if queue.parent is not None:
@@ -385,7 +445,8 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
         own_counts = dict(queue.nominal)
         free = own_counts.get(ANY_TYPE, 0) - given_counts.pop(ANY_TYPE, 0)
         free -= sum(
-            max(0, millis - own_counts.get(kind, 0)) for kind, millis in given_counts.items()
+            max(0, millis - own_counts.get(kind, 0))
+            for kind, millis in given_counts.items()
         )
         if free < 0:
             has, more = counted_gpus(queue.nominal_millis), gpus_text(-free)
@@ -393,4 +454,6 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
             hint = f"give {queue.name} more GPUs, or those below it fewer"
             needs = f"--gpus {gpus_text(queue.nominal_millis - free)}"
             options = needs if own_counts.keys() <= {ANY_TYPE} else ""
-            yield Fault(queue=queue.name, field="gpus", text=text, hint=hint, options=options)
+            yield Fault(
+                queue=queue.name, field="gpus", text=text, hint=hint, options=options
+            )

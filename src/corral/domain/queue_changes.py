@@ -7,14 +7,16 @@ from corral.domain.queue import Queue, QueueTree
 
 
 def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
-    """The tree with these queues added, or put in the place of those of the same name."""
+    """The tree with these queues added, or put in the place of those of the same
+    name."""
     new = {queue.name: queue for queue in queues}
     kept_queues = [new.pop(queue.name, queue) for queue in tree.queues]
     return replace(tree, queues=(*kept_queues, *new.values()))
 
 
 def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
-    """The tree with each new or changed budget counting from now; one that stays counts on."""
+    """The tree with each new or changed budget counting from now; one that stays counts
+    on."""
     queues = []
     for queue in tree.queues:
         old = before.queue(queue.name).budget

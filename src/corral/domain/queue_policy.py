@@ -1,22 +1,32 @@
-"""Words of a queue: the order of its line, its preemption, and the visibility of its jobs."""
+"""Words of a queue: the order of its line, its preemption, and the visibility of its
+jobs."""
 
 from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """In which order a queue lets its jobs start; a higher priority always goes first."""
+    """In which order a queue lets its jobs start; a higher priority always goes
+    first."""
 
-    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
+    # whoever has used least, of the queues and users in it; then by service
+    DEFAULT = "default"
     FIFO = "fifo"  # by age alone; no job overtakes one that lacks room
     FIFO_SKIP = "fifo-skip"  # by age, but who has no room lets others pass
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
     BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
-    CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
-    SERVICE = "service"  # one's own first, then by service over all below it; who owes has no own
+    # by age; all without room are, the first of the line first
+    CONSERVATIVE = "conservative"
+    # one's own first, then by service over all below it; who owes has no own
+    SERVICE = "service"
 
     @property
     def goes_by_age(self) -> bool:
-        return self in (Policy.FIFO, Policy.FIFO_SKIP, Policy.BACKFILL, Policy.CONSERVATIVE)
+        return self in (
+            Policy.FIFO,
+            Policy.FIFO_SKIP,
+            Policy.BACKFILL,
+            Policy.CONSERVATIVE,
+        )
 
     @property
     def goes_by_service(self) -> bool:

@@ -1,7 +1,8 @@
-"""Quotas of one user: what each limits, the usual limits, and the refusal of what exceeds them.
+"""Quotas of one user: what each limits, the usual limits, and the refusal of what
+exceeds them.
 
-A user's own limit comes first, then the cluster's, then the usual one of the role. A further
-quota is a row of RULES and a number in Usage.
+A user's own limit comes first, then the cluster's, then the usual one of the role. A
+further quota is a row of RULES and a number in Usage.
 """
 
 from collections.abc import Iterable, Mapping
@@ -180,7 +181,8 @@ class Quotas:
         return "cluster" if quota in self.cluster else "default"
 
     def check(self, quota: Quota, *, used: int, asked: int) -> None:
-        """Raises: OverQuota if the used and the requested amount together exceed the limit."""
+        """Raises: OverQuota if the used and the requested amount together exceed the
+        limit."""
         limit, rule = self.limit(quota), RULES[quota]
         if not asked or used + asked <= limit:
             return
@@ -207,9 +209,9 @@ def _written(rule: QuotaRule, number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """Limits of one cluster: the quotas of users who have none of their own, by name, and the
-    bytes of the head's disk that stay free; None: a part of the disk. `user_requests`: a second,
-    of one user."""
+    """Limits of one cluster: the quotas of users who have none of their own, by name,
+    and the bytes of the head's disk that stay free; None: a part of the disk.
+    `user_requests`: a second, of one user."""
 
     quotas: Mapping[str, int] = field(default_factory=dict)
     disk_reserve_bytes: int | None = None
@@ -217,7 +219,8 @@ class ClusterLimits:
 
     @classmethod
     def of(cls, quotas: Iterable[str], disk_reserve: str | None) -> "ClusterLimits":
-        """Return the limits in words like "jobs=5000" and "5GB". Raises: SpecInvalid."""
+        """Return the limits in words like "jobs=5000" and "5GB". Raises:
+        SpecInvalid."""
         try:
             reserve = None if disk_reserve is None else bytes_of(disk_reserve)
         except ValueError as error:
@@ -232,7 +235,9 @@ def option_of(quota: Quota) -> str:
     return f"--max-{quota.replace('_', '-')}"
 
 
-def limit_in(name: str, value: str | int, *, of_user: bool = False) -> tuple[Quota, int]:
+def limit_in(
+    name: str, value: str | int, *, of_user: bool = False
+) -> tuple[Quota, int]:
     """Return the quota of this name and the limit in "20000" or "512MB".
 
     Args:
@@ -242,7 +247,8 @@ def limit_in(name: str, value: str | int, *, of_user: bool = False) -> tuple[Quo
     """
     if name not in set(Quota):
         raise SpecInvalid(
-            f"there is no quota {name[:60]!r}", hint=f"one of: {', '.join(sorted(Quota))}"
+            f"there is no quota {name[:60]!r}",
+            hint=f"one of: {', '.join(sorted(Quota))}",
         )
     quota = Quota(name)
     rule = RULES[quota]
@@ -253,9 +259,13 @@ def limit_in(name: str, value: str | int, *, of_user: bool = False) -> tuple[Quo
         number = value if isinstance(value, int) else _number(value, rule)
     except ValueError:
         kind = "size" if rule.in_bytes else "whole number"
-        raise SpecInvalid(f"{quota}: {value!r:.60} is not a {kind}", hint=example) from None
+        raise SpecInvalid(
+            f"{quota}: {value!r:.60} is not a {kind}", hint=example
+        ) from None
     if not 0 <= number <= rule.most:
-        raise SpecInvalid(f"{quota}: {number:,} is out of bounds: 0 to {rule.most:,}", hint=example)
+        raise SpecInvalid(
+            f"{quota}: {number:,} is out of bounds: 0 to {rule.most:,}", hint=example
+        )
     return quota, number
 
 
@@ -270,7 +280,8 @@ def limits_in(words: Iterable[str]) -> dict[str, int]:
         name, equals, value = word.partition("=")
         if not equals:
             raise SpecInvalid(
-                f"{word[:60]!r} is not QUOTA=LIMIT", hint="for example: --quota jobs=20000"
+                f"{word[:60]!r} is not QUOTA=LIMIT",
+                hint="for example: --quota jobs=20000",
             )
         quota, number = limit_in(name.strip(), value.strip())
         limits[quota] = number

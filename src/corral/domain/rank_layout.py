@@ -14,7 +14,8 @@ def ranks_each(spec: JobSpec, gpus: Sequence[int]) -> int:
 
 def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
     """The ranks that a node of the attempt has; none for another node."""
-    for at, seat in enumerate(attempt.seats):  # not by `nodes`: each beat of each node asks
+    # not by `nodes`: each beat of each node asks
+    for at, seat in enumerate(attempt.seats):
         if seat.node == node:
             each = ranks_each(spec, attempt.seats[0].gpus)
             return range(at * each, (at + 1) * each)

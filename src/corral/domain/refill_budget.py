@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class RefillBudget:
-    """`per_second` are given back up to `burst`. Moments are of any clock that only rises."""
+    """`per_second` are given back up to `burst`. Moments are of any clock that only
+    rises."""
 
     per_second: float
     burst: float
@@ -22,7 +23,8 @@ class RefillBudget:
         return True
 
     def spend(self, amount: float, now: float) -> float:
-        """Take the amount in any case. Return the seconds until the debt is paid; 0 for none."""
+        """Take the amount in any case. Return the seconds until the debt is paid; 0 for
+        none."""
         self._refill(now)
         assert self._left is not None
         self._left -= amount

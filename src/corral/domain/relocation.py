@@ -17,8 +17,8 @@ PAUSE_SECONDS: Final = 6 * 3600.0
 class RelocationRule:
     """Running jobs that save may be moved, so that a waiting one fits.
 
-    `gpu_hours`: so much work and restarts may be lost by it in any 24 hours. `pause_seconds`: so
-    long after one relocation a job is not moved again.
+    `gpu_hours`: so much work and restarts may be lost by it in any 24 hours.
+    `pause_seconds`: so long after one relocation a job is not moved again.
     """
 
     gpu_hours: float
@@ -26,12 +26,14 @@ class RelocationRule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.gpu_hours < inf or not 0 <= self.pause_seconds <= DAY_SECONDS:
-            raise ValueError(f"a budget is 0 or more and ends, a pause is at most a day: {self}")
+            raise ValueError(
+                f"a budget is 0 or more and ends, a pause is at most a day: {self}"
+            )
 
 
-def of_last_day(receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozenset()) -> dict[
-    tuple[JobId, int], Receipt
-]:  # fmt: skip
+def of_last_day(
+    receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozenset()
+) -> dict[tuple[JobId, int], Receipt]:
     """Relocations within a day of the newest of them: older ones count nowhere."""
     relocations = [
         receipt
@@ -49,4 +51,6 @@ def of_last_day(receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozense
 def spent_gpu_seconds(receipts: Iterable[Receipt], now: float) -> float:
     """Return what relocations cost in the 24 hours before now (wall clock)."""
     recent = (receipt for receipt in receipts if receipt.seen_at > now - DAY_SECONDS)
-    return sum(receipt.gpu_seconds_lost + receipt.restart_gpu_seconds for receipt in recent)
+    return sum(
+        receipt.gpu_seconds_lost + receipt.restart_gpu_seconds for receipt in recent
+    )

@@ -1,4 +1,5 @@
-"""Requests of users. A request is durable before it is acknowledged, and granted in sequence."""
+"""Requests of users. A request is durable before it is acknowledged, and granted in
+sequence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,8 +15,8 @@ from corral.domain.units import written_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """One job, or the jobs of an array. `key` makes a repeated call harmless. `held`: they are
-    suspended from the start, until they are resumed."""
+    """One job, or the jobs of an array. `key` makes a repeated call harmless. `held`:
+    they are suspended from the start, until they are resumed."""
 
     specs: tuple[JobSpec, ...]
     key: str
@@ -49,8 +50,8 @@ JobChange = Literal["cancel", "suspend", "resume", "requeue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJobs:
-    """The same change of several jobs, granted in one pass. A job that is over by then stays as
-    it is."""
+    """The same change of several jobs, granted in one pass. A job that is over by then
+    stays as it is."""
 
     jobs: tuple[JobId, ...]
     to: JobChange
@@ -70,8 +71,8 @@ _CHANGES: Final[Mapping[JobChange, type[Cancel | Suspend | Resume | Requeue]]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJob:
-    """Change of a waiting job: named fields are set; None stays. Each job of an array is named by
-    its index."""
+    """Change of a waiting job: named fields are set; None stays. Each job of an array
+    is named by its index."""
 
     job: JobId
     name: str | None = None
@@ -94,8 +95,16 @@ class SetJob:
 
     def __str__(self) -> str:
         """Return the change as text."""
-        stated_fields = {"name": self.name, "queue": self.queue, "priority": self.priority}
-        parts = [f"{what}: {value}" for what, value in stated_fields.items() if value is not None]
+        stated_fields = {
+            "name": self.name,
+            "queue": self.queue,
+            "priority": self.priority,
+        }
+        parts = [
+            f"{what}: {value}"
+            for what, value in stated_fields.items()
+            if value is not None
+        ]
         if self.max_duration_seconds is not None:
             parts.append(f"max_duration: {written_duration(self.max_duration_seconds)}")
         return ", ".join(parts)
@@ -106,9 +115,9 @@ class SetNode:
     """Change of a node.
 
     cordon: no new work. drain: no new work, and running jobs are moved. uncordon: undo
-    both, and ignore current faults until they occur again. clear: a person confirms that
-    all faults are repaired. dead: its machine is off or was restarted; a person's word
-    counts as proof. remove: the node leaves the cluster.
+    both, and ignore current faults until they occur again. clear: a person confirms
+    that all faults are repaired. dead: its machine is off or was restarted; a person's
+    word counts as proof. remove: the node leaves the cluster.
     """
 
     node: NodeId
@@ -117,13 +126,15 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarSuspects:
-    """A person's leave to cordon all nodes that are suspects by then, beyond the breaker."""
+    """A person's leave to cordon all nodes that are suspects by then, beyond the
+    breaker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckNodes:
-    """Put these nodes to the proof as soon as nothing runs there, within `patience_seconds`. LINK
-    is between each and the next, in a ring, which know each other by `secret`."""
+    """Put these nodes to the proof as soon as nothing runs there, within
+    `patience_seconds`. LINK is between each and the next, in a ring, which know each
+    other by `secret`."""
 
     nodes: tuple[NodeId, ...]
     kinds: tuple[CheckKind, ...]
@@ -135,8 +146,8 @@ class CheckNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLabels:
-    """These labels of a node have these values from now on, whatever it declares; None: it has no
-    such label."""
+    """These labels of a node have these values from now on, whatever it declares; None:
+    it has no such label."""
 
     node: NodeId
     labels: tuple[tuple[str, str | None], ...]
@@ -144,12 +155,12 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
-    """Replacement of the whole tree. Without `whole`, these queues are added or changed,
-    and those in `removed` are deleted.
+    """Replacement of the whole tree. Without `whole`, these queues are added or
+    changed, and those in `removed` are deleted.
 
-    None for `half_life_seconds`, `guard_seconds` or `currency` keeps the current value. The
-    other values are set as for a whole tree. `changes` are the resulting changes at the
-    time of the request, one line each, for the audit log.
+    None for `half_life_seconds`, `guard_seconds` or `currency` keeps the current value.
+    The other values are set as for a whole tree. `changes` are the resulting changes at
+    the time of the request, one line each, for the audit log.
     """
 
     queues: tuple[Queue, ...]
@@ -182,7 +193,8 @@ Asked = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Request with its user and time. `sequence` comes from the store: the order of granting."""
+    """Request with its user and time. `sequence` comes from the store: the order of
+    granting."""
 
     sequence: Sequence
     by: UserName

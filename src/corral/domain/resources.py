@@ -9,8 +9,8 @@ from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Resources that one node must give a gang. `gpu_type` None takes any type; zeros request
-    nothing."""
+    """Resources that one node must give a gang. `gpu_type` None takes any type; zeros
+    request nothing."""
 
     gpu_millis: int = 0
     gpu_type: str | None = None
@@ -21,7 +21,9 @@ class Resources:
         if min(self.gpu_millis, self.cpu_millis, self.memory_bytes) < 0:
             raise ValueError(f"no resource is less than nothing: {self}")
         if self.gpu_millis > MILLIS_PER_GPU and self.gpu_millis % MILLIS_PER_GPU:
-            raise ValueError(f"more than one GPU is asked for in whole GPUs: {self.gpu_millis}")
+            raise ValueError(
+                f"more than one GPU is asked for in whole GPUs: {self.gpu_millis}"
+            )
 
     @property
     def gpus(self) -> int:
@@ -36,9 +38,13 @@ class Resources:
         parts = []
         if self.gpu_millis:
             kind = f"{self.gpu_type} " if self.gpu_type else ""
-            parts.append(f"{gpus_text(self.gpu_millis)} {kind}GPU{'s' * (self.gpus > 1)}")
+            parts.append(
+                f"{gpus_text(self.gpu_millis)} {kind}GPU{'s' * (self.gpus > 1)}"
+            )
         if self.cpu_millis:
-            parts.append(f"{self.cpu_millis / 1000:g} CPU{'s' * (self.cpu_millis > 1000)}")
+            parts.append(
+                f"{self.cpu_millis / 1000:g} CPU{'s' * (self.cpu_millis > 1000)}"
+            )
         if self.memory_bytes:
             parts.append(f"{size_text(self.memory_bytes)} memory")
         return ", ".join(parts) or "no GPU"
@@ -64,12 +70,15 @@ class Shape:
 
 
 def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
-    """The shapes in their order, those together that differ by one node each: 4, 3 and 2 nodes of
-    an elastic job are one form."""
+    """The shapes in their order, those together that differ by one node each: 4, 3 and
+    2 nodes of an elastic job are one form."""
     forms: list[list[Shape]] = []
     for shape in shapes:
         last = forms[-1][-1] if forms else None
-        if last is not None and (shape.nodes, shape.resources) == (last.nodes - 1, last.resources):
+        if last is not None and (shape.nodes, shape.resources) == (
+            last.nodes - 1,
+            last.resources,
+        ):
             forms[-1].append(shape)
         else:
             forms.append([shape])
@@ -80,10 +89,10 @@ def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
 class Gpu:
     """One GPU of a node. `uuid` is the vendor's, or the pretend one's own.
 
-    `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it is given in
-    these parts, and never whole: no program can use two of them as one. `numa`: the NUMA node of
-    the machine that it is near; a job is given GPUs of one, where it can be. `taken`: a program
-    that Corral has not started uses it now, or may.
+    `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it
+    is given in these parts, and never whole: no program can use two of them as one.
+    `numa`: the NUMA node of the machine that it is near; a job is given GPUs of one,
+    where it can be. `taken`: a program that Corral has not started uses it now, or may.
     """
 
     index: int
@@ -98,17 +107,18 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Capacity of a node, and what programs outside Corral hold of it. It offers the rest:
-    placement uses the offer, refusals use the capacity (0044).
+    """Capacity of a node, and what programs outside Corral hold of it. It offers the
+    rest: placement uses the offer, refusals use the capacity (0044).
 
-    GPUs tell each for itself whether others hold it; `taken_cpu_millis` and `taken_memory_bytes`
-    are the rest of that. `closed`: why whoever lends the node gives it no new work now; "" when it
-    does. `shared` maps each declared shared path to the mark found in it. Two nodes share a path
-    when they read the same mark there: that is the proof, and a promise in a settings file is not.
-    `shares_disk`: its ranks are meant to see the disk of its machine's other nodes.
-    `checks`: it can be put to the proof while nothing runs on it.
-    `shared_account`: the one account of all users' ranks; "" where each user has an account.
-    `refused_users`: users whose ranks the node's policy refuses, each with the reason.
+    GPUs tell each for itself whether others hold it; `taken_cpu_millis` and
+    `taken_memory_bytes` are the rest of that. `closed`: why whoever lends the node
+    gives it no new work now; "" when it does. `shared` maps each declared shared path
+    to the mark found in it. Two nodes share a path when they read the same mark there:
+    that is the proof, and a promise in a settings file is not. `shares_disk`: its ranks
+    are meant to see the disk of its machine's other nodes. `checks`: it can be put to
+    the proof while nothing runs on it. `shared_account`: the one account of all users'
+    ranks; "" where each user has an account. `refused_users`: users whose ranks the
+    node's policy refuses, each with the reason.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -118,7 +128,8 @@ class Inventory:
     shared: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     gpu_shares: bool = False
-    containment: str = "cgroup"  # or pid-namespace, subreaper, engine, pod, privileged-pod
+    # or pid-namespace, subreaper, engine, pod, privileged-pod
+    containment: str = "cgroup"
     private_root: bool = True
     shares_disk: bool = False
     taken_cpu_millis: int = 0
@@ -134,7 +145,8 @@ class Inventory:
 
     @property
     def pretend(self) -> bool:
-        """Whether its GPUs are pretend ones, of which no reading says anything about a real one."""
+        """Whether its GPUs are pretend ones, of which no reading says anything about a
+        real one."""
         return any(gpu.pretend for gpu in self.gpus)
 
     @property
@@ -153,7 +165,8 @@ class Inventory:
 
     @cached_property
     def slices(self) -> tuple[tuple[str, ...], ...]:
-        """Return the slices of each GPU by its index; () for one that is not partitioned."""
+        """Return the slices of each GPU by its index; () for one that is not
+        partitioned."""
         return tuple(gpu.slices for gpu in self.gpus)
 
     @cached_property
@@ -169,7 +182,12 @@ class Inventory:
     @cached_property
     def is_whole(self) -> bool:
         """Whether it offers all that it has."""
-        return not (self.taken or self.taken_cpu_millis or self.taken_memory_bytes or self.closed)
+        return not (
+            self.taken
+            or self.taken_cpu_millis
+            or self.taken_memory_bytes
+            or self.closed
+        )
 
     @cached_property
     def capacity(self) -> "Inventory":

@@ -34,4 +34,6 @@ class Retention:
 
     def refusal(self, what: str) -> Forgotten:
         """For who asks for what is not there any more."""
-        return Forgotten(f"{what} is not kept any more: {self}", hint="run: corral ps --all")
+        return Forgotten(
+            f"{what} is not kept any more: {self}", hint="run: corral ps --all"
+        )

@@ -1,8 +1,9 @@
 """Delay before a job begins again after faults of the cluster. Pure.
 
-The first fault in ten minutes is retried at once: most faults are alone, and a machine that waits
-costs money. Each fault after it doubles the delay. So 20 retries take at least ten minutes,
-whatever fails, and a full disk or a lost mount of a minute cannot use them up.
+The first fault in ten minutes is retried at once: most faults are alone, and a machine
+that waits costs money. Each fault after it doubles the delay. So 20 retries take at
+least ten minutes, whatever fails, and a full disk or a lost mount of a minute cannot
+use them up.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ MOST_RECENT: Final = 8  # with this many, the delay is the longest already
 
 
 def recent_faults(fault_times: Sequence[float], now: float) -> tuple[float, ...]:
-    """Return the faults that still count, oldest first, without those of a clock that was ahead.
+    """Return the faults that still count, oldest first, without those of a clock that
+    was ahead.
 
     Args:
-        fault_times: when attempts ended by faults of the cluster, in seconds since 1970.
+        fault_times: when attempts ended by faults of the cluster, in seconds since
+            1970.
         now: on the same clock.
     """
     counted = [at for at in fault_times if now - WINDOW_SECONDS < at <= now]

@@ -23,10 +23,11 @@ _SEPARATORS: Final = "-_."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A job that is over: how long its attempts have held their seats, in seconds together.
+    """A job that is over: how long its attempts have held their seats, in seconds
+    together.
 
-    `stem` is its name without its numbers; `served_seconds` what of it was not lost, as far as that
-    was written down. The other times are wall clock.
+    `stem` is its name without its numbers; `served_seconds` what of it was not lost, as
+    far as that was written down. The other times are wall clock.
     """
 
     job: JobId
@@ -45,7 +46,8 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecastTold:
-    """Prediction of a start that was given to a user, in seconds from `at` (wall clock).
+    """Prediction of a start that was given to a user, in seconds from `at` (wall
+    clock).
 
     `drawn_low_seconds` and `drawn_high_seconds` are the result of the replays.
     `low_seconds` and `high_seconds` are the published interval. `waited_seconds` is the
@@ -63,7 +65,8 @@ class StartForecastTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """Seconds from now, from `low` to `high`; None: later than anybody has looked ahead."""
+    """Seconds from now, from `low` to `high`; None: later than anybody has looked
+    ahead."""
 
     low_seconds: float
     high_seconds: float | None
@@ -83,8 +86,8 @@ class TimeSpan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSuggestion:
     """Change to a waiting job with which it would start sooner, such as "with 1 node".
-    `stops` names the jobs that it is then likely to stop, such as "2 preemptible jobs of
-    queue a"; "" for none.
+    `stops` names the jobs that it is then likely to stop, such as "2 preemptible jobs
+    of queue a"; "" for none.
     """
 
     change: str
@@ -96,12 +99,12 @@ class ChangeSuggestion:
 class StartForecast:
     """Intervals of a job's start and end, each meant to hold PERCENT times of 100.
 
-    `runs` is the number of simulations of the future from the present state. `known` is the
-    share of their jobs whose run time comes from similar jobs. `limited` is the share of
-    the others with a limit; the rest is a guess. `told` is the number of recorded outcomes,
-    and `held` the percentage of them within the published intervals; None without outcomes.
-    `row` is the record of this prediction. `starts_by` is when the job is given up if it
-    has not started (wall clock).
+    `runs` is the number of simulations of the future from the present state. `known` is
+    the share of their jobs whose run time comes from similar jobs. `limited` is the
+    share of the others with a limit; the rest is a guess. `told` is the number of
+    recorded outcomes, and `held` the percentage of them within the published intervals;
+    None without outcomes. `row` is the record of this prediction. `starts_by` is when
+    the job is given up if it has not started (wall clock).
     """
 
     starts: TimeSpan
@@ -117,18 +120,22 @@ class StartForecast:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it says until when: only then what comes of it can be held against it."""
+        """Whether it says until when: only then what comes of it can be held against
+        it."""
         return self.starts.high_seconds is not None
 
     @property
     def may_be_given_up(self) -> bool:
         """Whether its start_by may come before its start."""
         high = self.starts.high_seconds
-        return self.starts_by is not None and (high is None or high > self._left_seconds)
+        return self.starts_by is not None and (
+            high is None or high > self._left_seconds
+        )
 
     @property
     def is_too_late(self) -> bool:
-        """Whether it is likely to be given up: its start_by comes before all of the interval."""
+        """Whether it is likely to be given up: its start_by comes before all of the
+        interval."""
         return self.may_be_given_up and self.starts.low_seconds >= self._left_seconds
 
     @property
@@ -161,13 +168,18 @@ class StartForecast:
 
     @property
     def basis(self) -> str:
-        """Return the known basis of the run times from which the interval was computed."""
+        """Return the known basis of the run times from which the interval was
+        computed."""
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
             return f"from how long jobs like {100 * self.known:.0f} % of these ran, {self._others}"
         if self.limited > 0.0:
-            return "from limits" if self.limited >= 1.0 else "from limits, and guesses without one"
+            return (
+                "from limits"
+                if self.limited >= 1.0
+                else "from limits, and guesses without one"
+            )
         return "guessed: no job has a limit, and no job like these has ended"
 
     @property
@@ -175,11 +187,13 @@ class StartForecast:
         """Return the basis for jobs without similar ended jobs."""
         if self.limited <= 0.0:
             return "the others guessed"
-        return "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
+        return (
+            "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
+        )
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. With few records the
-        percentage is left out: in 12 to 40 min (no record yet: from limits)."""
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. With few records
+        the percentage is left out: in 12 to 40 min (no record yet: from limits)."""
         if self.held is None or self.told < FEW:
             return f"{self.starts} ({self.record})"
         return f"{self.starts} ({PERCENT} %); {self.record}"
@@ -187,10 +201,12 @@ class StartForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """Expected end of a running job: by the rate of its steps, `step` of `until`, if it has a
-    training loop; else as `kin` similar ones that ran longer. `ends` None: unknown.
+    """Expected end of a running job: by the rate of its steps, `step` of `until`, if it
+    has a training loop; else as `kin` similar ones that ran longer. `ends` None:
+    unknown.
 
-    It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
+    It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit
+    (wall clock).
     """
 
     ends: TimeSpan | None
@@ -201,7 +217,8 @@ class ExpectedEnd:
     until: int | None = None
 
     def __str__(self) -> str:
-        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without data."""
+        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without
+        data."""
         if self.ends is None:
             return ""
         if self.step is not None and self.until is not None:
@@ -215,9 +232,9 @@ class ExpectedEnd:
 class Question:
     """Question when a job starts, with all data for the answer, as an immutable value.
 
-    `wall` and `serving` are the moment on the head's two clocks. `runs` are ended jobs, the
-    newest last. `told` are earlier predictions, the newest outcome last. `instead` are
-    changes to the job, each with its name.
+    `wall` and `serving` are the moment on the head's two clocks. `runs` are ended jobs,
+    the newest last. `told` are earlier predictions, the newest outcome last. `instead`
+    are changes to the job, each with its name.
     """
 
     world: World

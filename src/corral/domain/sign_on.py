@@ -14,7 +14,8 @@ LEEWAY_SECONDS: Final = 60.0  # that the provider's clock and ours may differ
 EVERYBODY: Final = "*"  # in the place of a group
 EMAIL: Final = "email"
 SUBJECT_LETTERS: Final = 255  # OpenID Connect Core 1.0, section 2
-# Entra gives each application another `sub`, and names are changed there: `tid` and `oid` stay.
+# Entra gives each application another `sub`, and names are changed there: `tid` and
+# `oid` stay.
 ENTRA: Final = (
     "login.microsoftonline.com",
     "login.microsoftonline.us",
@@ -30,7 +31,9 @@ munge slurm slurmd slurmctld postgres mysql redis ray kubelet containerd docker 
 prometheus
 """
 RESERVED: Final = frozenset(_SYSTEM.split())
-SETTINGS: Final = "an admin compares --oidc-issuer and --oidc-client-id with the provider's"
+SETTINGS: Final = (
+    "an admin compares --oidc-issuer and --oidc-client-id with the provider's"
+)
 
 
 class SignOnRefused(Unauthorised):
@@ -40,11 +43,14 @@ class SignOnRefused(Unauthorised):
 
 
 class IdentityNotLinked(Forbidden):
-    """The provider vouches for a person who is not linked to any user, and no user may be made."""
+    """The provider vouches for a person who is not linked to any user, and no user may
+    be made."""
 
     code = "identity_not_linked"
 
-    def __init__(self, message: str, *, identity: ProviderIdentity, name: UserName) -> None:
+    def __init__(
+        self, message: str, *, identity: ProviderIdentity, name: UserName
+    ) -> None:
         super().__init__(message)
         self.identity = identity
         self.name = name
@@ -56,7 +62,8 @@ class SignOnRule:
 
     Args:
         roles: Groups, and the role of their members.
-        domain: Domain of the e-mail addresses that name users, by the part before the @.
+        domain: Domain of the e-mail addresses that name users, by the part before the
+            @.
         hosted_domain: Google Workspace domain that the claim `hd` must name.
         creates: Whether the first log-in makes the user.
         reserved: Names of accounts that no first log-in may take.
@@ -81,8 +88,11 @@ class SignOnRule:
             )
 
 
-def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now: float) -> None:
-    """Check the claims of an ID token, but not its signature. Times are seconds since 1970.
+def check_claims(
+    claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now: float
+) -> None:
+    """Check the claims of an ID token, but not its signature. Times are seconds since
+    1970.
 
     Raises: SignOnRefused. Source: OpenID Connect Core 1.0, section 3.1.3.7.
     """
@@ -99,7 +109,10 @@ def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now
         wrong = "it does not say from when until when it holds"
     elif now >= (_time(claims, "exp") or 0.0) + LEEWAY_SECONDS:
         wrong = "it has expired"
-    elif max(_time(claims, "iat") or 0.0, _time(claims, "nbf") or 0.0) > now + LEEWAY_SECONDS:
+    elif (
+        max(_time(claims, "iat") or 0.0, _time(claims, "nbf") or 0.0)
+        > now + LEEWAY_SECONDS
+    ):
         wrong = "it does not hold yet: compare the clocks of the provider and of this machine"
     elif not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
         wrong = "it answers another log-in"
@@ -112,7 +125,11 @@ def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
     claim = claims.get(name)
-    if not isinstance(claim, int | float) or isinstance(claim, bool) or not abs(claim) < 1e12:
+    if (
+        not isinstance(claim, int | float)
+        or isinstance(claim, bool)
+        or not abs(claim) < 1e12
+    ):
         return None
     return float(claim)
 
@@ -126,7 +143,12 @@ def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity
     names = ("tid", "oid") if urlsplit(rule.issuer).hostname in ENTRA else ("sub",)
     parts = [claims.get(name) for name in names]
     for name, part in zip(names, parts, strict=True):
-        if not isinstance(part, str) or not part or not part.isascii() or not part.isprintable():
+        if (
+            not isinstance(part, str)
+            or not part
+            or not part.isascii()
+            or not part.isprintable()
+        ):
             raise Forbidden(
                 f"the provider's ID token has no claim {name}, which identifies you",
                 hint=SETTINGS,
@@ -161,20 +183,31 @@ def _check_hosted_domain(claims: Mapping[str, Any], rule: SignOnRule) -> None:
 
 
 def user_for(
-    users: Iterable[User], identity: ProviderIdentity, claims: Mapping[str, Any], rule: SignOnRule
+    users: Iterable[User],
+    identity: ProviderIdentity,
+    claims: Mapping[str, Any],
+    rule: SignOnRule,
 ) -> UserName:
-    """Return the user that the identity logs in as: the linked one, else a name to be made.
+    """Return the user that the identity logs in as: the linked one, else a name to be
+    made.
 
     A name is only a proposal of the provider: it never selects a user that exists.
     Raises: Forbidden, IdentityNotLinked.
     """
     users_by_user_name = {user.name: user for user in users}
-    linked = next((user for user in users_by_user_name.values() if user.identity == identity), None)
+    linked = next(
+        (user for user in users_by_user_name.values() if user.identity == identity),
+        None,
+    )
     if linked is not None:
         return linked.name
     name = user_in(claims, rule)
     if (user := users_by_user_name.get(name)) is not None:
-        whose = "is not linked to a log-in" if user.identity is None else "is linked to another"
+        whose = (
+            "is not linked to a log-in"
+            if user.identity is None
+            else "is linked to another"
+        )
         why = f"there is a user {name} here who {whose}"
     elif not rule.creates:
         why = f"there is no user for {name}, and log-ins make none here"
@@ -214,12 +247,15 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
 
 
 def role_in(claims: Mapping[str, Any], rule: SignOnRule) -> Role:
-    """The highest role that a group of theirs has here. Raises: Forbidden without one."""
+    """The highest role that a group of theirs has here. Raises: Forbidden without
+    one."""
     claim = claims.get(rule.role_claim, [])
     groups = [claim] if isinstance(claim, str) else claim
     user_groups = {EVERYBODY}
     if isinstance(groups, list):
-        user_groups |= {user_group for user_group in groups if isinstance(user_group, str)}
+        user_groups |= {
+            user_group for user_group in groups if isinstance(user_group, str)
+        }
     roles = [role for group, role in rule.roles if group in user_groups]
     if not roles:
         raise Forbidden(

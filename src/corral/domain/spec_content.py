@@ -15,7 +15,8 @@ PLACEHOLDER: Final = "-"  # in the place of a command that is stored elsewhere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecContent:
-    """Fields of a JobSpec that may be large. No listing reads them and no change sets them."""
+    """Fields of a JobSpec that may be large. No listing reads them and no change sets
+    them."""
 
     run: str
     setup: str | None = None
@@ -49,7 +50,8 @@ def without_content(spec: JobSpec, number: int) -> JobSpec:
 
 
 def without_commands(spec: JobSpec) -> JobSpec:
-    """Return the spec for who decides and starts nothing: without its commands and variables."""
+    """Return the spec for who decides and starts nothing: without its commands and
+    variables."""
     return replace(spec, run=PLACEHOLDER, setup=None, env=())
 
 

@@ -1,4 +1,5 @@
-"""Sensor values of a node at one moment. None: not reported, or there is no such sensor.
+"""Sensor values of a node at one moment. None: not reported, or there is no such
+sensor.
 
 Shares are from 0 to 1. Counters only rise until the machine or the driver restarts.
 """
@@ -8,8 +9,8 @@ from typing import Final
 
 from corral.domain.ids import AttemptNumber, JobId
 
-# Entries of `NodeSample.silent` in addition to paths of disks: the GPUs' driver, the ports,
-# the whole reader.
+# Entries of `NodeSample.silent` in addition to paths of disks: the GPUs' driver, the
+# ports, the whole reader.
 GPUS: Final = "GPUs"
 PORTS: Final = "ports"
 SENSORS: Final = "sensors"
@@ -40,8 +41,9 @@ class NvLink:
 class GpuSample:
     """One GPU at one moment. `index` is Corral's, that of `domain.resources.Gpu`.
 
-    `throttle`: why its clock is below what was asked for, in NVML's words (`sw_power_cap`,
-    `hw_thermal_slowdown`, ...). `silent`: the driver did not answer in time; nothing else is known.
+    `throttle`: why its clock is below what was asked for, in NVML's words
+    (`sw_power_cap`, `hw_thermal_slowdown`, ...). `silent`: the driver did not answer in
+    time; nothing else is known.
     Source: NVML API reference, nvmlDeviceGet*; the same of AMD SMI where it has it.
     """
 
@@ -75,7 +77,8 @@ class GpuSample:
     remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
-    needs_recovery: bool | None = None  # the driver names an action that would bring it back
+    # the driver names an action that would bring it back
+    needs_recovery: bool | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_generation_most: int | None = None
@@ -83,7 +86,8 @@ class GpuSample:
     pcie_replays: int | None = None
     pcie_sent_bytes_per_second: float | None = None
     pcie_received_bytes_per_second: float | None = None
-    nvlink_bytes: int | None = None  # sent and received by all links, without their overhead
+    # sent and received by all links, without their overhead
+    nvlink_bytes: int | None = None
     nvlink_sent_bytes_per_second: float | None = None
     nvlink_received_bytes_per_second: float | None = None
     nvlinks: tuple[NvLink, ...] = ()
@@ -92,7 +96,8 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortSample:
-    """A network port. `kind`: ethernet, infiniband or roce. `downs`: how often its link fell."""
+    """A network port. `kind`: ethernet, infiniband or roce. `downs`: how often its link
+    fell."""
 
     name: str
     kind: str
@@ -106,7 +111,8 @@ class PortSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSample:
-    """A file system that Corral or its jobs write to. `silent`: it did not answer in time."""
+    """A file system that Corral or its jobs write to. `silent`: it did not answer in
+    time."""
 
     path: str
     total_bytes: int = 0
@@ -117,10 +123,12 @@ class DiskSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSample:
-    """A whole node. `at` is the node's wall clock; `seconds` what the shares are averaged over.
+    """A whole node. `at` is the node's wall clock; `seconds` what the shares are
+    averaged over.
 
-    Pressure is the share of the last 10 s in which some task waited (Linux PSI, `some avg10`).
-    `clock_offset_seconds`: the node's clock less the head's, as the head has measured it.
+    Pressure is the share of the last 10 s in which some task waited (Linux PSI, `some
+    avg10`). `clock_offset_seconds`: the node's clock less the head's, as the head has
+    measured it.
     """
 
     at: float

@@ -1,7 +1,9 @@
-"""Log-in of a terminal by a browser: begun, confirmed or refused there, fetched once here.
+"""Log-in of a terminal by a browser: begun, confirmed or refused there, fetched once
+here.
 
-The person who logs in at the provider types the code that their terminal shows. A link alone
-therefore logs in no terminal, and in particular not the terminal of whoever sent the link.
+The person who logs in at the provider types the code that their terminal shows. A link
+alone therefore logs in no terminal, and in particular not the terminal of whoever sent
+the link.
 Source: RFC 8628, section 5.4 (remote phishing); the head is the OAuth client here.
 """
 
@@ -15,14 +17,16 @@ from corral.domain.users import Role
 
 TERMINAL_SECONDS: Final = 600.0  # within which the log-in is confirmed and fetched
 POLL_SECONDS: Final = 2.0
-CODE_LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"  # RFC 8628, section 6.1: no words, no look-alikes
+# RFC 8628, section 6.1: no words, no look-alikes
+CODE_LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 CODE_LENGTH: Final = 8
 ATTEMPTS_MOST: Final = 5
 _AGAIN: Final = "run again: corral login --oidc"
 
 
 class LogInExpired(Refusal):
-    """The log-in of a terminal was not confirmed in time, or is not known to this head."""
+    """The log-in of a terminal was not confirmed in time, or is not known to this
+    head."""
 
     code = "log_in_expired"
 
@@ -41,7 +45,8 @@ class WrongCode(Forbidden):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalPerson:
-    """A user who has logged in at the provider. `source` is the address of their browser."""
+    """A user who has logged in at the provider. `source` is the address of their
+    browser."""
 
     name: UserName
     role: Role
@@ -94,11 +99,14 @@ class TerminalLogIn:
     def denied(self, person: TerminalPerson) -> "TerminalLogIn":
         """Return it as denied by the person in the browser."""
         return self.refused(
-            LogInDenied(f"{person.name} has refused the log-in in the browser", hint=_AGAIN)
+            LogInDenied(
+                f"{person.name} has refused the log-in in the browser", hint=_AGAIN
+            )
         )
 
     def confirmed(self, person: TerminalPerson, typed: str) -> "TerminalLogIn":
-        """Return it with the person, or with one more wrong code; after 5 it has failed."""
+        """Return it with the person, or with one more wrong code; after 5 it has
+        failed."""
         if not self.is_waiting:
             return self
         letters = "".join(letter for letter in typed.upper() if letter.isalnum())
@@ -108,7 +116,9 @@ class TerminalLogIn:
         if counted.wrong_codes < ATTEMPTS_MOST:
             return counted
         return counted.refused(
-            WrongCode(f"{ATTEMPTS_MOST} wrong codes were typed in the browser", hint=_AGAIN)
+            WrongCode(
+                f"{ATTEMPTS_MOST} wrong codes were typed in the browser", hint=_AGAIN
+            )
         )
 
     def fetched_by(self, now: float) -> TerminalPerson | None:

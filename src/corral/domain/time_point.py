@@ -1,4 +1,5 @@
-"""Moments that a job names: when it may begin, by when it must have started, when it is warned."""
+"""Moments that a job names: when it may begin, by when it must have started, when it is
+warned."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,18 +12,21 @@ WARN_PART: Final = 0.1  # of its max_duration, where that is less
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Moment by the wall clock, in seconds since 1970, or as a delay after the submission; exactly
-    one is set."""
+    """Moment by the wall clock, in seconds since 1970, or as a delay after the
+    submission; exactly one is set."""
 
     at: float | None = None
     after_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if (self.at is None) == (self.after_seconds is None):
-            raise ValueError(f"a moment is by the clock or after the submission: {self}")
+            raise ValueError(
+                f"a moment is by the clock or after the submission: {self}"
+            )
 
     def is_after(self, other: "Moment") -> bool:
-        """Return whether this can never come before the other; False while that is unknown."""
+        """Return whether this can never come before the other; False while that is
+        unknown."""
         if self.at is not None and other.at is not None:
             return self.at >= other.at
         if self.after_seconds is not None and other.after_seconds is not None:
@@ -31,14 +35,19 @@ class Moment:
 
     def of(self, submitted_at: float) -> float:
         """The moment by the wall clock, for a job that was submitted then."""
-        return self.at if self.at is not None else submitted_at + (self.after_seconds or 0.0)
+        return (
+            self.at
+            if self.at is not None
+            else submitted_at + (self.after_seconds or 0.0)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndWarning:
     """Warning a given time before max_duration is over. It also requests a checkpoint.
 
-    `signal`: its number; None sends none. `before_seconds` None: WARN_SECONDS or WARN_PART.
+    `signal`: its number; None sends none. `before_seconds` None: WARN_SECONDS or
+    WARN_PART.
     """
 
     signal: int | None = None

@@ -21,7 +21,8 @@ class Curve:
 
 
 def joined(curves: Sequence[Curve]) -> Curve:
-    """One curve of several that follow each other; what overlaps is taken from the first."""
+    """One curve of several that follow each other; what overlaps is taken from the
+    first."""
     times: list[float] = []
     names = list(dict.fromkeys(name for curve in curves for name in curve.fields))
     fields: dict[str, list[float]] = {name: [] for name in names}
@@ -31,7 +32,9 @@ def joined(curves: Sequence[Curve]) -> Curve:
         times += [curve.times[at] for at in new]
         for name in names:
             values = curve.fields.get(name)
-            fields[name] += [nan] * len(new) if values is None else [values[at] for at in new]
+            fields[name] += (
+                [nan] * len(new) if values is None else [values[at] for at in new]
+            )
     return Curve(times=times, fields=fields)
 
 
@@ -45,7 +48,8 @@ def cut(curve: Curve, since: float, until: float) -> Curve:
 
 
 def averaged(curve: Curve, step_seconds: float) -> Curve:
-    """Return the means of spans of this length (of bounds the outermost values), at their begin.
+    """Return the means of spans of this length (of bounds the outermost values), at
+    their begin.
 
     Spans without a moment are left out.
 
@@ -59,7 +63,10 @@ def averaged(curve: Curve, step_seconds: float) -> Curve:
     return Curve(
         times=list(spans),
         fields={
-            name: [_summary_of(name)([row[at] for at in inside]) for inside in spans.values()]
+            name: [
+                _summary_of(name)([row[at] for at in inside])
+                for inside in spans.values()
+            ]
             for name, row in curve.fields.items()
         },
     )

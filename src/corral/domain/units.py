@@ -12,12 +12,25 @@ MILLIS_PER_CPU: Final = 1000
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES: Final = {
-    "": 1, "b": 1,
-    "k": 1000, "kb": 1000, "ki": 1024, "kib": 1024,
-    "m": 1000**2, "mb": 1000**2, "mi": 1024**2, "mib": 1024**2,
-    "g": 1000**3, "gb": 1000**3, "gi": 1024**3, "gib": 1024**3,
-    "t": 1000**4, "tb": 1000**4, "ti": 1024**4, "tib": 1024**4,
-}  # fmt: skip
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1000,
+    "ki": 1024,
+    "kib": 1024,
+    "m": 1000**2,
+    "mb": 1000**2,
+    "mi": 1024**2,
+    "mib": 1024**2,
+    "g": 1000**3,
+    "gb": 1000**3,
+    "gi": 1024**3,
+    "gib": 1024**3,
+    "t": 1000**4,
+    "tb": 1000**4,
+    "ti": 1024**4,
+    "tib": 1024**4,
+}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?", re.ASCII)
@@ -26,8 +39,8 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{0,3})", re.ASCII)
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds in "90s", "1h30m", "2d", or Slurm's "2-12:00:00", "12:00:00" and
-    "30:00".
+    """Return the seconds in "90s", "1h30m", "2d", or Slurm's "2-12:00:00", "12:00:00"
+    and "30:00".
 
     Raises: ValueError if the text has another form.
     """
@@ -39,8 +52,12 @@ def seconds_of(text: str) -> float:
         hours, minutes, rest = int(first), int(second), int(third or 0)
         return int(days or 0) * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
     if not _DURATION.fullmatch(words):
-        raise ValueError(f"{text!r} is no duration: write for example 90s, 30m, 4h or 1d12h")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(words))
+        raise ValueError(
+            f"{text!r} is no duration: write for example 90s, 30m, 4h or 1d12h"
+        )
+    return sum(
+        float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(words)
+    )
 
 
 def bytes_of(text: str) -> int:
@@ -51,7 +68,9 @@ def bytes_of(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     unit = match.group(2).lower() if match else ""
     if match is None or unit not in _BYTES:
-        raise ValueError(f"{text!r} is no size: write for example 512MB, 256GB or 64GiB")
+        raise ValueError(
+            f"{text!r} is no size: write for example 512MB, 256GB or 64GiB"
+        )
     return round(float(match.group(1)) * _BYTES[unit])
 
 
@@ -70,7 +89,8 @@ def duration_text(seconds: float) -> str:
 
 
 def written_duration(seconds: float) -> str:
-    """A duration as it is written in a spec: "2h", "90m", "12.5s"; `seconds_of` reads it again."""
+    """A duration as it is written in a spec: "2h", "90m", "12.5s"; `seconds_of` reads
+    it again."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds % size == 0:
             return f"{seconds / size:.0f}{unit}"
@@ -78,12 +98,18 @@ def written_duration(seconds: float) -> str:
 
 
 def span_text(low_seconds: float, high_seconds: float | None) -> str:
-    """Format a range from now, in one unit and rounded outwards: "in 12 to 40 min", "within 30
-    s"."""
+    """Format a range from now, in one unit and rounded outwards: "in 12 to 40 min",
+    "within 30 s"."""
     if high_seconds is None:
-        return f"in more than {duration_text(low_seconds)}" if low_seconds else "at some time"
+        return (
+            f"in more than {duration_text(low_seconds)}"
+            if low_seconds
+            else "at some time"
+        )
     unit, seconds = next(
-        (name, seconds) for name, seconds, most in _SPANS if high_seconds <= most * seconds
+        (name, seconds)
+        for name, seconds, most in _SPANS
+        if high_seconds <= most * seconds
     )
     low, high = floor(low_seconds / seconds), max(1, ceil(high_seconds / seconds))
     if low == 0:
@@ -92,7 +118,8 @@ def span_text(low_seconds: float, high_seconds: float | None) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size for people, in powers of 1000 and true within half a percent: "256 GB", "1.5 MB"."""
+    """A size for people, in powers of 1000 and true within half a percent: "256 GB",
+    "1.5 MB"."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 999.5:
@@ -125,7 +152,8 @@ def ids_text(ids: Iterable[str]) -> str:
         if stem:
             indices[stem].append(int(index))
     return ", ".join(
-        f"{stem}_{spans_text(places)}" if places else stem for stem, places in indices.items()
+        f"{stem}_{spans_text(places)}" if places else stem
+        for stem, places in indices.items()
     )
 
 
@@ -137,4 +165,6 @@ def spans_text(indices: Iterable[int]) -> str:
             span_list[-1][1] = index
         else:
             span_list.append([index, index])
-    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in span_list)
+    return ",".join(
+        f"{low}-{high}" if high > low else str(low) for low, high in span_list
+    )

@@ -15,8 +15,8 @@ BYTES_PER_GIB: Final = 2**30
 class QueueUsage:
     """Usage of one user's jobs in one queue, and what they have given back.
 
-    The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is not. What is
-    still held is not in it: that is known from the allocations.
+    The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is
+    not. What is still held is not in it: that is known from the allocations.
     """
 
     queue: QueueName
@@ -46,8 +46,8 @@ class BudgetSpent:
 class Debt:
     """Borrowed GPUs of a queue that shares one line by service, beyond its due.
 
-    Averaged as the half-life weighs: `gpus` at the moment `at` (wall clock), below 0 what it is
-    owed. Since then it holds `rate` GPUs more than it is due.
+    Averaged as the half-life weighs: `gpus` at the moment `at` (wall clock), below 0
+    what it is owed. Since then it holds `rate` GPUs more than it is due.
     """
 
     queue: QueueName
@@ -61,7 +61,8 @@ class PreemptWhy(StrEnum):
 
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority
-    SERVICE = "service"  # of one line by service, it is likely to end sooner, and has waited
+    # of one line by service, it is likely to end sooner, and has waited
+    SERVICE = "service"
     PREEMPTIBLE = "preemptible"  # the other was submitted as preemptible by any job
     ROOM = "room"  # the other is moved: it starts elsewhere at once
 
@@ -70,9 +71,9 @@ class PreemptWhy(StrEnum):
 class Victim:
     """A job that is stopped so that another can start.
 
-    `due_at` is the earliest moment (wall clock) at which it is expected to be stopped. Its
-    lost work is known after its end is seen, at `gone_at`. `to` is its new place if it is
-    moved, in one of its shapes.
+    `due_at` is the earliest moment (wall clock) at which it is expected to be stopped.
+    Its lost work is known after its end is seen, at `gone_at`. `to` is its new place if
+    it is moved, in one of its shapes.
     """
 
     job: JobId
@@ -98,12 +99,12 @@ class Reservation:
     """Seats that are kept for one waiting job, and the jobs stopped for it: one durable
     record.
 
-    It ends when the job is placed or no longer wanted. Victims that were not yet stopped
-    then run on. `ended` is the way it ended. With a `latest_start` (wall clock) it is a
-    promise: no job is stopped for it. It waits for the ends of the jobs in `after`, and
-    other jobs may use its seats if they end by then. Its `victims` are the jobs that
-    were stopped for it earlier. With `moved_for`, the job has stopped to start there, so
-    that the other job has room.
+    It ends when the job is placed or no longer wanted. Victims that were not yet
+    stopped then run on. `ended` is the way it ended. With a `latest_start` (wall clock)
+    it is a promise: no job is stopped for it. It waits for the ends of the jobs in
+    `after`, and other jobs may use its seats if they end by then. Its `victims` are the
+    jobs that were stopped for it earlier. With `moved_for`, the job has stopped to
+    start there, so that the other job has room.
     """
 
     job: JobId

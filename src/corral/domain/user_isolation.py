@@ -17,7 +17,8 @@ NAMES_MOST: Final = 5  # nodes that a sentence names
 
 
 class Surface(StrEnum):
-    """Something of a user's ranks that another user might reach. The value is its name in texts."""
+    """Something of a user's ranks that another user might reach. The value is its name
+    in texts."""
 
     ENVIRONMENT = "environment"
     ARGUMENTS = "arguments"
@@ -93,9 +94,12 @@ def separation_of(inventory: Inventory) -> UserIsolation:
     if containment != CGROUP:
         surfaces.add(Surface.GPUS)  # the device filter needs a cgroup
     if containment == ENGINE:
-        surfaces |= {Surface.ARGUMENTS, Surface.TEMPORARY_FILES}  # it has no pid namespace
+        # it has no pid namespace
+        surfaces |= {Surface.ARGUMENTS, Surface.TEMPORARY_FILES}
     return UserIsolation(
-        Means.OWN_ACCOUNTS, "", tuple(surface for surface in Surface if surface in surfaces)
+        Means.OWN_ACCOUNTS,
+        "",
+        tuple(surface for surface in Surface if surface in surfaces),
     )
 
 
@@ -104,7 +108,9 @@ def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
     missing_by_isolation: dict[UserIsolation, list[str]] = {}
     for node in sorted(nodes, key=lambda node: natural(node.id)):
         if node.liveness == Liveness.ALIVE:
-            missing_by_isolation.setdefault(separation_of(node.inventory), []).append(node.id)
+            missing_by_isolation.setdefault(separation_of(node.inventory), []).append(
+                node.id
+            )
     return missing_by_isolation
 
 

@@ -16,7 +16,8 @@ from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.units import DAY_SECONDS
 
 _ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
-JOIN_LINE: Final = "corral node token"  # prints what to run on a machine that is to join
+# prints what to run on a machine that is to join
+JOIN_LINE: Final = "corral node token"
 ANOTHER_NODE: Final = (
     "an operator may run: corral node rm NAME; then let the machine join again, by a new line of "
     f"{JOIN_LINE}"
@@ -25,13 +26,18 @@ ANOTHER_JOIN: Final = (
     "a join token lasts 15 minutes and works once, where it was not made for more: get a new line, "
     f"an operator may run: {JOIN_LINE}"
 )
-NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
+# that the token of a node, or of a directory, lasts
+NODE_TOKEN_SECONDS: Final = DAY_SECONDS
 RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
-END_NEAR_SECONDS: Final = 3 * DAY_SECONDS  # at most, before answers warn of a token's end
+# at most, before answers warn of a token's end
+END_NEAR_SECONDS: Final = 3 * DAY_SECONDS
 END_NEAR_SHARE: Final = 0.1  # of its life, at most
-RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
-MOST_SUBMITTERS: Final = 200  # users of a cluster whose accounts nodes look up before a start
-HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
+# after its end a node's token still gets another one
+RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS
+# users of a cluster whose accounts nodes look up before a start
+MOST_SUBMITTERS: Final = 200
+# in the audit log: the head itself; no user can be called so
+HEAD: Final = UserName("(head)")
 
 
 NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller without a valid token
@@ -56,15 +62,18 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     NODE = "node"  # of a node's own token; no user has it
-    JOIN = "join"  # of a token that lets machines become nodes, and nothing else; no user has it
+    # of a token that lets machines become nodes, and nothing else; no user has it
+    JOIN = "join"
 
 
-LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)  # each may all that is before
+# each may all that is before
+LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """One person at an OpenID Connect provider, by what the provider never gives to another."""
+    """One person at an OpenID Connect provider, by what the provider never gives to
+    another."""
 
     issuer: str
     subject: str
@@ -76,8 +85,8 @@ class User:
 
     Args:
         identity: The only identity at the provider that logs in as this user.
-        jobs_after: The newest request of the cluster when the user was added. Jobs of earlier
-            ones belong to an earlier user of this name.
+        jobs_after: The newest request of the cluster when the user was added. Jobs of
+            earlier ones belong to an earlier user of this name.
     """
 
     name: UserName
@@ -86,7 +95,8 @@ class User:
     disabled: bool = False
     identity: ProviderIdentity | None = None
     jobs_after: int = 0
-    limits: tuple[tuple[str, int], ...] = ()  # quotas of their own, by name; else the cluster's
+    # quotas of their own, by name; else the cluster's
+    limits: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in LADDER:
@@ -99,7 +109,8 @@ class User:
 
 
 def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
-    """The users who may submit jobs, by name; of many the newest, whose accounts may be missing."""
+    """The users who may submit jobs, by name; of many the newest, whose accounts may be
+    missing."""
     able = (user for user in users if user.role != Role.VIEWER and not user.disabled)
     newest = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
     return tuple(sorted(user.name for user in newest))
@@ -142,9 +153,13 @@ class Token:
 
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):
-            raise ValueError(f"a node's token has the role node, and no other: {self.id}")
+            raise ValueError(
+                f"a node's token has the role node, and no other: {self.id}"
+            )
         if (self.uses_left is not None) != (self.role == Role.JOIN):
-            raise ValueError(f"a join token is for a number of uses, and no other: {self.id}")
+            raise ValueError(
+                f"a join token is for a number of uses, and no other: {self.id}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +210,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """Remains of a removed user: secrets for all users, which the remover owns from then on."""
+    """Remains of a removed user: secrets for all users, which the remover owns from
+    then on."""
 
     secrets_removed: int
     secrets_kept: int
@@ -219,18 +235,27 @@ def lesser(one: Role, other: Role) -> Role:
     return min(one, other, key=LADDER.index)
 
 
-def role_of(token: Token, user: User | None, now: float, *, renews: bool = False) -> Role:
-    """Return the role that the token gives now. `renews`: replacing the token of a node is allowed
-    for some time after its end, so that a machine that was off can return.
+def role_of(
+    token: Token, user: User | None, now: float, *, renews: bool = False
+) -> Role:
+    """Return the role that the token gives now. `renews`: replacing the token of a node
+    is allowed for some time after its end, so that a machine that was off can return.
 
-    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
+    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its
+    user is gone.
     """
-    another = {Role.JOIN: ANOTHER_JOIN, Role.NODE: ANOTHER_NODE}.get(token.role, _ANOTHER)
+    another = {Role.JOIN: ANOTHER_JOIN, Role.NODE: ANOTHER_NODE}.get(
+        token.role, _ANOTHER
+    )
     grace_seconds = RENEWABLE_SECONDS if renews and token.node is not None else 0.0
     if token.revoked_at is not None:
-        raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=another)
+        raise TokenRevoked(
+            f"the token {token.id} of {token.user} was revoked", hint=another
+        )
     if token.expires_at is not None and now >= token.expires_at + grace_seconds:
-        raise TokenExpired(f"the token {token.id} of {token.user} has expired", hint=another)
+        raise TokenExpired(
+            f"the token {token.id} of {token.user} has expired", hint=another
+        )
     last_use = max(token.created_at, token.used_at or 0.0)
     if token.idle_seconds is not None and now - last_use >= token.idle_seconds:
         raise TokenExpired(

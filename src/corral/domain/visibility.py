@@ -23,11 +23,14 @@ def operates(tree: QueueTree, queue: QueueName, user: UserName, role: Role) -> b
     return role != Role.USER or queue in tree.operated_by(user)
 
 
-def may_see(tree: QueueTree, queue: QueueName, owner: UserName, user: UserName, role: Role) -> bool:
+def may_see(
+    tree: QueueTree, queue: QueueName, owner: UserName, user: UserName, role: Role
+) -> bool:
     """Whether the user sees the jobs of this owner in this queue.
 
     Args:
-        role: Role of the token that the user shows, which may be less than the user's own.
+        role: Role of the token that the user shows, which may be less than the user's
+            own.
     """
     if owner == user or operates(tree, queue, user, role):
         return True
@@ -38,23 +41,32 @@ def may_see(tree: QueueTree, queue: QueueName, owner: UserName, user: UserName, 
 
 
 def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
-    """Refuse changes beyond the queues that the user operates, and beyond their parents' limits.
+    """Refuse changes beyond the queues that the user operates, and beyond their
+    parents' limits.
 
     Raises: Forbidden.
     """
     abstract_set = before.operated_by(user)
-    tops = {name for name in abstract_set if before.queue(name).parent not in abstract_set}
+    tops = {
+        name for name in abstract_set if before.queue(name).parent not in abstract_set
+    }
     for name in {*before.by_name, *after.by_name}:
         old, new = before.by_name.get(name), after.by_name.get(name)
         if old == new:
             continue
         moved = new is not None and _is_moved(new, old, abstract_set)
         if moved or (old is not None and name not in abstract_set):
-            raise _refusal(user, f"queue {name} is not below a queue that {user} operates")
+            raise _refusal(
+                user, f"queue {name} is not below a queue that {user} operates"
+            )
         if name in tops and (old is None or new is None or _settings(old, new) != old):
-            raise _refusal(user, f"of queue {name} its operators set {', '.join(_words())} alone")
+            raise _refusal(
+                user, f"of queue {name} its operators set {', '.join(_words())} alone"
+            )
         if new is not None and _is_wider(before, after, new):
-            raise _refusal(user, f"the queue above {name} hides more than its visibility would")
+            raise _refusal(
+                user, f"the queue above {name} hides more than its visibility would"
+            )
     if replace(after, queues=before.queues) != before:
         raise _refusal(user, "the rules of all queues are for operators of the cluster")
 
@@ -67,7 +79,8 @@ def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
 
 
 def _settings(old: Queue, new: Queue) -> Queue:
-    """The new queue with the settings of the old one that operators of it may change."""
+    """The new queue with the settings of the old one that operators of it may
+    change."""
     return replace(new, **{name: getattr(old, name) for name in OWN_SETTINGS})
 
 
@@ -82,7 +95,9 @@ def _is_wider(before: QueueTree, after: QueueTree, queue: Queue) -> bool:
 
 
 def _words() -> list[str]:
-    return [name.replace("most_per_user_millis", "max_per_user") for name in OWN_SETTINGS]
+    return [
+        name.replace("most_per_user_millis", "max_per_user") for name in OWN_SETTINGS
+    ]
 
 
 def _refusal(user: UserName, message: str) -> Forbidden:

@@ -1,4 +1,5 @@
-"""The world: the head's memory of what is recorded. A cache, thrown away after a failed commit."""
+"""The world: the head's memory of what is recorded. A cache, thrown away after a failed
+commit."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -30,7 +31,8 @@ AllocationKey = tuple[JobId, AttemptNumber, NodeId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, for people: one line, with its machine-readable kind and data."""
+    """Something that happened, for people: one line, with its machine-readable kind and
+    data."""
 
     at: float
     kind: str
@@ -54,7 +56,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """One commit: whole new rows, events, receipts, and how far the wishes were granted."""
+    """One commit: whole new rows, events, receipts, and how far the wishes were
+    granted."""
 
     jobs: tuple[Job, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -68,13 +71,21 @@ class Changes:
     spent: tuple[BudgetSpent, ...] = ()
     debts: tuple[Debt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
-    accounts: tuple[UsageRecord, ...] = ()  # added to those recorded, and to the sums of their days
+    # added to those recorded, and to the sums of their days
+    accounts: tuple[UsageRecord, ...] = ()
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
     removed: tuple[NodeId, ...] = ()  # nodes that hold nothing
 
     def __bool__(self) -> bool:
-        rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves, self.forgotten)
+        rows = (
+            self.jobs,
+            self.attempts,
+            self.allocations,
+            self.nodes,
+            self.saves,
+            self.forgotten,
+        )
         shares = (self.uses, self.spent, self.debts, self.reservations)
         return any(
             (*rows, *shares, self.accounts, self.receipts, self.events, self.removed)
@@ -114,11 +125,12 @@ def _count_down(counts: dict[Name, int], key: Name) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """State of all that is not over; of ended jobs, the state and since when (wall clock).
+    """State of all that is not over; of ended jobs, the state and since when (wall
+    clock).
 
-    `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
-    oldest first; `allocations` all that is not released; `reservations` those that stand;
-    `relocations` the receipts of those of the last day.
+    `attempts` holds the newest attempt of each unfinished job; `saves` its resumable
+    checkpoints, oldest first; `allocations` all that is not released; `reservations`
+    those that stand; `relocations` the receipts of those of the last day.
     """
 
     cluster: ClusterId
@@ -140,27 +152,34 @@ class World:
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
-        """The unfinished jobs in this state. From now on only `apply` may change them."""
+        """The unfinished jobs in this state. From now on only `apply` may change
+        them."""
         return self._indexed().by_state[state]
 
     def with_deadline(self) -> Mapping[JobId, Job]:
-        """The unfinished jobs that have a `start_by`. From now on only `apply` may change them."""
+        """The unfinished jobs that have a `start_by`. From now on only `apply` may
+        change them."""
         return self._indexed().with_deadline
 
     def queues_named(self) -> Set[QueueName]:
-        """Queues that unfinished jobs are in. From now on only `apply` may change them."""
+        """Queues that unfinished jobs are in. From now on only `apply` may change
+        them."""
         return self._indexed().in_queue.keys()
 
     def unfinished_of(self, user: UserName) -> int:
-        """Return how many unfinished jobs the user has. From now on only `apply` may change
-        them."""
+        """Return how many unfinished jobs the user has. From now on only `apply` may
+        change them."""
         return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
         """Return what no other job may have of the node's GPUs meanwhile: all, if it is
         exclusive."""
         node = self.nodes.get(seat.node) if seat.exclusive else None
-        return seat.gpu_millis if node is None else len(node.inventory.gpus) * MILLIS_PER_GPU
+        return (
+            seat.gpu_millis
+            if node is None
+            else len(node.inventory.gpus) * MILLIS_PER_GPU
+        )
 
     def _indexed(self) -> "_Index":
         if self._index is None:
@@ -170,7 +189,8 @@ class World:
         return self._index
 
     def apply(self, changes: Changes) -> None:
-        """Take in what has just been committed: the world is then what a new head would load."""
+        """Take in what has just been committed: the world is then what a new head would
+        load."""
         for job in changes.jobs:
             self._apply_job(job)
         self.nodes.update((node.id, node) for node in changes.nodes)
@@ -216,7 +236,9 @@ class World:
                 self.allocations[allocation.key] = allocation
 
     def _apply_saves(self, saves: Iterable[Save]) -> None:
-        for save in (stored_save for stored_save in saves if stored_save.job not in self.ended):
+        for save in (
+            stored_save for stored_save in saves if stored_save.job not in self.ended
+        ):
             others = [
                 old
                 for old in self.saves.get(save.job, ())
@@ -246,4 +268,8 @@ class World:
     def forgot(self, job: JobId) -> bool:
         """Whether this id has been given and its job is not kept any more."""
         sequence = sequence_of(job)
-        return sequence is not None and sequence <= self.granted and self.state_of(job) is None
+        return (
+            sequence is not None
+            and sequence <= self.granted
+            and self.state_of(job) is None
+        )

@@ -1,4 +1,5 @@
-"""Reading an engine's own settings, as they were typed: corral up --engine NAME --set KEY=VALUE."""
+"""Reading an engine's own settings, as they were typed: corral up --engine NAME --set
+KEY=VALUE."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -10,9 +11,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     class EngineSettings(DataclassInstance, Protocol):
-        """Settings of an engine. `FILES` are those that the head's machine reads, each with
-        how it comes to be; `EXAMPLES` are values that would be taken, of the settings whose type
-        gives none."""
+        """Settings of an engine. `FILES` are those that the head's machine reads, each
+        with how it comes to be; `EXAMPLES` are values that would be taken, of the
+        settings whose type gives none."""
 
         NAME: ClassVar[str]
         FILES: ClassVar[Mapping[str, str]]
@@ -29,7 +30,8 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
     """The settings: each field a text, a truth, a number, or several texts with commas.
     What has its type already, as it was kept, stays so.
 
-    Raises: SpecInvalid for what the engine does not have, or that does not read as its type.
+    Raises: SpecInvalid for what the engine does not have, or that does not read as its
+    type.
     """
     types = types_of(kind)
     for name in given:
@@ -39,13 +41,19 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
                 hint=f"it has: {', '.join(types)}",
             )
     return kind(
-        **{name: _read(kind, name, types[name], value_text) for name, value_text in given.items()}
+        **{
+            name: _read(kind, name, types[name], value_text)
+            for name, value_text in given.items()
+        }
     )
 
 
 def types_of(kind: "type[EngineSettings]") -> dict[str, str]:
     """Return the settings of the engine and the type of each."""
-    return {field.name: getattr(field.type, "__name__", str(field.type)) for field in fields(kind)}
+    return {
+        field.name: getattr(field.type, "__name__", str(field.type))
+        for field in fields(kind)
+    }
 
 
 def example_of(kind: "type[EngineSettings]", name: str) -> str:
@@ -55,12 +63,19 @@ def example_of(kind: "type[EngineSettings]", name: str) -> str:
     field = next(field for field in fields(kind) if field.name == name)
     if isinstance(field.default, bool):
         return f"{name}={'no' if field.default else 'yes'}"
-    return f"{name}={f'{field.default:g}' if isinstance(field.default, float) else _COUNT}"
+    return (
+        f"{name}={f'{field.default:g}' if isinstance(field.default, float) else _COUNT}"
+    )
 
 
-def wrong(kind: "type[EngineSettings]", name: str, what: str, *beside: str) -> SpecInvalid:
-    """The refusal of a setting, with one that would be taken; `beside`: with others it needs."""
-    words = " ".join(f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name))
+def wrong(
+    kind: "type[EngineSettings]", name: str, what: str, *beside: str
+) -> SpecInvalid:
+    """The refusal of a setting, with one that would be taken; `beside`: with others it
+    needs."""
+    words = " ".join(
+        f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name)
+    )
     return SpecInvalid(what, hint=f"write: corral up --engine {kind.NAME} {words}")
 
 

@@ -1,4 +1,5 @@
-"""Interpretation of active checks against data sheets, the node's own past and the fleet. Pure."""
+"""Interpretation of active checks against data sheets, the node's own past and the
+fleet. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ from corral.domain.node import Node
 from corral.domain.node_signal import FAILED, NOT_RUN, OVER, PASSED, Signal, SignalKind
 from corral.domain.units import share_text
 
-BYTES_PER_SECOND: Final = "B/s"  # of the device itself; what stands in for it has another unit
+# of the device itself; what stands in for it has another unit
+BYTES_PER_SECOND: Final = "B/s"
 SHARED: Final = " shared"  # ends the unit of a disk that others use, too
 _OF_ASKER: Final = (
     CheckKind.CLOCK,
@@ -28,8 +30,8 @@ _OF_ASKER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """`signals`: what health makes verdicts of. `over`: the rounds that have ended, with whether
-    they have shown that the node is well."""
+    """`signals`: what health makes verdicts of. `over`: the rounds that have ended,
+    with whether they have shown that the node is well."""
 
     node: Node
     signals: tuple[Signal, ...]
@@ -53,7 +55,12 @@ def take_checks(
             kept_signals.append(signal)
         elif signal.device == OVER:
             checkup = next(
-                (check_up for check_up in node.checkups if check_up.id == signal.checkup), None
+                (
+                    check_up
+                    for check_up in node.checkups
+                    if check_up.id == signal.checkup
+                ),
+                None,
             )
             if checkup is not None:
                 node, well = _ended(node, checkup, signal, now)
@@ -75,16 +82,22 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
     return [replace(signal, code=FAILED if failed else PASSED, text=measure.text)]
 
 
-def _ended(node: Node, checkup: CheckUp, signal: Signal, now: float) -> tuple[Node, bool]:
-    """The round is over; the node is shown to be well by products on each GPU and no failure."""
+def _ended(
+    node: Node, checkup: CheckUp, signal: Signal, now: float
+) -> tuple[Node, bool]:
+    """The round is over; the node is shown to be well by products on each GPU and no
+    failure."""
     check_ups = tuple(check_up for check_up in node.checkups if check_up is not checkup)
     if signal.code == NOT_RUN:  # something was to run meanwhile
         return replace(node, checkups=check_ups), False
-    check_measures = [measure for measure in node.measures if measure.checkup == checkup.id]
+    check_measures = [
+        measure for measure in node.measures if measure.checkup == checkup.id
+    ]
     passed = {
         check_measure.gpu
         for check_measure in check_measures
-        if (check_measure.kind, check_measure.result) == (CheckKind.MATMUL, Result.PASSED)
+        if (check_measure.kind, check_measure.result)
+        == (CheckKind.MATMUL, Result.PASSED)
     }
     asked_gpus: set[int | None] = {gpu.index for gpu in node.inventory.gpus}
     well = passed >= (asked_gpus or {None}) and not any(
@@ -95,7 +108,8 @@ def _ended(node: Node, checkup: CheckUp, signal: Signal, now: float) -> tuple[No
 
 
 def bars(measure: CheckMeasure) -> bool:
-    """Whether it speaks against the node, and not against what it shares with others."""
+    """Whether it speaks against the node, and not against what it shares with
+    others."""
     if measure.kind in (*_OF_ASKER, CheckKind.LINK) or measure.unit.endswith(SHARED):
         return False
     return measure.result == Result.FAILED
@@ -139,7 +153,9 @@ def _held(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> CheckMeasure:
     if one.kind == CheckKind.CLOCK:
         most = most_clock_seconds()
         passed = abs(one.value) <= most
-        return replace(one, expected=most, result=Result.PASSED if passed else Result.FAILED)
+        return replace(
+            one, expected=most, result=Result.PASSED if passed else Result.FAILED
+        )
     expected, of_what = least_of(one, node, fleet)
     if expected is None:
         return replace(one, result=Result.MEASURED)
@@ -149,8 +165,11 @@ def _held(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> CheckMeasure:
     return replace(one, expected=expected, result=Result.FAILED, text=text)
 
 
-def least_of(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> tuple[float | None, str]:
-    """The least that passes, the highest of what is known, and what that is a share of."""
+def least_of(
+    one: CheckMeasure, node: Node, fleet: Sequence[Node]
+) -> tuple[float | None, str]:
+    """The least that passes, the highest of what is known, and what that is a share
+    of."""
     bounds = bounds_of(one.kind)
     types = node.inventory.types
     least_rates: list[tuple[float, str]] = []
@@ -168,7 +187,10 @@ def least_of(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> tuple[floa
         others = _elsewhere(one, node, fleet)
         if len(others) >= bounds.own_results:
             least_rates.append(
-                (bounds.fleet * median(others), f"{share_text(bounds.fleet)} of what others have")
+                (
+                    bounds.fleet * median(others),
+                    f"{share_text(bounds.fleet)} of what others have",
+                )
             )
     return max(least_rates, default=(None, ""), key=lambda each: each[0] or 0.0)
 
@@ -180,7 +202,8 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
         for other in fleet
         if other.id != node.id
         for measure in other.measures
-        if (measure.kind, measure.unit) == (one.kind, one.unit) and measure.value is not None
+        if (measure.kind, measure.unit) == (one.kind, one.unit)
+        and measure.value is not None
     ]
 
 
@@ -188,15 +211,17 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 
 
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
-    """Return the nodes to which its links are slow, if this end is the faulty one: at least two
-    links have failed, and each of those others has a good one."""
+    """Return the nodes to which its links are slow, if this end is the faulty one: at
+    least two links have failed, and each of those others has a good one."""
     slow = {link.device for link in _links(node) if link.result == Result.FAILED}
     if len(slow) < 2 or any(link.result == Result.PASSED for link in _links(node)):
         return ()
     good = {
         other.id
         for other in fleet
-        if any(link.result in (Result.PASSED, Result.MEASURED) for link in _links(other))
+        if any(
+            link.result in (Result.PASSED, Result.MEASURED) for link in _links(other)
+        )
     }
     return tuple(sorted(slow)) if slow <= good else ()
 

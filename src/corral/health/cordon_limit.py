@@ -1,4 +1,5 @@
-"""The breaker: health itself never cordons more than a share of the nodes within some minutes."""
+"""The breaker: health itself never cordons more than a share of the nodes within some
+minutes."""
 
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ from corral.health.health_policy import HealthRules
 
 
 def barred_lately(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
-    """Return how many nodes were cordoned automatically within the breaker's time, whatever became
-    of them."""
+    """Return how many nodes were cordoned automatically within the breaker's time,
+    whatever became of them."""
     moments = (node.barred_at for node in nodes if node.barred_at is not None)
     return sum(now - at < rules.breaker_seconds for at in moments)

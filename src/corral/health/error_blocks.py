@@ -1,4 +1,5 @@
-"""First lines of errors in other languages than Python, and the lines that continue them."""
+"""First lines of errors in other languages than Python, and the lines that continue
+them."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +27,10 @@ _OPENINGS: Final = (
             rf"|{_JAVA_NAME}(?:Exception|Error)\b)"
         ),
     ),
-    (NextStep.JULIA, re.compile(r"^ERROR: (?:LoadError: |\w{1,60}(?:Error|Exception)\b)")),
+    (
+        NextStep.JULIA,
+        re.compile(r"^ERROR: (?:LoadError: |\w{1,60}(?:Error|Exception)\b)"),
+    ),
     (
         NextStep.R,
         re.compile(
@@ -36,25 +40,38 @@ _OPENINGS: Final = (
     (NextStep.NODE, re.compile(r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: ")),
     (
         NextStep.COMPILER,
-        re.compile(r"^[^\s:]{1,200}:\d{1,9}:(?:\d{1,9}:)? (?:fatal )?error: |^error\[E\d{4}\]: "),
+        re.compile(
+            r"^[^\s:]{1,200}:\d{1,9}:(?:\d{1,9}:)? (?:fatal )?error: |^error\[E\d{4}\]: "
+        ),
     ),
     (
         NextStep.LINKER,
-        re.compile(r"^.{0,200}: (?:undefined reference to |cannot find -l)|^ld: symbol\(s\) not"),
+        re.compile(
+            r"^.{0,200}: (?:undefined reference to |cannot find -l)|^ld: symbol\(s\) not"
+        ),
     ),
     (
         NextStep.SANITIZER,
-        re.compile(r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "),
+        re.compile(
+            r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "
+        ),
     ),
     (NextStep.MPI_SLOTS, re.compile(r"^There are not enough slots available")),
     (
         NextStep.MPI_ABORT,
-        re.compile(r"^MPI_ABORT was invoked on rank \d|^application called MPI_Abort\("),
+        re.compile(
+            r"^MPI_ABORT was invoked on rank \d|^application called MPI_Abort\("
+        ),
     ),
-    (NextStep.FIRST_LINE, re.compile(r"^.{1,900} at \S{1,200} line \d{1,9}\.$")),  # Perl
-    (NextStep.FIRST_LINE, re.compile(r"^\S{1,200}:\d{1,9}:in [`'].{1,200}': .{1,200}\(\w+")),
+    # Perl
+    (NextStep.FIRST_LINE, re.compile(r"^.{1,900} at \S{1,200} line \d{1,9}\.$")),
     (
-        NextStep.FIRST_LINE,  # C#, PHP, Elixir, Erlang, Nim, Lua, OCaml and Swift, Fortran, Zig
+        NextStep.FIRST_LINE,
+        re.compile(r"^\S{1,200}:\d{1,9}:in [`'].{1,200}': .{1,200}\(\w+"),
+    ),
+    (
+        # C#, PHP, Elixir, Erlang, Nim, Lua, OCaml and Swift, Fortran, Zig
+        NextStep.FIRST_LINE,
         re.compile(
             r"^(?:Unhandled exception[.:]|(?:PHP )?Fatal error: |\*\* \(\w{1,60}\) "
             r"|Error: unhandled exception: |luajit: |lua: |Fortran runtime error: "
@@ -106,7 +123,8 @@ def is_report_of_shell(line: str) -> bool:
 
 
 def opening(row: str) -> tuple[NextStep | None] | None:
-    """Return the advice of the language whose error begins here, in a tuple; None for no error."""
+    """Return the advice of the language whose error begins here, in a tuple; None for
+    no error."""
     if _ANY_OPENING.match(row) is None:
         return None
     return next(((step,) for step, words in _OPENINGS if words.match(row)), None)
@@ -118,7 +136,8 @@ def is_frame(row: str) -> bool:
 
 
 def is_chatter(row: str) -> bool:
-    """Return whether programs print the line that go on: retries, progress, levels below errors."""
+    """Return whether programs print the line that go on: retries, progress, levels
+    below errors."""
     return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
 
 
@@ -132,13 +151,16 @@ def message(lines: Sequence[str]) -> str:
     listed = [line for line in lines[1:] if line.startswith("! ")]
     if listed:
         return listed[-1]
-    below = 2 if _VALIDATION.search(lines[0]) else 0  # the field, and what is wrong with it
-    below = below or int(len(lines) > 1 and lines[1].startswith('in "'))  # YAML's file and line
+    # the field, and what is wrong with it
+    below = 2 if _VALIDATION.search(lines[0]) else 0
+    # YAML's file and line
+    below = below or int(len(lines) > 1 and lines[1].startswith('in "'))
     return " ".join(lines[: below + 1]) if below else sentence(lines)
 
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:
-    """Return the line and what continues it: the next where it ends in a colon, and `what():`."""
+    """Return the line and what continues it: the next where it ends in a colon, and
+    `what():`."""
     text, last = lines[first], first
     while last + 1 < len(lines) and last - first < JOINED_LINES:
         is_what = last == first and _WHAT.match(lines[last + 1]) is not None

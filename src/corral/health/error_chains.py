@@ -1,7 +1,8 @@
-"""Errors that were raised of each other: which one began, and how they are quoted together.
+"""Errors that were raised of each other: which one began, and how they are quoted
+together.
 
-The last error of a chain often hides the first, and the first may be one that the program expected:
-both are quoted, and the one that names the cause comes first.
+The last error of a chain often hides the first, and the first may be one that the
+program expected: both are quoted, and the one that names the cause comes first.
 """
 
 import re
@@ -14,22 +15,25 @@ from corral.health.error_blocks import message
 from corral.health.pattern_form import END_CHARACTERS, LINE_CHARACTERS
 from corral.health.raised_errors import Raised
 
-MOST_EARLIER: Final = 2  # errors that were caught before; of more, the program is used to them
+# errors that were caught before; of more, the program is used to them
+MOST_EARLIER: Final = 2
 _UNNAMED: Final = re.compile(r"^(?:Name|UnboundLocal)Error\b")
 _MISTAKEN: Final = re.compile(r"^(?:Attribute|Type)Error\b")
 _TRIED: Final = re.compile(  # what programs do another way when the first way fails
     r"^(?:ModuleNotFound|Import|Key|Attribute|Index|Lookup|Type)Error\b|^StopIteration\b"
 )
-_EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})  # programs try these first
+# programs try these first
+_EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorChain:
-    """The first error, and the last that it led to; the same one where there is no other.
+    """The first error, and the last that it led to; the same one where there is no
+    other.
 
     Args:
-        is_handled: the last was raised while an error before it was handled: by a second way that
-            failed, too, or to say more of the first.
+        is_handled: the last was raised while an error before it was handled: by a
+            second way that failed, too, or to say more of the first.
     """
 
     root: Raised
@@ -37,12 +41,18 @@ class ErrorChain:
     is_handled: bool = False
 
     def place(self, of: Raised) -> str:
-        """Return where an error of it was raised, and where in a library; "" for not known."""
+        """Return where an error of it was raised, and where in a library; "" for not
+        known."""
         raised = (
             of
             if of.place
             else next(
-                (raised_error for raised_error in (self.root, self.last) if raised_error.place), of
+                (
+                    raised_error
+                    for raised_error in (self.root, self.last)
+                    if raised_error.place
+                ),
+                of,
             )
         )
         return (
@@ -53,11 +63,12 @@ class ErrorChain:
 
 
 def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
-    """Return the chain of the newest error, without wrappers of other processes' errors.
+    """Return the chain of the newest error, without wrappers of other processes'
+    errors.
 
     Args:
-        line: a line of an error in the middle that shows the class: then the chain begins
-            there.
+        line: a line of an error in the middle that shows the class: then the chain
+            begins there.
     """
     links = [
         raised_error
@@ -75,10 +86,14 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
         return ErrorChain(newest, newest)
     if newest.step is not None:  # Java names the cause last
         return ErrorChain(links[-1], links[0])
-    return ErrorChain(links[0], links[-1], is_handled=any(link.is_handled for link in links[1:]))
+    return ErrorChain(
+        links[0], links[-1], is_handled=any(link.is_handled for link in links[1:])
+    )
 
 
-def begins_it(chain: ErrorChain, root: FailureKind | None, last: FailureKind | None) -> bool:
+def begins_it(
+    chain: ErrorChain, root: FailureKind | None, last: FailureKind | None
+) -> bool:
     """Return whether the first error of a chain is what it failed of, and not the last.
 
     Args:
@@ -92,9 +107,12 @@ def begins_it(chain: ErrorChain, root: FailureKind | None, last: FailureKind | N
 
 
 def _is_masked(chain: ErrorChain, last: FailureKind | None) -> bool:
-    """Return whether an except or a finally block raised an error by accident: a mistake in its
-    own code, or of closing what the first error left."""
-    if last is not None or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]:
+    """Return whether an except or a finally block raised an error by accident: a
+    mistake in its own code, or of closing what the first error left."""
+    if (
+        last is not None
+        or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]
+    ):
         return False
     if chain.last.is_of_cleaning or _UNNAMED.match(chain.last.lines[0]) is not None:
         return True
@@ -115,11 +133,14 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
         return quoted(root)
     if not root_first:
         return f"{quoted(last)}; before it: {quoted(root)}"
-    return f"{quoted(root)}; {'then' if chain.is_handled else 'it led to'}: {quoted(last)}"
+    return (
+        f"{quoted(root)}; {'then' if chain.is_handled else 'it led to'}: {quoted(last)}"
+    )
 
 
 def quoted(text: str) -> str:
-    """Return at most LINE_CHARACTERS of a text: of a longer one its beginning and its end."""
+    """Return at most LINE_CHARACTERS of a text: of a longer one its beginning and its
+    end."""
     if len(text) <= LINE_CHARACTERS:
         return text
     head = LINE_CHARACTERS - END_CHARACTERS - len(" ... ")
@@ -127,8 +148,8 @@ def quoted(text: str) -> str:
 
 
 def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
-    """Return the quote with errors that the program had printed before and gone on: the last may
-    come of them. Of more than MOST_EARLIER nothing is known."""
+    """Return the quote with errors that the program had printed before and gone on: the
+    last may come of them. Of more than MOST_EARLIER nothing is known."""
     said_texts = {_said(chain.root, ""), _said(chain.last, "")}
     before = dict.fromkeys(
         _said(raised_error, "")
@@ -153,4 +174,6 @@ def _has(one: Raised, line: str) -> bool:
 
 
 def _said(one: Raised, line: str) -> str:
-    return (line if line and _has(one, line) else message(one.lines)).removeprefix("Caused by: ")
+    return (line if line and _has(one, line) else message(one.lines)).removeprefix(
+        "Caused by: "
+    )

@@ -1,8 +1,8 @@
 """Faults of a machine that explain ends of programs, and the resulting cause. Pure.
 
-A program reports its symptom, and rarely the broken part. A port that went down looks like
-a lost peer, and a failed page of memory looks like a crash. The node's observations at that
-time are more precise (0064).
+A program reports its symptom, and rarely the broken part. A port that went down looks
+like a lost peer, and a failed page of memory looks like a crash. The node's
+observations at that time are more precise (0064).
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ _ON_A_GPU: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explains:
-    """An end of a class in `of`, at most `seconds` after this was noticed, is one of class `by`.
-    `anywhere`: on any node of the gang; else where its culprit was. `is_machine`: the cluster pays;
-    else it was still the program's."""
+    """An end of a class in `of`, at most `seconds` after this was noticed, is one of
+    class `by`. `anywhere`: on any node of the gang; else where its culprit was.
+    `is_machine`: the cluster pays; else it was still the program's."""
 
     of: frozenset[F]
     by: F
@@ -36,7 +36,9 @@ class Explains:
 
 _GPU: Final = Explains(of=_ON_A_GPU, by=F.GPU_FAULT, seconds=600.0)
 _RULES: Final[Mapping[tuple[SignalKind, int | None], Explains]] = {
-    (SignalKind.XID, None): Explains(of=frozenset({F.GPU_FAULT}), by=F.GPU_FAULT, seconds=60.0),
+    (SignalKind.XID, None): Explains(
+        of=frozenset({F.GPU_FAULT}), by=F.GPU_FAULT, seconds=60.0
+    ),
     (SignalKind.GPU_LOST, None): _GPU,
     (SignalKind.ECC, UNCORRECTED): _GPU,
     (SignalKind.PORT_DOWN, None): Explains(
@@ -49,20 +51,24 @@ _RULES: Final[Mapping[tuple[SignalKind, int | None], Explains]] = {
         of=frozenset({F.KILLED}), by=F.HOST_MEMORY, seconds=5.0, is_machine=False
     ),
     (SignalKind.DISK_ERRORS, None): Explains(
-        of=frozenset({F.DATA, F.CHECKPOINT, F.PERMISSION, F.STORAGE}), by=F.STORAGE, seconds=120.0
+        of=frozenset({F.DATA, F.CHECKPOINT, F.PERMISSION, F.STORAGE}),
+        by=F.STORAGE,
+        seconds=120.0,
     ),
     (SignalKind.SILENT, None): Explains(
         of=_BETWEEN_RANKS | {F.STORAGE}, by=F.STORAGE, seconds=600.0, anywhere=True
     ),
 }
-_SLOW: Final = frozenset({PORTS, SENSORS})  # where the machine was busy, this is no fault of it
+# where the machine was busy, this is no fault of it
+_SLOW: Final = frozenset({PORTS, SENSORS})
 _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 
 
 def explanation(
     failed: F, exit_code: int | None, ailment: Ailment, before_seconds: float
 ) -> Explains | None:
-    """Return how this fault explains an end of that class after this time; None if it does not."""
+    """Return how this fault explains an end of that class after this time; None if it
+    does not."""
     if not ailment.confirmed:
         return None
     kind, code = ailment.kind, ailment.code

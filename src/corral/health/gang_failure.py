@@ -1,7 +1,8 @@
 """Failure of a gang, and the rank that began, from last lines and ends of its ranks.
 
-A rank that lost its peers reports those peers. Another rank is to blame if it has a cause
-of its own, if waiting ranks named it, or if it was still silent when they gave up.
+A rank that lost its peers reports those peers. Another rank is to blame if it has a
+cause of its own, if waiting ranks named it, or if it was still silent when they gave
+up.
 """
 
 import re
@@ -13,7 +14,13 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import Failure, FailureKind
 from corral.health.patterns import CUT_OFF, READER_GONE
-from corral.health.peer_evidence import awaited, behind, inner_end, stopped_by_launcher, streams
+from corral.health.peer_evidence import (
+    awaited,
+    behind,
+    inner_end,
+    stopped_by_launcher,
+    streams,
+)
 from corral.health.rank_failure import KILL, RankReading, last_error, read, signal_of
 
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
@@ -38,9 +45,15 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     if not failed:
         return None
     first_at = min(rank_reading.at for rank_reading in failed)
-    stopped = [rank_reading for rank_reading in failed if _was_stopped(rank_reading, first_at)]
-    rank_readings = [rank_reading for rank_reading in failed if rank_reading not in stopped]
-    own_readings = [rank_reading for rank_reading in rank_readings if not rank_reading.of_peers]
+    stopped = [
+        rank_reading for rank_reading in failed if _was_stopped(rank_reading, first_at)
+    ]
+    rank_readings = [
+        rank_reading for rank_reading in failed if rank_reading not in stopped
+    ]
+    own_readings = [
+        rank_reading for rank_reading in rank_readings if not rank_reading.of_peers
+    ]
     if own_readings:
         first = min(
             own_readings,
@@ -49,14 +62,15 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
         if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
             first = _waited_for(own_readings, stopped) or first
         return _failure(
-            first, alike=sum(rank_reading.kind == first.kind for rank_reading in own_readings)
+            first,
+            alike=sum(rank_reading.kind == first.kind for rank_reading in own_readings),
         )
     return _of_the_gang(ends, rank_readings, stopped)
 
 
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
-    """Return the error that is the last output of a rank which was stopped at its limit; None where
-    none has one. Errors that a stop itself leads to do not count."""
+    """Return the error that is the last output of a rank which was stopped at its
+    limit; None where none has one. Errors that a stop itself leads to do not count."""
     for end in ends:
         if (error := last_error(end)) is not None and error.kind not in _BY_THE_STOP:
             return _failure(error, alike=1)
@@ -64,8 +78,8 @@ def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _unfolded(end: RankEnd) -> list[RankEnd]:
-    """The workers of a launcher that share its log, each as the rank that it names; the one that
-    the launcher saw fail first a little before the others."""
+    """The workers of a launcher that share its log, each as the rank that it names; the
+    one that the launcher saw fail first a little before the others."""
     apart = streams(end.tail)
     if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
         return [end]
@@ -73,7 +87,9 @@ def _unfolded(end: RankEnd) -> list[RankEnd]:
     if root is not None:
         apart.setdefault(root, "")
     return [
-        replace(end, rank=rank, tail=tail, exit=replace(how, at=how.at - EARLIER_SECONDS))
+        replace(
+            end, rank=rank, tail=tail, exit=replace(how, at=how.at - EARLIER_SECONDS)
+        )
         if rank == root
         else replace(end, rank=rank, tail=tail)
         for rank, tail in sorted(apart.items())
@@ -81,17 +97,19 @@ def _unfolded(end: RankEnd) -> list[RankEnd]:
 
 
 def _was_stopped(one: RankReading, first_at: float) -> bool:
-    """Return whether the rank was stopped because of another's failure: with TERM, and with KILL
-    only after its grace period."""
+    """Return whether the rank was stopped because of another's failure: with TERM, and
+    with KILL only after its grace period."""
     if one.kind != FailureKind.KILLED or one.end.exit is None:
         return False
     killed = signal_of(one.end.exit) == KILL
     return one.at > first_at + (SOONEST_KILL_SECONDS if killed else 0.0)
 
 
-def _waited_for(own: Sequence[RankReading], stopped: Sequence[RankReading]) -> RankReading | None:
-    """Return, of ranks that had to be killed after another gave up waiting, the one that had raised
-    an error and did not leave, else one that no longer did anything."""
+def _waited_for(
+    own: Sequence[RankReading], stopped: Sequence[RankReading]
+) -> RankReading | None:
+    """Return, of ranks that had to be killed after another gave up waiting, the one
+    that had raised an error and did not leave, else one that no longer did anything."""
     raised = [rank_reading for rank_reading in own if _was_frozen(rank_reading)]
     frozen = [
         replace(rank_reading, kind=FailureKind.HANG)
@@ -112,24 +130,34 @@ def _was_frozen(one: RankReading) -> bool:
 def _of_the_gang(
     ends: Sequence[RankEnd], told: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> Failure:
-    """Return the failure of a gang where no rank has a cause of its own: the rank that did not
-    come, or the network between them."""
+    """Return the failure of a gang where no rank has a cause of its own: the rank that
+    did not come, or the network between them."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (
         wire := next(
-            (rank_reading for rank_reading in order if rank_reading.kind not in _ABOUT_THE_GANG),
+            (
+                rank_reading
+                for rank_reading in order
+                if rank_reading.kind not in _ABOUT_THE_GANG
+            ),
             None,
         )
     ) is not None:
-        return _failure(wire, alike=sum(rank_reading.kind == wire.kind for rank_reading in told))
-    first = next((rank_reading for rank_reading in order if rank_reading.kind in _WAITED), order[0])
+        return _failure(
+            wire, alike=sum(rank_reading.kind == wire.kind for rank_reading in told)
+        )
+    first = next(
+        (rank_reading for rank_reading in order if rank_reading.kind in _WAITED),
+        order[0],
+    )
     waited = first.kind in _WAITED
     idle = [rank_reading.end for rank_reading in stopped if _was_frozen(rank_reading)]
     idle = idle or ([rank_reading.end for rank_reading in stopped] if waited else [])
     quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
     missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
     if missing is None:
-        alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
+        # then it was no peer of the gang
+        alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)
         kind = FailureKind.NETWORK if alone else order[0].kind
         if len(ends) == 1 and READER_GONE.search(order[0].quote):
             kind = FailureKind.PROGRAM
@@ -137,7 +165,9 @@ def _of_the_gang(
         return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
     kind = first.kind if waited else FailureKind.HANG
     did = "waited" if waited else "lost it"
-    quote = f"rank {first.end.rank} {did}{_at(first)}: {first.quote}" if first.quote else ""
+    quote = (
+        f"rank {first.end.rank} {did}{_at(first)}: {first.quote}" if first.quote else ""
+    )
     late = replace(first, end=missing, kind=kind, quote=quote, place="", step=None)
     return _failure(late, alike=alike)
 
@@ -149,8 +179,8 @@ def _at(one: RankReading) -> str:
 def _missing(
     ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
-    """Return the rank that the others name; else the one that was silent to the end; else the one
-    that is behind in its work."""
+    """Return the rank that the others name; else the one that was silent to the end;
+    else the one that is behind in its work."""
     of = {end.rank: end for end in ends}
     named = [
         rank
@@ -165,7 +195,9 @@ def _missing(
         return min(quiet, key=lambda end: end.rank)
     if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:
         return of.get(stopped[0], replace(told[0].end, rank=stopped[0]))
-    last = behind({rank_reading.end.rank: rank_reading.end.tail for rank_reading in told})
+    last = behind(
+        {rank_reading.end.rank: rank_reading.end.tail for rank_reading in told}
+    )
     return of.get(last) if last is not None else None
 
 

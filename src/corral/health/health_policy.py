@@ -10,16 +10,16 @@ Mode = Literal["observe", "enforce"]
 class HealthRules:
     """Rules of automatic health actions.
 
-    `observe`: nothing is cordoned, drained or ended; such actions are only listed. `users`:
-    number of users that must see a program fault on one GPU within `users_seconds` before
-    the GPU is to blame. `breaker_share`: share of all nodes, and at least one node, that
-    may be cordoned automatically within `breaker_seconds`. `repeat_seconds`: a fault that
-    recurs within this time gets the next remedy. `outbreak_seconds`: signals closer
-    together belong to one outbreak.
+    `observe`: nothing is cordoned, drained or ended; such actions are only listed.
+    `users`: number of users that must see a program fault on one GPU within
+    `users_seconds` before the GPU is to blame. `breaker_share`: share of all nodes, and
+    at least one node, that may be cordoned automatically within `breaker_seconds`.
+    `repeat_seconds`: a fault that recurs within this time gets the next remedy.
+    `outbreak_seconds`: signals closer together belong to one outbreak.
 
-    `check_every_seconds`: interval between checks of a node with GPUs while it is idle; 0:
-    never. A suspected node is checked at once, and again after `retest_seconds`. A gang of
-    `gang_gpus` or more (0: none) starts once its nodes were checked within
+    `check_every_seconds`: interval between checks of a node with GPUs while it is idle;
+    0: never. A suspected node is checked at once, and again after `retest_seconds`. A
+    gang of `gang_gpus` or more (0: none) starts once its nodes were checked within
     `gang_fresh_seconds`. It waits for `gang_seconds` at most.
     """
 
@@ -37,5 +37,6 @@ class HealthRules:
     gang_fresh_seconds: float = 86400.0
 
     def most(self, nodes: int) -> int:
-        """Return how many of `nodes` may be cordoned automatically within the breaker's time."""
+        """Return how many of `nodes` may be cordoned automatically within the breaker's
+        time."""
         return max(1, int(nodes * self.breaker_share))

@@ -1,7 +1,7 @@
 """Labels that a launcher writes before each line of a process, as `srun -l` does.
 
-A label is any text that stands before the head of a traceback and before a frame of one: launchers
-and their options have many forms of it.
+A label is any text that stands before the head of a traceback and before a frame of
+one: launchers and their options have many forms of it.
 """
 
 import re
@@ -15,15 +15,17 @@ _FRAME: Final = re.compile(r'^([^\n]{1,60}?)  File "[^"\n]{1,500}", line \d')
 
 
 def without_labels(rows: Sequence[str]) -> list[str]:
-    """Return the rows without labels; those of a process stand together where rows of several are
-    mixed, and the process comes last that printed last."""
+    """Return the rows without labels; those of a process stand together where rows of
+    several are mixed, and the process comes last that printed last."""
     labels = _labels_of(rows)
     if not labels:
         return list(rows)
     bare: list[str] = []
     run: dict[str, list[str]] = {}
     for row in rows:
-        label = next((row_label for row_label in labels if _has_label(row, row_label)), None)
+        label = next(
+            (row_label for row_label in labels if _has_label(row, row_label)), None
+        )
         if label is None:
             bare += _apart(run)
             bare.append(row)
@@ -39,7 +41,9 @@ def _labels_of(rows: Sequence[str]) -> list[str]:
     """Return the labels, the longest first: one may begin with another."""
     heads = {at[1] for row in rows if "Traceback" in row and (at := _HEAD.match(row))}
     frames = {at[1] for row in rows if 'File "' in row and (at := _FRAME.match(row))}
-    labels = sorted((label for label in heads & frames if label.strip()), key=len, reverse=True)
+    labels = sorted(
+        (label for label in heads & frames if label.strip()), key=len, reverse=True
+    )
     return labels[:MOST_LABELS]
 
 

@@ -1,10 +1,11 @@
 """Detection of nodes that are over-represented in failures of different users. Pure.
 
-The test is a beta-binomial tail. A user whose programs are wrong fails everywhere, and one
-node sees far more attempts than another. Neither a count nor a rate is therefore
-conclusive. Each user has their own failure rate, estimated from their record on all other
-nodes. If the node is like the others, the number of its failed attempts is a sum of
-beta-binomials, one per user. The result is the probability of at least the observed number.
+The test is a beta-binomial tail. A user whose programs are wrong fails everywhere, and
+one node sees far more attempts than another. Neither a count nor a rate is therefore
+conclusive. Each user has their own failure rate, estimated from their record on all
+other nodes. If the node is like the others, the number of its failed attempts is a sum
+of beta-binomials, one per user. The result is the probability of at least the observed
+number.
 """
 
 from collections import Counter
@@ -16,8 +17,10 @@ from corral.domain.failure_record import NodeRecord, UserRecord
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Node
 
-CHANCE: Final = 0.01  # that any node at all is wrongly suspected, of all that are looked at once
-CHANCE_WITHOUT: Final = 0.05  # of one node, with any one user left out: no one alone makes it so
+# that any node at all is wrongly suspected, of all that are looked at once
+CHANCE: Final = 0.01
+# of one node, with any one user left out: no one alone makes it so
+CHANCE_WITHOUT: Final = 0.05
 FEWEST_FAILURES: Final = 3
 FEWEST_USERS: Final = 2
 PRIOR_TRIES: Final = 4.0  # weight of the average rate for a user without a record
@@ -27,7 +30,8 @@ PRIOR_RATE_TRIES: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """`chance`: of `failures` or more where the node is like the others, which have `expected`."""
+    """`chance`: of `failures` or more where the node is like the others, which have
+    `expected`."""
 
     failures: int
     tries: int
@@ -74,7 +78,8 @@ class UserFailureRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRate:
-    """A user's record on the node, and the beta distribution of their rate elsewhere."""
+    """A user's record on the node, and the beta distribution of their rate
+    elsewhere."""
 
     own: UserRecord
     failed: float
@@ -111,15 +116,17 @@ def tail(rates: Sequence[UserRate]) -> float:
     seen = sum(rate.own.failures for rate in rates)
     below = [1.0] + [0.0] * (seen - 1) if seen else []
     for rate in rates:
-        below = _plus(below, beta_binomial(rate.own.tries, rate.failed, rate.went_well, seen))
+        below = _plus(
+            below, beta_binomial(rate.own.tries, rate.failed, rate.went_well, seen)
+        )
     return max(0.0, 1.0 - sum(below))
 
 
 def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[float]:
     """Return the probabilities of 0, 1, ... failures in `tries` tries.
 
-    Only those of fewer than `below` failures are returned. They are computed by the ratio
-    of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
+    Only those of fewer than `below` failures are returned. They are computed by the
+    ratio of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
     """
     chance = 1.0
     for number in range(tries):
@@ -129,7 +136,11 @@ def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[flo
         masses.append(chance)
         successes = tries - failures
         rest = beta + successes - 1
-        chance *= successes * (alpha + failures) / ((failures + 1) * rest) if successes else 0.0
+        chance *= (
+            successes * (alpha + failures) / ((failures + 1) * rest)
+            if successes
+            else 0.0
+        )
     return masses
 
 

@@ -1,4 +1,5 @@
-"""Alive, silent or dead: silence is counted, and never taken for death without a bound."""
+"""Alive, silent or dead: silence is counted, and never taken for death without a
+bound."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +23,9 @@ class Verdict:
     """Judgement about a node.
 
     `counted_seconds`: its silence without excused times. `past_bound`: its work may be
-    started elsewhere. `frozen`: many nodes went silent together, so a fault of the network
-    or the head is more likely than a fault of all nodes. Their silence then sets no bound.
+    started elsewhere. `frozen`: many nodes went silent together, so a fault of the
+    network or the head is more likely than a fault of all nodes. Their silence then
+    sets no bound.
     """
 
     liveness: Liveness
@@ -39,13 +41,14 @@ def judge(
 ) -> dict[NodeId, Verdict]:
     """Return a verdict for each node.
 
-    Times are by the head's serving clock, which stops while the head is down. The silence
-    of a node without a heartbeat since this head began to serve counts from that moment.
-    The seconds in `facts.excused`, when too many nodes were silent together, are not
-    counted.
+    Times are by the head's serving clock, which stops while the head is down. The
+    silence of a node without a heartbeat since this head began to serve counts from
+    that moment. The seconds in `facts.excused`, when too many nodes were silent
+    together, are not counted.
     """
     silent_for = {
-        node: serving_seconds - (facts.nodes[node].heard_at if node in facts.nodes else 0.0)
+        node: serving_seconds
+        - (facts.nodes[node].heard_at if node in facts.nodes else 0.0)
         for node in nodes
         if node not in facts.proofs
     }
@@ -67,9 +70,10 @@ def next_deadline_seconds(
 ) -> float:
     """Seconds until silence could next change a verdict; infinite when it cannot.
 
-    The bound of a frozen node moves on with the clock, so that no moment is the one to wait for.
-    Never less than LEAST_WAIT_SECONDS: a wait that rounding has made as good as nothing would pass
-    without the clock having moved, and so would the next one, for ever.
+    The bound of a frozen node moves on with the clock, so that no moment is the one to
+    wait for. Never less than LEAST_WAIT_SECONDS: a wait that rounding has made as good
+    as nothing would pass without the clock having moved, and so would the next one, for
+    ever.
     """
     waits: list[float] = []
     for heard in facts.nodes.values():
@@ -106,7 +110,9 @@ def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[
     if len(silent) < fewest:
         return frozenset()
     ordered = sorted(silent.values())
-    return frozenset(node for node, seconds in silent.items() if _near(seconds, ordered) >= fewest)
+    return frozenset(
+        node for node, seconds in silent.items() if _near(seconds, ordered) >= fewest
+    )
 
 
 def _near(seconds: float, ordered: Sequence[float]) -> int:

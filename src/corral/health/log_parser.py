@@ -31,10 +31,13 @@ ENDING_LINES: Final = 2  # quoted where no line is an error
 FRESH_LINES: Final = 8  # an error this close to the end was the last output
 MOST_RAISED: Final = 50  # the newest; older ones add nothing
 
-_COLOURS: Final = re.compile(r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
+_COLOURS: Final = re.compile(
+    r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])"
+)
 _SIDES: Final = "│┃|"  # of a box around a line
 _RIMS: Final = frozenset("╭╰┏┗─━╮╯┓┛")
-_GROUP: Final = re.compile(r"^ {2,40}(?:\+-\+-+.{0,40}-{4,}$|\+-{8,}$|[|+] )")  # of exceptions
+# of exceptions
+_GROUP: Final = re.compile(r"^ {2,40}(?:\+-\+-+.{0,40}-{4,}$|\+-{8,}$|[|+] )")
 _DRESS: Final = re.compile(
     r"(?:\[[A-Za-z_]{0,30}\d{1,5}\]:\s?"  # torch, torchrun
     r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:\s?"  # mpirun, horovodrun
@@ -44,11 +47,14 @@ _DRESS: Final = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
 )
-# A carriage return that a shell or a loader prints as the end of a name: of a file with CRLF.
+# A carriage return that a shell or a loader prints as the end of a name: of a file with
+# CRLF.
 LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])|(?<=Illegal option -)\r")
 _CURRENT: Final = "\nCurrent thread 0x"
 _LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
-_CAUSES: Final = re.compile(r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE)
+_CAUSES: Final = re.compile(
+    r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE
+)
 _ORDINAL: Final = re.compile(r"^\d{1,3}: ")
 _WORKER_SIGNAL: Final = re.compile(
     r"\bSignal \d{1,2} \(SIG\w{1,9}\) received by PID \d{1,9}|\bfailed \(exitcode: -\d{1,2}\)"
@@ -62,8 +68,11 @@ _UNREAD: Final = re.compile(
     re.MULTILINE,
 )
 _UNJOINED: Final = "terminate called without an active exception"
-_ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
-_WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
+_ASSERTED: Final = re.compile(
+    r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed"
+)
+# lines by which a launcher or a build tool repeats that one failed
+_WRAPPERS: Final = re.compile(
     r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,200}\] Error \d|^ninja: build stopped|^collect2: error: "
     r"|^npm (?:ERR!|error)(?:$| A complete log| code | errno | To see |  )|^Execution halted"
     r"|^error: could not compile|^error: aborting due to|Aborting\.{0,3}$"
@@ -94,7 +103,8 @@ _HINTS: Final = re.compile(  # lines with advice, below the line with the failur
 _STATED: Final = re.compile(
     r"^\W{0,3}(?:FATAL|CRITICAL|ERROR)\b|^\S{1,80}: fatal: |^fatal: ", re.IGNORECASE
 )
-_LEVELS: Final = (  # "error:" and "fatal error:" of the languages that programs are localized to
+# "error:" and "fatal error:" of the languages that programs are localized to
+_LEVELS: Final = (
     r"^\W{0,3}(?:\S{1,40}: )?(?:Schwerer |Schwerwiegender |Interner )?(?:Fehler|Ausnahme"
     r"|Erreur(?: \w{1,12})?|Errore(?: \w{1,12})?|Erro(?: \w{1,12})?|Fout|Fel|Feil|Fejl|Virhe|Błąd"
     r"|Chyba|Hiba|Hata|Eroare|Грешка|Σφάλμα|Ошибка|Помилка|שגיאה|خطأ|त्रुटि|ข้อผิดพลาด|Lỗi|Kesalahan"
@@ -136,8 +146,12 @@ class Printed:
 
     @property
     def ends_caught(self) -> bool:
-        """Whether a runtime caught the error that is the last output: it aborts nothing itself."""
-        return self.ends_raising and self._own[-1].step not in (NextStep.CPP, NextStep.ABORTED)
+        """Whether a runtime caught the error that is the last output: it aborts nothing
+        itself."""
+        return self.ends_raising and self._own[-1].step not in (
+            NextStep.CPP,
+            NextStep.ABORTED,
+        )
 
     @property
     def _own(self) -> tuple[Raised, ...]:
@@ -151,21 +165,27 @@ class Printed:
     @property
     def newest(self) -> str:
         """The errors of the newest chain; where none was raised, the last lines."""
-        chain = [raised for raised in self.raised if raised.chain == self.raised[-1].chain]
-        return "\n".join(line for raised in chain for line in raised.lines) or "\n".join(
-            self.last[-FRESH_LINES:]
-        )
+        chain = [
+            raised for raised in self.raised if raised.chain == self.raised[-1].chain
+        ]
+        return "\n".join(
+            line for raised in chain for line in raised.lines
+        ) or "\n".join(self.last[-FRESH_LINES:])
 
     @property
     def complaint(self) -> str:
-        """The last line that has the shape of an error, in whatever language; "" for none."""
+        """The last line that has the shape of an error, in whatever language; "" for
+        none."""
         return _complaint_in(self.last, self.levelled)
 
     @property
     def last_error(self) -> int:
-        """Index of the last of its last lines that has the shape of an error; -1 for none."""
+        """Index of the last of its last lines that has the shape of an error; -1 for
+        none."""
         shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
-        return next((at for at in reversed(shaped) if not _is_wrapper(self.last[at])), -1)
+        return next(
+            (at for at in reversed(shaped) if not _is_wrapper(self.last[at])), -1
+        )
 
     @property
     def is_stated(self) -> bool:
@@ -174,8 +194,8 @@ class Printed:
 
     @property
     def parting(self) -> str:
-        """The last line where it reads as a reason: a sentence, not of a shape that came before;
-        "" where it is of the program's work."""
+        """The last line where it reads as a reason: a sentence, not of a shape that
+        came before; "" where it is of the program's work."""
         last = self.last[-1] if self.last else ""
         shapes = Counter(_NUMBERS.sub("0", _cut(row)) for row in self.text.split("\n"))
         is_alone = shapes[_NUMBERS.sub("0", last)] == 1
@@ -186,15 +206,15 @@ class Printed:
 
     @property
     def crashed_at(self) -> str:
-        """Return where Python was when it crashed, as its faulthandler prints it; "" if that is
-        off."""
+        """Return where Python was when it crashed, as its faulthandler prints it; "" if
+        that is off."""
         begin = self.text.rfind(_CURRENT)
         return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
 
     @property
     def listed_cause(self) -> str:
-        """The last of the causes that are listed below an error, as Rust's anyhow prints them; ""
-        for none."""
+        """The last of the causes that are listed below an error, as Rust's anyhow
+        prints them; "" for none."""
         match = _CAUSES.search(self.text)
         rows = match[1].rstrip().split("\n") if match is not None else [""]
         return _cut(_ORDINAL.sub("", rows[-1].strip()))
@@ -203,7 +223,11 @@ class Printed:
     def unread(self) -> tuple[str, str]:
         """Place and source line of the last error of Python's parser; "" for none."""
         matches = list(_UNREAD.finditer(self.text))
-        return (f"{matches[-1][1]}:{matches[-1][2]}", _cut(matches[-1][3])) if matches else ("", "")
+        return (
+            (f"{matches[-1][1]}:{matches[-1][2]}", _cut(matches[-1][3]))
+            if matches
+            else ("", "")
+        )
 
     @property
     def told_by_launcher(self) -> str:
@@ -226,13 +250,19 @@ class Printed:
     def assertion(self) -> str:
         """The last check of a kernel or of C that failed; "" for none."""
         rows = (row for row in reversed(self.text.split("\n")) if "Assertion" in row)
-        return next((_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), "")
+        return next(
+            (_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), ""
+        )
 
 
 @lru_cache(maxsize=256)
 def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
-    shaped = [at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)]
-    own_places = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
+    shaped = [
+        at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)
+    ]
+    own_places = [
+        at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])
+    ]
     return next((sentence(last, at) for at in reversed(own_places or shaped)), "")
 
 
@@ -240,7 +270,8 @@ def _is_wrapper(line: str) -> bool:
     return _WRAPPERS.search(line) is not None or is_of_wrapper(line)
 
 
-@lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
+# a failed attempt is looked at again and again until it is over
+@lru_cache(maxsize=256)
 def printed(tail: str) -> Printed:
     rows = without_labels(_rows_of(tail))
     bare = [_undressed(row) for row in rows]
@@ -256,7 +287,8 @@ def printed(tail: str) -> Printed:
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the last lines that are no chatter, those of them that warn, and chatter."""
+    """Return the last lines that are no chatter, those of them that warn, and
+    chatter."""
     rows = [_cut(row) for row in outside_tracebacks(text.split("\n")) if row.strip()]
     lines: list[str] = []
     chatter: list[str] = []
@@ -290,7 +322,11 @@ def _out_of_json(found: "re.Match[str]") -> str:
 
 
 def _shown(row: str) -> str:
-    return row if row.isprintable() else "".join(c if c.isprintable() else " " for c in row)
+    return (
+        row
+        if row.isprintable()
+        else "".join(c if c.isprintable() else " " for c in row)
+    )
 
 
 def _undressed(row: str) -> str:

@@ -75,7 +75,10 @@ SPECIFIC: Final = (
         r"input device is not a TTY",
         step=S.STANDARD_INPUT,
     ),
-    of(F.PROGRAM, r"out of resources?: shared memory|out of resource: (threads|registers)"),
+    of(
+        F.PROGRAM,
+        r"out of resources?: shared memory|out of resource: (threads|registers)",
+    ),
     of(
         F.VARIABLE,
         r": unbound variable\b|: parameter (not set|null or not set)",
@@ -196,7 +199,11 @@ MACHINE_WORDS: Final = (
         r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded|Could not reserve enough space",
         step=S.JAVA_HEAP,
     ),
-    of(F.HOST_MEMORY, r"JavaScript heap out of memory|Reached heap limit", step=S.NODE_HEAP),
+    of(
+        F.HOST_MEMORY,
+        r"JavaScript heap out of memory|Reached heap limit",
+        step=S.NODE_HEAP,
+    ),
     of(
         F.HOST_MEMORY,
         errno(12),

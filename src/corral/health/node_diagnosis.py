@@ -1,14 +1,27 @@
-"""Meaning of a node's signals over time: faults, their repair, and how they pass. Pure."""
+"""Meaning of a node's signals over time: faults, their repair, and how they pass.
+Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from corral.catalog.fault_codes import FaultCode, JobConsequence, named_by_driver, rule_of
+from corral.catalog.fault_codes import (
+    FaultCode,
+    JobConsequence,
+    named_by_driver,
+    rule_of,
+)
 from corral.domain.active_checks import CheckKind
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.node_fault import Ailment, AilmentKey, Bar, Remedy
-from corral.domain.node_signal import FAILED, OVER, PASSED, XID_RECOVERY, Signal, SignalKind
+from corral.domain.node_signal import (
+    FAILED,
+    OVER,
+    PASSED,
+    XID_RECOVERY,
+    Signal,
+    SignalKind,
+)
 from corral.domain.units import HOUR_SECONDS
 from corral.health.health_policy import HealthRules
 
@@ -21,7 +34,8 @@ PAIRED: Final = frozenset(
 )
 REMAP_FAILED: Final = frozenset({(SignalKind.XID, 64), (SignalKind.REMAP, FAILED)})
 CLIMB: Final = (Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA)  # when a fault comes again
-BY_BOOT: Final = frozenset({Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT})  # a boot mends these
+# a boot mends these
+BY_BOOT: Final = frozenset({Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT})
 
 FamilyOf = Callable[[int | None], str]
 
@@ -36,7 +50,8 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """Jobs that a fault ends: those on its GPU, or all of the node's for `whole_node`."""
+    """Jobs that a fault ends: those on its GPU, or all of the node's for
+    `whole_node`."""
 
     ailment: Ailment
     whole_node: bool
@@ -59,30 +74,38 @@ def judge_ailments(
     ailments_by_key = {ailment.key: ailment for ailment in ailments}
     for noticed in new:
         _take(ailments_by_key, noticed, now, rules)
-    passed = [_passed(ailment, now, rules, family) for ailment in ailments_by_key.values()]
+    passed = [
+        _passed(ailment, now, rules, family) for ailment in ailments_by_key.values()
+    ]
     living = [living_ailment for living_ailment in passed if living_ailment is not None]
     judged = [_judged(ailment, living, now, rules, family) for ailment in living]
-    struck = [strike for ailment in judged for strike in _struck(ailment, living, now, family)]
+    struck = [
+        strike for ailment in judged for strike in _struck(ailment, living, now, family)
+    ]
     done = [_dealt_with(ailment, now) for ailment in judged]
     return _fewest(done), tuple(struck)
 
 
 def mended(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
-    """All of them, by a person's word. They are kept, so that a fault that comes again climbs."""
+    """All of them, by a person's word. They are kept, so that a fault that comes again
+    climbs."""
     return tuple(_mend(ailment, now) for ailment in ailments)
 
 
 def booted(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
-    """Return the faults after a boot, without those that a reset or a reboot repairs."""
+    """Return the faults after a boot, without those that a reset or a reboot
+    repairs."""
     return tuple(
-        _mend(ailment, now) if ailment.remedy in BY_BOOT else ailment for ailment in ailments
+        _mend(ailment, now) if ailment.remedy in BY_BOOT else ailment
+        for ailment in ailments
     )
 
 
 def excused(ailments: Iterable[Ailment]) -> tuple[Ailment, ...]:
     """A person lets the node work with what it has, until that comes again."""
     return tuple(
-        replace(ailment, excused=ailment.excused or ailment.is_live) for ailment in ailments
+        replace(ailment, excused=ailment.excused or ailment.is_live)
+        for ailment in ailments
     )
 
 
@@ -107,7 +130,11 @@ def _take(
     key = (signal.kind, signal.code, unit, signal.device)
     old = known.get(key)
     known[key] = _confirmed(old, signal, now) or _again(old, noticed, now, rules)
-    if signal.confirmed and signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
+    if (
+        signal.confirmed
+        and signal.recovery
+        and named_by_driver(signal.recovery) == Remedy.IGNORE
+    ):
         back = [
             ailment
             for ailment in known.values()
@@ -127,14 +154,17 @@ def _shown(one: Ailment, passed: Signal) -> bool:
 
 
 def _confirmed(old: Ailment | None, signal: Signal, now: float) -> Ailment | None:
-    """Return what the driver has confirmed meanwhile; None for a signal that is a new one."""
+    """Return what the driver has confirmed meanwhile; None for a signal that is a new
+    one."""
     is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
     if old is None or not is_same or not signal.confirmed:
         return None
     return replace(old, confirmed=True, last=now)
 
 
-def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules) -> Ailment:
+def _again(
+    old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
+) -> Ailment:
     signal = noticed.signal
     settle = rule_of(signal.kind, signal.code).settle_seconds
     if old is None:
@@ -167,7 +197,9 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
         count=old.count + 1,
         times=(*old.times, now)[-MOST_TIMES:],
         outbreaks=((*old.outbreaks, now) if anew else old.outbreaks)[-MOST_TIMES:],
-        users=tuple({**dict(old.users), **dict.fromkeys(noticed.users, now)}.items())[-MOST_TIMES:],
+        users=tuple({**dict(old.users), **dict.fromkeys(noticed.users, now)}.items())[
+            -MOST_TIMES:
+        ],
         attempts=_with(old, signal, now),
         noticed_at=signal.at,
         recovery=signal.recovery,
@@ -178,7 +210,9 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
     )
 
 
-def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, AttemptNumber], ...]:
+def _with(
+    old: Ailment, signal: Signal, now: float
+) -> tuple[tuple[JobId, AttemptNumber], ...]:
     """While it settles those of its first signal stay on it."""
     kept_attempts = old.attempts if not _is_settled(old, now) else ()
     return tuple(dict.fromkeys((*kept_attempts, *signal.attempts)))
@@ -187,8 +221,11 @@ def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, Attemp
 # -- time ----------------------------------------------------------------------------------------
 
 
-def _passed(ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf) -> Ailment | None:
-    """Return the fault as time has left it: some clear by themselves, old ones are dropped."""
+def _passed(
+    ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf
+) -> Ailment | None:
+    """Return the fault as time has left it: some clear by themselves, old ones are
+    dropped."""
     if ailment.is_live:
         clears = rule_of(ailment.kind, ailment.code, family(ailment.gpu)).clears_seconds
         if clears is not None and now - ailment.last >= clears:
@@ -199,7 +236,9 @@ def _passed(ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf) 
         return None
     times = tuple(at for at in ailment.times if now - at < HOUR_SECONDS)
     outbreaks = tuple(at for at in ailment.outbreaks if now - at < rules.repeat_seconds)
-    users = tuple((user, at) for user, at in ailment.users if now - at < rules.users_seconds)
+    users = tuple(
+        (user, at) for user, at in ailment.users if now - at < rules.users_seconds
+    )
     if (times, outbreaks, users) == (ailment.times, ailment.outbreaks, ailment.users):
         return ailment
     return replace(ailment, times=times, outbreaks=outbreaks, users=users)
@@ -208,25 +247,41 @@ def _passed(ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf) 
 def _mend(one: Ailment, now: float) -> Ailment:
     if not one.is_live:
         return one
-    return replace(one, mended_at=now, excused=False, settles_at=None, users=(), bar=Bar.OPEN)
+    return replace(
+        one, mended_at=now, excused=False, settles_at=None, users=(), bar=Bar.OPEN
+    )
 
 
 # -- the verdict ---------------------------------------------------------------------------------
 
 
 def _judged(
-    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, family: FamilyOf
+    one: Ailment,
+    others: Sequence[Ailment],
+    now: float,
+    rules: HealthRules,
+    family: FamilyOf,
 ) -> Ailment:
     if not one.is_live:
         return one
-    remedy, bar = _remedy(one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu)))
+    remedy, bar = _remedy(
+        one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu))
+    )
     if not one.confirmed:
         bar = min(bar, Bar.AVOID, key=lambda bar: bar.rank)
-    return one if (one.remedy, one.bar) == (remedy, bar) else replace(one, remedy=remedy, bar=bar)
+    return (
+        one
+        if (one.remedy, one.bar) == (remedy, bar)
+        else replace(one, remedy=remedy, bar=bar)
+    )
 
 
 def _remedy(
-    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, rule: FaultCode
+    one: Ailment,
+    others: Sequence[Ailment],
+    now: float,
+    rules: HealthRules,
+    rule: FaultCode,
 ) -> tuple[Remedy, Bar]:
     """Return the remedy and bar of the table.
 
@@ -252,7 +307,8 @@ def _remedy(
 
 
 def _was_acted_on(one: Ailment) -> bool:
-    """Return whether the fault has closed its node, which stays closed until the fault clears."""
+    """Return whether the fault has closed its node, which stays closed until the fault
+    clears."""
     return one.bar != Bar.OPEN
 
 
@@ -267,7 +323,8 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
 
 
 def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
-    """Return the faults of the same GPU whose last signal came at about the same time."""
+    """Return the faults of the same GPU whose last signal came at about the same
+    time."""
     return [
         other
         for other in others
@@ -307,7 +364,10 @@ def _struck(
     jobs = rule_of(one.kind, one.code, family(one.gpu)).jobs
     spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
     if jobs != JobConsequence.RUN_ON and not spared:
-        yield Struck(ailment=one, whole_node=jobs == JobConsequence.RESTART_NODE or one.gpu is None)
+        yield Struck(
+            ailment=one,
+            whole_node=jobs == JobConsequence.RESTART_NODE or one.gpu is None,
+        )
 
 
 def _is_settled(one: Ailment, now: float) -> bool:
@@ -323,5 +383,7 @@ def _fewest(ailments: Sequence[Ailment]) -> tuple[Ailment, ...]:
     """At most MOST_AILMENTS: those that bar nothing and were long ago go first."""
     if len(ailments) <= MOST_AILMENTS:
         return tuple(ailments)
-    kept_ailments = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[-MOST_AILMENTS:]
+    kept_ailments = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[
+        -MOST_AILMENTS:
+    ]
     return tuple(sorted(kept_ailments, key=lambda one: one.since))

@@ -1,9 +1,10 @@
 """Form of the words by which programs tell of what they failed.
 
-Numbers before words where there are any: errno and HTTP statuses are the same in every language and
-library, and the text of a CUDA or HIP status is the same behind every prefix. Sources: PyTorch 2.4
-to 2.13 (torch.cuda, c10d, gloo), NCCL 2.18 to 2.27, CUDA Runtime API ("Error codes"), HIP ("Error
-codes"), glibc strerror, Python, XLA, vLLM, Hugging Face hub; read in their sources or seen.
+Numbers before words where there are any: errno and HTTP statuses are the same in every
+language and library, and the text of a CUDA or HIP status is the same behind every
+prefix. Sources: PyTorch 2.4 to 2.13 (torch.cuda, c10d, gloo), NCCL 2.18 to 2.27, CUDA
+Runtime API ("Error codes"), HIP ("Error codes"), glibc strerror, Python, XLA, vLLM,
+Hugging Face hub; read in their sources or seen.
 """
 
 import re
@@ -29,7 +30,8 @@ class Pattern:
     step: NextStep | None = None
 
 
-LINE_CHARACTERS: Final = 300  # of a line: the time that a pattern takes may grow with its square
+# of a line: the time that a pattern takes may grow with its square
+LINE_CHARACTERS: Final = 300
 END_CHARACTERS: Final = 150  # of a longer line, which are looked at too
 _LEFT_OUT: Final = " ... "
 
@@ -42,21 +44,23 @@ def of(
 
 
 def shortened(line: str, most: int = LINE_CHARACTERS) -> str:
-    """Return the line; of one longer than `most` its first `most` characters and its end, with a
-    mark between them."""
+    """Return the line; of one longer than `most` its first `most` characters and its
+    end, with a mark between them."""
     if len(line) <= most:
         return line
     return f"{line[:most]}{_LEFT_OUT}{line[-END_CHARACTERS:]}"
 
 
 def errno(*numbers: int) -> str:
-    """Return the words as Python, Rust, Go's syscall and C++'s system_error write them."""
+    """Return the words as Python, Rust, Go's syscall and C++'s system_error write
+    them."""
     any_of = "|".join(str(number) for number in numbers)
     return rf"(?:\[Errno |os error |\berrno[ :=]+|\bOs {{ code: )(?:{any_of})\b"
 
 
 def http(*statuses: int) -> str:
-    """Return the words as requests, httpx, aiohttp, curl, boto and gRPC gateways write them."""
+    """Return the words as requests, httpx, aiohttp, curl, boto and gRPC gateways write
+    them."""
     any_of = "|".join(str(status) for status in statuses)
     return (
         rf"\b(?:{any_of}) (?:Client|Server) Error\b|\(\W?(?:{any_of})\W?\) when calling|"

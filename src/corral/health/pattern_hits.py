@@ -1,4 +1,5 @@
-"""Lines of a log that have the words of a class of failures, and which of them counts."""
+"""Lines of a log that have the words of a class of failures, and which of them
+counts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -30,41 +31,58 @@ Hit = tuple[Pattern, str]  # and the line that has its words, with what continue
 
 
 def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
-    """Errors that were raised come before what else was printed, the newest first that is no
-    consequence. Of that else, only what is wrong with the machine where an error was raised, and
-    nothing where that is the program's own mistake: programs warn of much that ends them not."""
-    raised = [raised_error for raised_error in log.raised if not raised_error.is_wrapper]
+    """Errors that were raised come before what else was printed, the newest first that
+    is no consequence. Of that else, only what is wrong with the machine where an error
+    was raised, and nothing where that is the program's own mistake: programs warn of
+    much that ends them not."""
+    raised = [
+        raised_error for raised_error in log.raised if not raised_error.is_wrapper
+    ]
     peers: list[Hit] = []
     for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
         chain = list(errors)
-        hits = [hit for raised_error in chain if (hit := hit_of(raised_error)) is not None]
-        if (own_hit := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+        hits = [
+            hit for raised_error in chain if (hit := hit_of(raised_error)) is not None
+        ]
+        if (
+            own_hit := next((hit for hit in hits if not hit[0].of_peers), None)
+        ) is not None:
             return own_hit
         if not hits and not peers and chain[0].is_own:
             return None
         peers += hits
     if raised:
-        is_python = raised[-1].step is None  # elsewhere an error may be explained below it
+        # elsewhere an error may be explained below it
+        is_python = raised[-1].step is None
         beside = reversed(_hits(log.last, machine_only=is_python))
-        return _best([*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers])
+        return _best(
+            [*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers]
+        )
     best_pattern = _best(reversed(_hits(log.last)))
     if best_pattern is None and not log.is_stated:
         best_pattern = _best(_hits(log.warnings))
     retried = _best(_hits(log.chatter)) if with_chatter else None
     if best_pattern is None:
         return None if log.complaint else retried
-    is_consequence = best_pattern[0].kind in _INSTALLED  # an installer cannot reach its index
-    if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
+    # an installer cannot reach its index
+    is_consequence = best_pattern[0].kind in _INSTALLED
+    if (
+        is_consequence
+        and retried is not None
+        and retried[0].kind == FailureKind.NETWORK
+    ):
         return retried
     return best_pattern
 
 
 def without_losses(log: Printed) -> Printed:
-    """Return the log of a launcher, which its workers share, without the errors by which workers
-    lost each other, where another error is left; that of a pool whose workers could not begin
-    without the loss of the pool."""
+    """Return the log of a launcher, which its workers share, without the errors by
+    which workers lost each other, where another error is left; that of a pool whose
+    workers could not begin without the loss of the pool."""
     if INITIALIZER in log.text:
-        raiseds = [raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]]
+        raiseds = [
+            raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]
+        ]
         return replace(log, raised=tuple(raiseds)) if raiseds else log
     if not any(LAUNCHER in raised.lines[0] for raised in log.raised):
         return log
@@ -75,8 +93,8 @@ def without_losses(log: Printed) -> Printed:
 
 
 def without_outlived(log: Printed) -> Printed:
-    """Return the log without commands that were not found where another error follows: the script
-    went on without them. The last failing command ended it."""
+    """Return the log without commands that were not found where another error follows:
+    the script went on without them. The last failing command ended it."""
     ending = log.last_error
     last = tuple(
         line
@@ -87,14 +105,16 @@ def without_outlived(log: Printed) -> Printed:
 
 
 def by_retries(log: Printed, error: str) -> Hit | None:
-    """Return the class of what a program tried again until it gave up, as its error says."""
+    """Return the class of what a program tried again until it gave up, as its error
+    says."""
     if GAVE_UP.search(error) is None:
         return None
     return _best(reversed(_hits([*log.chatter, *log.warnings, *log.last])))
 
 
 def hit_of(one: Raised) -> Hit | None:
-    """Return the class of an error by its message; of the program's own by the first line."""
+    """Return the class of an error by its message; of the program's own by the first
+    line."""
     hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
     if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
         return hit[0], sentence(one.lines)  # a later line only repeats how it ended
@@ -102,8 +122,15 @@ def hit_of(one: Raised) -> Hit | None:
 
 
 def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
-    patterns = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
-    return [(pattern, sentence(lines, at)) for pattern, at in patterns if pattern is not None]
+    patterns = (
+        (pattern_of(line, machine_only=machine_only), at)
+        for at, line in enumerate(lines)
+    )
+    return [
+        (pattern, sentence(lines, at))
+        for pattern, at in patterns
+        if pattern is not None
+    ]
 
 
 def _best(hits: Iterable[Hit]) -> Hit | None:
@@ -113,4 +140,9 @@ def _best(hits: Iterable[Hit]) -> Hit | None:
 
 def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool, bool]:
     pattern, line = hit
-    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line), line.startswith("{")
+    return (
+        pattern.of_peers,
+        PATTERNS.index(pattern),
+        is_report_of_shell(line),
+        line.startswith("{"),
+    )

@@ -21,17 +21,27 @@ CUT_OFF: Final = re.compile(
     r"|ECONNRESET|socket hang up|^(?!.*(gloo|NCCL|coordination|distributed)).*\bUNAVAILABLE\b"
 )
 # Told by such a job: what it wrote into was closed, a pipe to head for example.
-READER_GONE: Final = re.compile(r"^(?!.*(?:gloo|NCCL|TCPStore|distributed)).*\bBroken ?[Pp]ipe")
+READER_GONE: Final = re.compile(
+    r"^(?!.*(?:gloo|NCCL|TCPStore|distributed)).*\bBroken ?[Pp]ipe"
+)
 PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
-    """Return the first that the line has the words of; of a long line its end is searched where
-    its beginning has none."""
-    wanted = [pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE]
+    """Return the first that the line has the words of; of a long line its end is
+    searched where its beginning has none."""
+    wanted = [
+        pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE
+    ]
     parts = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
     return next(
-        (pattern for part in parts if part for pattern in wanted if pattern.words.search(part)),
+        (
+            pattern
+            for part in parts
+            if part
+            for pattern in wanted
+            if pattern.words.search(part)
+        ),
         None,
     )

@@ -1,5 +1,5 @@
-"""Messages of ranks and launchers about other processes: which one they waited for, how a worker
-ended."""
+"""Messages of ranks and launchers about other processes: which one they waited for, how
+a worker ended."""
 
 import re
 from collections import Counter
@@ -10,9 +10,11 @@ from typing import Final
 
 from corral.domain.attempt import Exit
 
-# Ranks print what they like: each repeat below has an end, so that time grows with the text alone.
+# Ranks print what they like: each repeat below has an end, so that time grows with the
+# text alone.
 _TASK: Final = r"\s{0,9}(?:/job:\w{1,99}/replica:\d{1,9})?/task:(\d{1,9})"
-_AWAITED: Final = {  # each names ranks that did not come; before it a word that is soon looked for
+# each names ranks that did not come; before it a word that is soon looked for
+_AWAITED: Final = {
     "monitoredBarrier": re.compile(
         r"\bRanks? (\d{1,9}(?:, ?\d{1,9})*) failed to pass monitoredBarrier"
     ),
@@ -27,7 +29,8 @@ _ENQUEUED: Final = re.compile(
     r"last enqueued (?:NCCL )?work: (\d{1,18})"
 )
 _TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18})")
-_ROOT: Final = "Root Cause"  # of torchrun's report: the worker follows within _ROOT_CHARACTERS
+# of torchrun's report: the worker follows within _ROOT_CHARACTERS
+_ROOT: Final = "Root Cause"
 _FAILURES: Final = "\nFailures:"
 _STOPPED: Final = re.compile(
     r"\brank\s{0,9}:\s{0,9}(\d{1,9}) [^\n]{0,60}\n\s{0,9}exitcode\s{0,9}:\s{0,9}-(?:9|15) "
@@ -44,9 +47,12 @@ _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends oth
     re.compile(
         r"(?:exited on|terminated by|killed by|terminated with) signal (?:SIG\w{1,9} )?\(?(\d{1,9})"
     ),
-    re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w{0,9}\((-\d{1,9})\)"),  # joblib
+    # joblib
+    re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w{0,9}\((-\d{1,9})\)"),
 )
-_BY_NUMBER: Final = re.compile(r"\b(?:exit|return)\w{0,9} ?(?:code|status)?\W{1,3}-(\d{1,2})\b")
+_BY_NUMBER: Final = re.compile(
+    r"\b(?:exit|return)\w{0,9} ?(?:code|status)?\W{1,3}-(\d{1,2})\b"
+)
 _CHILDREN: Final = re.compile(  # the same, where it names the signal by its word
     r"(?:\*\*\* \[[^\]]{0,200}\]|\b(?:exited on|terminated by|killed by|terminated with"
     r"|died (?:with|from|by|of))(?: signal)?:?) (?:Signals\.)?(SIG[A-Z]+|Killed|Terminated|Aborted|"
@@ -72,18 +78,23 @@ def awaited(tail: str) -> Iterator[int]:
 
 
 def stopped_by_launcher(text: str) -> list[int]:
-    """Return the ranks that torchrun stopped after the first had failed: they still ran."""
+    """Return the ranks that torchrun stopped after the first had failed: they still
+    ran."""
     begin = text.rfind(_FAILURES)
     report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
     return [int(match[1]) for match in _STOPPED.finditer(report.partition(_ROOT)[0])]
 
 
 def behind(tails: Mapping[int, str]) -> int | None:
-    """Return the rank that had begun the fewest collectives of the group that most ranks report, if
-    all gave up waiting; None if none is behind."""
+    """Return the rank that had begun the fewest collectives of the group that most
+    ranks report, if all gave up waiting; None if none is behind."""
     for words in (_ENQUEUED, _TIMED_OUT):
-        matches = {rank: match for rank, tail in tails.items() if (match := words.search(tail))}
-        groups = Counter(match[1] if words is _ENQUEUED else "" for match in matches.values())
+        matches = {
+            rank: match for rank, tail in tails.items() if (match := words.search(tail))
+        }
+        groups = Counter(
+            match[1] if words is _ENQUEUED else "" for match in matches.values()
+        )
         for group, _ in groups.most_common(1):
             done = {
                 rank: int(match[match.lastindex or 1])
@@ -96,7 +107,8 @@ def behind(tails: Mapping[int, str]) -> int | None:
 
 
 def streams(text: str) -> dict[int, str]:
-    """Return the output of each rank in a log that several share, by the prefix of their lines."""
+    """Return the output of each rank in a log that several share, by the prefix of
+    their lines."""
     stream_lines: dict[int, list[str]] = {}
     for row in text.replace("\r", "\n").split("\n"):
         if (named := _NAMED.match(row)) is not None:
@@ -105,16 +117,20 @@ def streams(text: str) -> dict[int, str]:
 
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
-    """Return the rank (None: unknown) and exit of the worker that the launcher reports as first to
-    fail; `exit` itself if there is no report. `last`: its newest report; earlier failures were
-    survived."""
+    """Return the rank (None: unknown) and exit of the worker that the launcher reports
+    as first to fail; `exit` itself if there is no report. `last`: its newest report;
+    earlier failures were survived."""
     if (root := _root_cause(text)) is not None:
         rank, code = root
         return rank, exit if code >= 0 and exit.code is None else _ended(exit, code)
     for words in _LAUNCHERS if exit.code is not None else ():
         if (match := words.search(text)) is not None:
             return None, _ended(exit, -abs(int(match[1])))
-    if exit.code is not None and (named := _CHILDREN.search(last)) and named[1] in _BY_WORD:
+    if (
+        exit.code is not None
+        and (named := _CHILDREN.search(last))
+        and named[1] in _BY_WORD
+    ):
         return None, _ended(exit, -_BY_WORD[named[1]])
     if exit.code is not None and (numbered := _BY_NUMBER.search(last)):
         return None, _ended(exit, -int(numbered[1]))
@@ -131,7 +147,8 @@ def _root_cause(text: str) -> tuple[int, int] | None:
 
 
 def _ended(exit: Exit, code: int) -> Exit:
-    """Return the exit. A negative `code` is a signal, as in Python's subprocess module."""
+    """Return the exit. A negative `code` is a signal, as in Python's subprocess
+    module."""
     if code < 0:
         return replace(exit, code=None, signal=-code)
     return replace(exit, code=code or 1)

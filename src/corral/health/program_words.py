@@ -1,4 +1,5 @@
-"""Words for what a program loads and computes, and for itself: the specific before the general."""
+"""Words for what a program loads and computes, and for itself: the specific before the
+general."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Errors in the end of a log: below tracebacks of Python, and as other languages print them."""
+"""Errors in the end of a log: below tracebacks of Python, and as other languages print
+them."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,21 +18,30 @@ ROW_CHARACTERS: Final = 1000
 
 _TRACEBACK: Final = re.compile(r"^(\S.*)?\bTraceback \(most recent call last\)")
 _RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?::\s|:?$)")
-_BARE: Final = re.compile(  # as raised, where the lines above it are cut off or in a box
+# as raised, where the lines above it are cut off or in a box
+_BARE: Final = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Invalid)(?::\s|:?$)"
 )
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d{1,9}),? in (\S+)')
 _INSTALLED: Final = re.compile(  # code that is not the user's own
     r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/|\.pyx$|\.egg/"
 )
-_LIBRARY: Final = re.compile(r"^.{0,500}(?:(?:site|dist)-packages|/lib/python\d[\d.]{0,6})/")
+_LIBRARY: Final = re.compile(
+    r"^.{0,500}(?:(?:site|dist)-packages|/lib/python\d[\d.]{0,6})/"
+)
 _BOXED: Final = re.compile(r"^(\S{1,400}\.pyx?):(\d{1,9}) in (\S{1,200})$")  # of rich
-_WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")  # of an attempt, on its node
-_CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
+# of an attempt, on its node
+_WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")
+_CHAINED: Final = re.compile(
+    r"^(During handling of the above|The above exception was the direct)"
+)
 _HANDLED: Final = "During"  # an error was raised while another was handled
-_ORIGINAL: Final = "Original Traceback"  # of a worker, below the error that passes it on
+# of a worker, below the error that passes it on
+_ORIGINAL: Final = "Original Traceback"
 _CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
-_IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in (atexit|sys\.excepthook))")
+_IGNORED: Final = re.compile(
+    r"^(Exception ignored (in|while)|Error in (atexit|sys\.excepthook))"
+)
 _THREAD: Final = re.compile(r"^Exception in thread [^\"]")
 _ENDS: Final = re.compile(
     r"^(\[[EWIFD][\d\]]|[EWIF]\d{4} |frame #|Exception raised from|terminate called"
@@ -48,7 +58,8 @@ _WRAPPED: Final = re.compile(
     r"|^Error in \S{1,99} \(line \d{1,9}\)$",
     re.IGNORECASE,
 )
-_OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them
+# Python's words for a mistake of the program: no machine raises them
+_OWN: Final = re.compile(
     r"^(ZeroDivision|Key|Type|Attribute|Index|Name|UnboundLocal|NotImplemented|Lookup|Recursion|"
     r"Assertion|Overflow)Error\b"
 )
@@ -57,7 +68,9 @@ _PANICKED: Final = re.compile(  # of Rust: newer and older words
     r"([^\s:']{1,200}):(\d{1,9}):"
 )
 _OF_RUST: Final = re.compile(r"^/rustc/|/\.cargo/registry/|/rustlib/")
-_OTHER_PANIC: Final = re.compile(r"`Err` value: (?:Any \{|PoisonError)|a scoped thread panicked")
+_OTHER_PANIC: Final = re.compile(
+    r"`Err` value: (?:Any \{|PoisonError)|a scoped thread panicked"
+)
 _CLEANING: Final = re.compile(
     r":(?:__exit__|_*(?:close|destroy|clean_?up|shutdown|tear_?down|finish|release|unlock)\w*)$"
 )
@@ -71,11 +84,11 @@ class Raised:
     Args:
         lines: of its message.
         chain: errors that were raised of each other share a number.
-        frame: file and function in which it was raised, as a traceback of Python shows them; "" for
-            one that was raised while a file was written.
+        frame: file and function in which it was raised, as a traceback of Python shows
+            them; "" for one that was raised while a file was written.
         place: file and line of the newest frame that is not of an installed library.
-        library: file, line and function of the library's frame in which it was raised, where that
-            is not `place`.
+        library: file, line and function of the library's frame in which it was raised,
+            where that is not `place`.
         is_handled: it was raised while the error before it in its chain was handled.
         step: advice by its language.
         is_of_thread: it ended a thread of Python, and not the program.
@@ -93,7 +106,9 @@ class Raised:
     @property
     def is_wrapper(self) -> bool:
         """Whether the error only reports that another process failed."""
-        is_join = self.step == NextStep.RUST and _OTHER_PANIC.search(" ".join(self.lines[:2]))
+        is_join = self.step == NextStep.RUST and _OTHER_PANIC.search(
+            " ".join(self.lines[:2])
+        )
         return is_of_wrapper(self.lines[0]) or bool(is_join)
 
     @property
@@ -108,8 +123,8 @@ class Raised:
 
 
 def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
-    """Return the errors without those of threads behind the error that ended the program: a thread
-    that goes on meanwhile finds its queue or pipe gone."""
+    """Return the errors without those of threads behind the error that ended the
+    program: a thread that goes on meanwhile finds its queue or pipe gone."""
     ended = max(
         (at for at, raised_error in enumerate(raised) if not raised_error.is_of_thread),
         default=None,
@@ -134,7 +149,8 @@ def outside_tracebacks(rows: Iterable[str]) -> Iterator[str]:
 
 
 def place_of_dump(rows: Iterable[str]) -> str:
-    """Return the place of the first frame that is not of an installed library; "" for none.
+    """Return the place of the first frame that is not of an installed library; "" for
+    none.
 
     Args:
         rows: a call stack as faulthandler prints it, the newest frame first.
@@ -162,7 +178,8 @@ def raised_in(text: str) -> Iterator[Raised]:
 
 @dataclass(slots=True)
 class _Reading:
-    """The state between two rows: the error that is read, and the traceback that leads to it."""
+    """The state between two rows: the error that is read, and the traceback that leads
+    to it."""
 
     error: list[str] = field(default_factory=list)
     step: NextStep | None = None
@@ -238,7 +255,13 @@ class _Reading:
             if self.step is None:
                 self.rows_since_python = 0
             yield raised
-        self.error, self.step, self.frame, self.place, self.library = [], None, "", "", ""
+        self.error, self.step, self.frame, self.place, self.library = (
+            [],
+            None,
+            "",
+            "",
+            "",
+        )
         self.is_ignored = self.is_saving = self.is_of_thread = False
 
     @property
@@ -250,13 +273,18 @@ class _Reading:
         self.is_saving = self.is_saving or is_saving(function[:LINE_CHARACTERS])
         self.frame = f"{file[-LINE_CHARACTERS:]}:{function[:LINE_CHARACTERS]}"
         if _INSTALLED.search(file) is None:
-            self.place, self.library = f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}", ""
+            self.place, self.library = (
+                f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}",
+                "",
+            )
         elif not file.startswith("<"):
             shown = _LIBRARY.sub("", file)[-LINE_CHARACTERS:]
             self.library = f"{shown}:{line} in {function[:LINE_CHARACTERS]}"
 
     def _begin_python(self, row: str) -> bool:
-        is_below = self.is_inside and row[:1].strip() != "" and _RAISED.match(row) is not None
+        is_below = (
+            self.is_inside and row[:1].strip() != "" and _RAISED.match(row) is not None
+        )
         if not is_below and not _BARE.match(row):
             return False
         self.error, self.is_inside = [_cut(row)], False

@@ -1,4 +1,5 @@
-"""End of one rank: its class, the lines of its log that show it, their place, and advice."""
+"""End of one rank: its class, the lines of its log that show it, their place, and
+advice."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +11,14 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import FailureKind
 from corral.health.error_blocks import message, sentence
-from corral.health.error_chains import begins_it, chain_of, has_line, quote_of, quoted, with_earlier
+from corral.health.error_chains import (
+    begins_it,
+    chain_of,
+    has_line,
+    quote_of,
+    quoted,
+    with_earlier,
+)
 from corral.health.log_parser import Printed, parted, printed
 from corral.health.pattern_form import Pattern
 from corral.health.pattern_hits import (
@@ -39,13 +47,19 @@ _LEFT_BEHIND: Final = frozenset({_ABORT, 11})
 _INT, _PIPE = 2, 13  # PIPE: the reader of its output is gone
 _ASKED: Final = frozenset({1, _INT, 3})  # also HUP and QUIT: sent by a terminal
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
-DELIBERATE: Final = range(1, 124)  # codes with which programs end that have given a reason
+# codes with which programs end that have given a reason
+DELIBERATE: Final = range(1, 124)
 _CLOSED: Final = NextStep.CLOSED_PIPE
 TIMED_OUT: Final = 124  # of the command timeout
-NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
-_OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
-_BY_KERNEL: Final = re.compile(  # memory that Slurm, a runtime or the kernel saw run out
-    r"\boom[-_ ]kill|: task \d{1,9}: Out Of Memory|Out of memory: Killed process", re.IGNORECASE
+# what a shell ends with that could not start it
+NOT_STARTED: Final = frozenset({126, 127})
+_OF_SHELLS: Final = frozenset(
+    {FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE}
+)
+# memory that Slurm, a runtime or the kernel saw run out
+_BY_KERNEL: Final = re.compile(
+    r"\boom[-_ ]kill|: task \d{1,9}: Out Of Memory|Out of memory: Killed process",
+    re.IGNORECASE,
 )
 _NEWER_SYNTAX: Final = re.compile(  # of Python 3.8 to 3.14
     r"^(?:match\b.{1,200}:$|case\b.{1,200}:|except ?\*|type \w{1,80}(?:\[.{1,80}\])? = "
@@ -67,8 +81,8 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReading:
-    """Evidence of one rank's end. `of_peers`: it may be a consequence of another's end; `at`: its
-    time."""
+    """Evidence of one rank's end. `of_peers`: it may be a consequence of another's end;
+    `at`: its time."""
 
     end: RankEnd
     kind: FailureKind
@@ -92,10 +106,12 @@ def read(end: RankEnd, exit: Exit) -> RankReading:
 
 
 def last_error(end: RankEnd) -> RankReading | None:
-    """Return the error that is the last output of a rank; None where it is not an error."""
+    """Return the error that is the last output of a rank; None where it is not an
+    error."""
     log = printed(parted(end.tail)[1])
     newest = _newest(log.raised)
-    is_last = newest is not None and log.last[-1:] == newest.lines  # more lines may be output
+    # more lines may be output
+    is_last = newest is not None and log.last[-1:] == newest.lines
     if end.exit is None or newest is None or newest.is_wrapper or not is_last:
         return None
     bare = RankReading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
@@ -122,14 +138,20 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         place = log.crashed_at if by_end == FailureKind.CRASH else ""
         step = NextStep.NATIVE_CODE if place else _step_of(log, exit, quote)
         return replace(read, kind=by_end, quote=quote, place=place, step=step)
-    if exit.code in NOT_STARTED and not log.raised and (hit is None or hit[0].kind in _OF_SHELLS):
+    if (
+        exit.code in NOT_STARTED
+        and not log.raised
+        and (hit is None or hit[0].kind in _OF_SHELLS)
+    ):
         step = hit[0].step if hit else None
         quote = hit[1] if hit else log.complaint
         return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
     newest = _newest(log.raised)
     is_outlived = hit is None or not (hit[0].of_peers or hit[0].kind in MACHINE)
     if newest is None and is_outlived and signal_of(exit) == _PIPE:
-        return replace(_of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED)
+        return replace(
+            _of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED
+        )
     if newest is not None and not newest.is_wrapper:
         return _with_earlier(_of_errors(read, log, newest, hit), log)
     if hit is not None:
@@ -142,7 +164,9 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         return _with_earlier(read, log)
     if newest is not None:
         quote = quoted(message(newest.lines))
-        if newest.step == NextStep.MPI_ABORT and (before := log.line_before(newest.lines[0])):
+        if newest.step == NextStep.MPI_ABORT and (
+            before := log.line_before(newest.lines[0])
+        ):
             quote = f"{quoted(before)}; then: {quote}"
         return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
     if exit.code in DELIBERATE and log.parting:
@@ -161,8 +185,11 @@ def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
     return replace(read, quote=quote, step=NextStep.LAST_LINES)
 
 
-def _of_errors(read: RankReading, log: Printed, newest: Raised, said: Hit | None) -> RankReading:
-    """Return how the newest error of a program reads, with the one that it began with."""
+def _of_errors(
+    read: RankReading, log: Printed, newest: Raised, said: Hit | None
+) -> RankReading:
+    """Return how the newest error of a program reads, with the one that it began
+    with."""
     if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
         quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
         return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
@@ -187,21 +214,26 @@ def _of_errors(read: RankReading, log: Printed, newest: Raised, said: Hit | None
         quote = f"{cause}; it led to: {quote}"
     if said is None:
         kind = _by_place(first) or FailureKind.PROGRAM
-        is_node = first.step != NextStep.NODE or "\n    at " in log.text  # other tools print so
+        # other tools print so
+        is_node = first.step != NextStep.NODE or "\n    at " in log.text
         step = first.step if is_node else None
-        return replace(read, kind=kind, quote=quote, step=step, place=chain.place(first))
+        return replace(
+            read, kind=kind, quote=quote, step=step, place=chain.place(first)
+        )
     if _ASSERTS in line and log.assertion:
         quote = quoted(log.assertion)
     return replace(_of_pattern(read, said[0]), quote=quote, place=chain.place(first))
 
 
 def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
-    return replace(read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers)
+    return replace(
+        read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers
+    )
 
 
 def _of_parser(read: RankReading, log: Printed) -> RankReading:
-    """Return how an error of Python's parser reads: with its place, and with the line where that
-    is written in the words of a newer Python."""
+    """Return how an error of Python's parser reads: with its place, and with the line
+    where that is written in the words of a newer Python."""
     place, source = log.unread
     if not place:
         return read
@@ -212,10 +244,13 @@ def _of_parser(read: RankReading, log: Printed) -> RankReading:
 
 
 def _with_earlier(read: RankReading, log: Printed) -> RankReading:
-    """Return it with an earlier command that failed, where what it failed of is its consequence."""
+    """Return it with an earlier command that failed, where what it failed of is its
+    consequence."""
     if read.kind == FailureKind.SYNTAX and read.step is None:
         return _of_parser(read, log)
-    earlier = earlier_command(read.kind, log.text, read.quote) if read.step is None else None
+    earlier = (
+        earlier_command(read.kind, log.text, read.quote) if read.step is None else None
+    )
     if earlier is None or earlier.line in read.quote:
         return read
     return replace(
@@ -238,8 +273,8 @@ def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     """Return the line that explains the end by a signal.
 
-    It is the line about a crash or a kill; if the program aborted itself, any error. Return
-    "" if the last lines are part of its work.
+    It is the line about a crash or a kill; if the program aborted itself, any error.
+    Return "" if the last lines are part of its work.
     """
     newest, aborts = _newest(log.raised), signal_of(exit) in _BY_ITSELF
     if aborts and newest is not None and (newest.step is not None or log.ends_raising):
@@ -258,10 +293,11 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
 
 
 def _newest(raised: Sequence[Raised]) -> Raised | None:
-    """Return the newest error that is no wrapper of another; else the newest wrapper."""
-    raiseds = [raised_error for raised_error in raised if not raised_error.is_wrapper] or list(
-        raised
-    )
+    """Return the newest error that is no wrapper of another; else the newest
+    wrapper."""
+    raiseds = [
+        raised_error for raised_error in raised if not raised_error.is_wrapper
+    ] or list(raised)
     return raiseds[-1] if raiseds else None
 
 
@@ -274,17 +310,26 @@ def _by_place(newest: Raised) -> FailureKind | None:
 def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
     """Whether to trust the log of a process that a signal ended.
 
-    A process that aborts itself prints why. A process that was asked to stop may have lost
-    its peers. No process can report that it was killed, but a process that had just failed
-    may have been killed because it did not exit. If another process reports the end, the
-    words may concern other ranks. Ranks that lost it then report that.
+    A process that aborts itself prints why. A process that was asked to stop may have
+    lost its peers. No process can report that it was killed, but a process that had
+    just failed may have been killed because it did not exit. If another process reports
+    the end, the words may concern other ranks. Ranks that lost it then report that.
     """
     signal = signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
         return False
-    if signal in _LEFT_BEHIND and log.ends_caught and (said is None or log.ends_by_threads):
-        return True  # a thread that still ran, or a destructor, fails while Python shuts down
-    if signal in (KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
+    if (
+        signal in _LEFT_BEHIND
+        and log.ends_caught
+        and (said is None or log.ends_by_threads)
+    ):
+        # a thread that still ran, or a destructor, fails while Python shuts down
+        return True
+    if (
+        signal in (KILL, _TERM)
+        and log.ends_raising
+        and (said is None or not said[0].of_peers)
+    ):
         return True
     if said is not None and signal == KILL:
         return _BY_KERNEL.search(said[1]) is not None
@@ -302,7 +347,9 @@ def signal_of(exit: Exit) -> int | None:
     if exit.signal is not None or exit.code is None or exit.code <= SHELL_SIGNALS:
         return exit.signal
     negative = BYTE - exit.code
-    return negative if negative in _CRASHES | {KILL, _TERM} else exit.code - SHELL_SIGNALS
+    return (
+        negative if negative in _CRASHES | {KILL, _TERM} else exit.code - SHELL_SIGNALS
+    )
 
 
 def _by_end(exit: Exit) -> FailureKind | None:

@@ -1,4 +1,5 @@
-"""The commands that mend what ails a node, for an operator to type: nothing runs them. Pure."""
+"""The commands that mend what ails a node, for an operator to type: nothing runs them.
+Pure."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -12,16 +13,19 @@ AMD: Final = "amd-"  # GPUs of AMD's are called so, by their index
 def mending(ailment: Ailment, node: Node) -> str:
     """One line of a shell; "" where no command mends it, or nothing is to be mended.
 
-    A driver refuses to reset a GPU that is in use: the drain comes first, and the reset may be
-    typed again. A boot mends what asks for one by itself. Source: nvidia-smi(1), --gpu-reset; AMD
-    SMI, amd-smi reset.
+    A driver refuses to reset a GPU that is in use: the drain comes first, and the reset
+    may be typed again. A boot mends what asks for one by itself. Source: nvidia-smi(1),
+    --gpu-reset; AMD SMI, amd-smi reset.
     """
     if not ailment.is_live or ailment.remedy not in (Remedy.RESET, Remedy.REBOOT):
         return ""
     steps = [] if node.draining else [f"corral node drain {node.id} -y"]
     if ailment.remedy == Remedy.REBOOT:
         return " && ".join([*steps, f"{_on(node)}sudo systemctl reboot"])
-    steps += [f"{_on(node)}sudo {_reset(ailment, node)}", f"corral node clear {node.id} -y"]
+    steps += [
+        f"{_on(node)}sudo {_reset(ailment, node)}",
+        f"corral node clear {node.id} -y",
+    ]
     return " && ".join(steps)
 
 
@@ -35,10 +39,11 @@ def _on(node: Node) -> str:
 
 
 def _reset(ailment: Ailment, node: Node) -> str:
-    """Return the reset command of one GPU by the driver's name for it; of all if the fault names
-    none."""
+    """Return the reset command of one GPU by the driver's name for it; of all if the
+    fault names none."""
     gpu = next(
-        (node_gpu for node_gpu in node.inventory.gpus if node_gpu.index == ailment.gpu), None
+        (node_gpu for node_gpu in node.inventory.gpus if node_gpu.index == ailment.gpu),
+        None,
     )
     is_amd = any(node_gpu.uuid.startswith(AMD) for node_gpu in node.inventory.gpus)
     if is_amd:

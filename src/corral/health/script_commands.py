@@ -1,4 +1,5 @@
-"""Commands of a script that failed while it went on: what fails later may be their consequence."""
+"""Commands of a script that failed while it went on: what fails later may be their
+consequence."""
 
 import re
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ _NOT_INSTALLED: Final = re.compile(
     r"|^E: (?:Unable to locate package|Package )|^ResolvePackageNotFound"
     r"|^error: (?:externally-managed-environment|metadata-generation-failed)"
 )
-_TIMEOUT: Final = re.compile(r"(?:^|\s|/)timeout(?:\s{1,9}-\S{1,40}){0,6}\s{1,9}(?:[A-Z]{3,6} )?\d")
+_TIMEOUT: Final = re.compile(
+    r"(?:^|\s|/)timeout(?:\s{1,9}-\S{1,40}){0,6}\s{1,9}(?:[A-Z]{3,6} )?\d"
+)
 _NO_TABLE: Final = re.compile(r"\bno such table\b|\brelation \S{1,99} does not exist")
 _NOT_OPENED: Final = re.compile(
     r"\b(?:unable to|cannot|can't|could not|failed to) open\b", re.IGNORECASE
@@ -44,12 +47,15 @@ _NOT_IMPORTED: Final = re.compile(
     r"|^.{0,80}\b\w{1,40} (?:is )?not installed\b",
     re.IGNORECASE,
 )
-_NONE: Final = re.compile(  # the uses of None that may be of a module: a call, and a name in it
+# the uses of None that may be of a module: a call, and a name in it
+_NONE: Final = re.compile(
     r"^(?:TypeError: 'NoneType' object is not (?P<call>callable)"
     r"|AttributeError: 'NoneType' object has no attribute '(?P<name>\w{1,80})')"
 )
 _AFTER_ENVIRONMENTS: Final = frozenset({FailureKind.MODULE, FailureKind.COMMAND})
-_AFTER_SOURCES: Final = frozenset({FailureKind.FILES, FailureKind.DATA, FailureKind.COMMAND})
+_AFTER_SOURCES: Final = frozenset(
+    {FailureKind.FILES, FailureKind.DATA, FailureKind.COMMAND}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,8 @@ class Earlier:
 
 
 def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
-    """Return the first command whose failure explains a later end of this class; None for none.
+    """Return the first command whose failure explains a later end of this class; None
+    for none.
 
     Args:
         text: of the log.
@@ -95,7 +102,8 @@ def is_missing_command(line: str) -> bool:
 
 
 def _earlier_database(text: str) -> Earlier | None:
-    """Return the line that a database was not opened: an empty one was made in its place."""
+    """Return the line that a database was not opened: an empty one was made in its
+    place."""
     for row in text.split("\n")[-ROWS:]:
         line = shortened(row.strip())
         if _NOT_OPENED.search(line) is not None:
@@ -104,8 +112,8 @@ def _earlier_database(text: str) -> Earlier | None:
 
 
 def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
-    """Return the import that failed where the program goes on with None in place of the module;
-    None where what it uses may be of another value."""
+    """Return the import that failed where the program goes on with None in place of the
+    module; None where what it uses may be of another value."""
     lines = (shortened(row.strip()) for row in text.split("\n")[-ROWS:])
     failed = [line for line in lines if _NOT_IMPORTED.search(line) is not None]
     name = used["name"] or ""
@@ -115,5 +123,6 @@ def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
 
 
 def is_of_timeout(line: str) -> bool:
-    """Return whether the line is a shell's report that a process run by `timeout` ended."""
+    """Return whether the line is a shell's report that a process run by `timeout`
+    ended."""
     return _TIMEOUT.search(line) is not None

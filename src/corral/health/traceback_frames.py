@@ -1,7 +1,7 @@
 """Frames of a traceback, which show what the program did if the message does not.
 
-A file that is cut off makes its reader stumble in many ways (a seek before the start, a shape that
-does not fit), and the reader is a library whose files keep their names.
+A file that is cut off makes its reader stumble in many ways (a seek before the start, a
+shape that does not fit), and the reader is a library whose files keep their names.
 """
 
 import re
@@ -9,7 +9,8 @@ from typing import Final
 
 from corral.domain.failure_class import FailureKind
 
-_LOADERS: Final = re.compile(  # of PyTorch, safetensors, Transformers, Orbax, Flax, TensorFlow
+# of PyTorch, safetensors, Transformers, Orbax, Flax, TensorFlow
+_LOADERS: Final = re.compile(
     r"torch/(serialization|distributed/checkpoint/\w+|jit/_serialization)\.py:|/safetensors/|"
     r":(_?load_state_dict|load_checkpoint|from_pretrained|restore_checkpoint)$|"
     r"/orbax/|flax/training/checkpoints|tensorflow/python/(training/saver|checkpoint)"
@@ -20,8 +21,11 @@ _READERS: Final = re.compile(
     r"/(pandas/io|pandas/core/internals|pyarrow|h5py|zarr|PIL|imageio|soundfile|torchaudio|"
     r"webdataset|litdata|streaming|tifffile|nibabel|pydicom|fastparquet|polars/io)\b[^:]*:"
 )
-_ENVIRONMENT: Final = re.compile(r"(?:<frozen os>|/os\.py):__getitem__$")  # os.environ[NAME]
-_WRITES: Final = re.compile(r":\w*(save|writ|dump|encod|clos|flush|append)\w*$|:__exit__$")
+# os.environ[NAME]
+_ENVIRONMENT: Final = re.compile(r"(?:<frozen os>|/os\.py):__getitem__$")
+_WRITES: Final = re.compile(
+    r":\w*(save|writ|dump|encod|clos|flush|append)\w*$|:__exit__$"
+)
 
 
 _SAVES: Final = re.compile(r"^_?(?:save|dump|write|export)\w*$|\wsave\w*$")
@@ -33,8 +37,8 @@ def is_saving(function: str) -> bool:
 
 
 def kind_of_place(frame: str) -> FailureKind | None:
-    """Return the class of failure for the place in a library; `frame`: "FILE:FUNCTION", "" if
-    unknown."""
+    """Return the class of failure for the place in a library; `frame`: "FILE:FUNCTION",
+    "" if unknown."""
     if _ENVIRONMENT.search(frame):
         return FailureKind.VARIABLE
     if not frame or _WRITES.search(frame):

@@ -26,9 +26,9 @@ Factory = Callable[[Connection], asyncio.Protocol]
 class Acceptor:
     """Accepts connections, and closes at once what the table does not admit.
 
-    A connection is opened (TLS, a protocol) once its first bytes are here, so that those that are
-    held open in silence cost a file and little else. An acceptor has the methods of asyncio's
-    servers that uvicorn calls. The protocol that `factory` makes
+    A connection is opened (TLS, a protocol) once its first bytes are here, so that
+    those that are held open in silence cost a file and little else. An acceptor has the
+    methods of asyncio's servers that uvicorn calls. The protocol that `factory` makes
     sets `end` of its connection and calls `leave` when it is lost.
     """
 
@@ -47,7 +47,8 @@ class Acceptor:
         self._tls = tls
         self._proxies = proxies
         self._loop = asyncio.get_running_loop()
-        self._silent = selectors.DefaultSelector()  # one of its own: its sockets cost next to none
+        # one of its own: its sockets cost next to none
+        self._silent = selectors.DefaultSelector()
         self._ready: deque[tuple[socket.socket, Connection]] = deque()
         self._is_scheduled = False
         self._opening: set[asyncio.Task[None]] = set()
@@ -92,7 +93,8 @@ class Acceptor:
             self._table.sweep()
 
     def _accept(self) -> None:
-        """Empty the queue of the listening socket, so that who comes last is seen at once."""
+        """Empty the queue of the listening socket, so that who comes last is seen at
+        once."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 accepted, peer = self._listening.accept()
@@ -120,7 +122,8 @@ class Acceptor:
             accepted, connection = key.fileobj, key.data
             assert isinstance(accepted, socket.socket)
             self._silent.unregister(accepted)
-            connection.end = None  # it is not evicted until it is open: its turn comes soon
+            # it is not evicted until it is open: its turn comes soon
+            connection.end = None
             connection.serve()
             self._ready.append((accepted, connection))
         if self._ready and not self._is_scheduled:
@@ -145,7 +148,9 @@ class Acceptor:
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
         """Do the TLS handshake, and give the connection to its protocol."""
         if self._tls is None:
-            await self._loop.connect_accepted_socket(lambda: self._factory(connection), accepted)
+            await self._loop.connect_accepted_socket(
+                lambda: self._factory(connection), accepted
+            )
             return
         await self._loop.connect_accepted_socket(
             lambda: self._factory(connection),
@@ -182,7 +187,9 @@ class Silent:
 
     __slots__ = ("_accepted", "_selector")
 
-    def __init__(self, accepted: socket.socket, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, accepted: socket.socket, selector: selectors.BaseSelector
+    ) -> None:
         self._accepted = accepted
         self._selector = selector
 

@@ -1,4 +1,5 @@
-"""Addresses of peers: the network that counts as one, and proxies that speak for others."""
+"""Addresses of peers: the network that counts as one, and proxies that speak for
+others."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -8,14 +9,16 @@ from typing import Final
 Network = IPv4Network | IPv6Network
 Headers = Iterable[tuple[bytes, bytes]]
 
-IPV6_PREFIX: Final = 64  # one subscriber has at least this much, and so any number of addresses
+# one subscriber has at least this much, and so any number of addresses
+IPV6_PREFIX: Final = 64
 UNKNOWN: Final = "unknown"
 _SCHEMES: Final = (b"http", b"https")
 
 
 @lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """Return the network whose addresses share their limits: an IPv4 address, an IPv6 /64.
+    """Return the network whose addresses share their limits: an IPv4 address, an IPv6
+    /64.
 
     Text that is not an address counts as one network of its own.
     """
@@ -35,7 +38,9 @@ class TrustedProxies:
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         """Raises: ValueError on text that is not an address or a network."""
-        self._networks: list[Network] = [ip_network(text, strict=False) for text in networks]
+        self._networks: list[Network] = [
+            ip_network(text, strict=False) for text in networks
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._networks)
@@ -76,7 +81,11 @@ class TrustedProxies:
         if len(values) != 1 or values[0] not in _SCHEMES:
             return scheme
         is_tls = values[0] == b"https"
-        return {True: "wss", False: "ws"}[is_tls] if scheme in ("ws", "wss") else values[0].decode()
+        return (
+            {True: "wss", False: "ws"}[is_tls]
+            if scheme in ("ws", "wss")
+            else values[0].decode()
+        )
 
 
 def _forwarded_for(headers: Headers) -> list[str]:

@@ -10,8 +10,8 @@ KEYS: Final = 10_000
 class TokenBuckets:
     """One token bucket for each key.
 
-    A bucket that is full again is the same as none, so the keys used least recently are dropped
-    first where there are too many.
+    A bucket that is full again is the same as none, so the keys used least recently are
+    dropped first where there are too many.
     """
 
     __slots__ = ("_buckets", "_clock", "_keys", "burst", "rate")
@@ -33,7 +33,8 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: Hashable, cost: float = 1.0) -> float:
-        """Take tokens and return 0; where there are too few, return the seconds until there are.
+        """Take tokens and return 0; where there are too few, return the seconds until
+        there are.
 
         A refused request takes nothing.
         """

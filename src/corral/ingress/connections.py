@@ -1,10 +1,10 @@
 """Connections of one server: their number, and the time for which each may delay it.
 
-A connection is proven once a valid token arrived over it. Only unproven connections count
-against the limits here. Connections of agents and users with a token stay open, regardless
-of other traffic. If unproven connections reach a limit, the oldest one that has sent no
-complete request is closed for the next. A client with a token sends its request at once; an
-attacker that holds connections open does not.
+A connection is proven once a valid token arrived over it. Only unproven connections
+count against the limits here. Connections of agents and users with a token stay open,
+regardless of other traffic. If unproven connections reach a limit, the oldest one that
+has sent no complete request is closed for the next. A client with a token sends its
+request at once; an attacker that holds connections open does not.
 """
 
 from collections import Counter
@@ -21,12 +21,15 @@ class ConnectionLimits:
     Args:
         total: unproven connections at once.
         per_address: of these, from one address (IPv6: one /64).
-        per_holder: connections that one user, or one node, proves with all of its tokens; more of
-            them count as unproven.
-        head_bytes: bytes of a request before its body, and of what follows a chunked body.
+        per_holder: connections that one user, or one node, proves with all of its
+            tokens; more of them count as unproven.
+        head_bytes: bytes of a request before its body, and of what follows a chunked
+            body.
         headers: headers of a request.
-        head_seconds: seconds in which the TLS handshake, and then a request's head, must come.
-        serve_seconds: seconds for which an unproven connection may have a request in progress.
+        head_seconds: seconds in which the TLS handshake, and then a request's head,
+            must come.
+        serve_seconds: seconds for which an unproven connection may have a request in
+            progress.
         pipelined: requests that may be sent before the first of them is answered.
     """
 
@@ -101,7 +104,8 @@ class Connection:
         self._table.move(self, _Phase.SERVING)
 
     def prove(self, holder: str) -> None:
-        """Note that a valid token came. One holder proves a bounded number of connections."""
+        """Note that a valid token came. One holder proves a bounded number of
+        connections."""
         self._table.prove(self, holder)
 
     def refuse(self, why: ClosedReason) -> None:
@@ -115,7 +119,8 @@ class Connection:
 
 
 class _Share:
-    """Unproven connections of one address, and those of them that wait, the oldest first."""
+    """Unproven connections of one address, and those of them that wait, the oldest
+    first."""
 
     __slots__ = ("count", "waiting")
 
@@ -175,9 +180,12 @@ class ConnectionTable:
         return connection
 
     def _evict(self, among: dict[Connection, None], why: ClosedReason) -> bool:
-        """Close the oldest that waits for a request. False: none does, so the newest goes."""
+        """Close the oldest that waits for a request. False: none does, so the newest
+        goes."""
         self.refused[why] += 1
-        oldest = next((connection for connection in among if not connection.is_proven), None)
+        oldest = next(
+            (connection for connection in among if not connection.is_proven), None
+        )
         if oldest is not None:
             self._cut(oldest)
         return oldest is not None
@@ -213,8 +221,8 @@ class ConnectionTable:
     def move(self, connection: Connection, phase: _Phase) -> None:
         """Put the connection into a phase, from now on.
 
-        A proven connection that serves has no deadline here: its streams and WebSockets are
-        bounded by what they do.
+        A proven connection that serves has no deadline here: its streams and WebSockets
+        are bounded by what they do.
         """
         if connection.phase is _Phase.GONE:
             return

@@ -30,7 +30,10 @@ class RequestLines:
         self._buckets = TokenBuckets(rate=pace.a_second, burst=burst, clock=clock)
 
     def take(self, key: Hashable) -> float:
-        """Take a place, and return the seconds until its turn; infinity where the line is full."""
+        """Take a place, and return the seconds until its turn; infinity where the line
+        is full."""
         if self._buckets.take(key) > 0:
             return float("inf")
-        return max(0.0, (self.pace.in_line - self._buckets.left(key)) / self.pace.a_second)
+        return max(
+            0.0, (self.pace.in_line - self._buckets.left(key)) / self.pace.a_second
+        )

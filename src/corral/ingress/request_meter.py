@@ -1,4 +1,5 @@
-"""Meter of one connection's requests: what a parser is fed before it delivers anything."""
+"""Meter of one connection's requests: what a parser is fed before it delivers
+anything."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,8 +12,9 @@ PIECE_BYTES: Final = 16 * 1024
 class RequestMeter:
     """Counts bytes and headers, so that no parser has to keep what never ends.
 
-    `unread_bytes` are those since the parser last delivered a complete head, a part of a body or
-    the end of a message: within them lies at most one head, or what follows a chunked body.
+    `unread_bytes` are those since the parser last delivered a complete head, a part of
+    a body or the end of a message: within them lies at most one head, or what follows a
+    chunked body.
     """
 
     __slots__ = ("_headers", "_limits", "unread_bytes")

@@ -15,7 +15,9 @@ from corral.domain.telemetry import NodeSample
 from corral.domain.units import duration_text, share_text, size_text
 from corral.domain.world import Event, World
 
-FAILING: Final = frozenset(event.value for (_, event), to in MOVES.items() if to == JobState.FAILED)
+FAILING: Final = frozenset(
+    event.value for (_, event), to in MOVES.items() if to == JobState.FAILED
+)
 STOPPING_SECONDS: Final = 600.0  # beyond its grace
 
 
@@ -58,8 +60,9 @@ SEVERITY: Final[Mapping[AlertKind, Severity]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One thing to tell. `key` is the same while it is the same thing; `next` is the command that
-    shows more. `moment`: it was, and does not stand; `since`: when it began (wall clock)."""
+    """One thing to tell. `key` is the same while it is the same thing; `next` is the
+    command that shows more. `moment`: it was, and does not stand; `since`: when it
+    began (wall clock)."""
 
     key: str
     kind: AlertKind
@@ -91,8 +94,8 @@ class AlertRules:
 class AlertSnapshot:
     """Everything at one moment, on the wall clock and on the head's own.
 
-    `budgets`: what is left of each queue's, as a share of it. `disks`: free and whole bytes of the
-    head's directory, by its path.
+    `budgets`: what is left of each queue's, as a share of it. `disks`: free and whole
+    bytes of the head's directory, by its path.
     """
 
     world: World
@@ -117,8 +120,8 @@ def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
 
 
 def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list[Alert]:
-    """Return the alerts with the moment at which each began to stand. `known`: those of the last
-    look, by key."""
+    """Return the alerts with the moment at which each began to stand. `known`: those of
+    the last look, by key."""
     return [
         replace(alert, since=min(alert.since, known.get(alert.key, alert.since)))
         for alert in alerts
@@ -140,20 +143,28 @@ def failed(event: Event, job: Job | None) -> Alert | None:
 
 
 def _stuck(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
-    """A job whose loop has made steps and makes none any more; one that does not come up or go."""
+    """A job whose loop has made steps and makes none any more; one that does not come
+    up or go."""
     if after_seconds is None:
         return
     for job in look.world.in_state(JobState.RUNNING).values():
         stepped = look.facts.stepped.get((job.id, job.attempt))
         quiet = 0.0 if stepped is None else look.serving - stepped
         if quiet >= after_seconds:
-            yield _job_alert(job, f"has made no step for {duration_text(quiet)}", look.wall - quiet)
-    for state, bound in ((JobState.STARTING, after_seconds), (JobState.STOPPING, STOPPING_SECONDS)):
+            yield _job_alert(
+                job, f"has made no step for {duration_text(quiet)}", look.wall - quiet
+            )
+    for state, bound in (
+        (JobState.STARTING, after_seconds),
+        (JobState.STOPPING, STOPPING_SECONDS),
+    ):
         for job in look.world.in_state(state).values():
             grace = job.spec.grace_seconds if state == JobState.STOPPING else 0.0
             long = look.wall - job.since
             if long >= bound + grace:
-                yield _job_alert(job, f"is {state} for {duration_text(long)}", job.since)
+                yield _job_alert(
+                    job, f"is {state} for {duration_text(long)}", job.since
+                )
 
 
 def _diverged(look: AlertSnapshot) -> Iterator[Alert]:

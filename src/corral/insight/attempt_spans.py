@@ -23,7 +23,8 @@ LOST_TO: Final[Mapping[str, str]] = {  # by the kind of the victim's receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpan:
-    """A part of a life: `amount` says what of it, and `share` how much of each second."""
+    """A part of a life: `amount` says what of it, and `share` how much of each
+    second."""
 
     amount: str
     since: float
@@ -31,9 +32,11 @@ class AttemptSpan:
     share: float = 1.0
 
 
-def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str, float]:
-    """GPUs of the seat by type. `types`: of the node's GPUs by index; a GPU that is not there any
-    more counts as `otherwise`."""
+def gpus_of(
+    seat: Seat, types: tuple[str, ...], otherwise: str = ""
+) -> dict[str, float]:
+    """GPUs of the seat by type. `types`: of the node's GPUs by index; a GPU that is not
+    there any more counts as `otherwise`."""
     gpu_seconds: dict[str, float] = {}
     if not seat.gpus:
         return gpu_seconds
@@ -45,29 +48,48 @@ def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str
 
 
 def spans(
-    attempt: Attempt, saves: Iterable[Save], *, until: float, receipt: Receipt | None = None
+    attempt: Attempt,
+    saves: Iterable[Save],
+    *,
+    until: float,
+    receipt: Receipt | None = None,
 ) -> Iterator[AttemptSpan]:
-    """Yield the spans from placement to the end (wall clock). `receipt`: the cost of its end, if
-    any.
+    """Yield the spans from placement to the end (wall clock). `receipt`: the cost of
+    its end, if any.
 
-    What steps were kept is known of an attempt with saves; of another all of it was of use, unless
-    a receipt says that it is lost. Seconds that its saves took are taken evenly from what was kept.
-    Steps since its loss is not a number are of no use: they count as failed.
+    What steps were kept is known of an attempt with saves; of another all of it was of
+    use, unless a receipt says that it is lost. Seconds that its saves took are taken
+    evenly from what was kept. Steps since its loss is not a number are of no use: they
+    count as failed.
     """
     ended = min(until, attempt.ended_at if attempt.ended_at is not None else until)
-    begun = attempt.first_step_at if attempt.first_step_at is not None else attempt.running_at
+    begun = (
+        attempt.first_step_at
+        if attempt.first_step_at is not None
+        else attempt.running_at
+    )
     begun = ended if begun is None else min(max(begun, attempt.placed_at), ended)
-    yield AttemptSpan(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
+    yield AttemptSpan(
+        amount="starting_gpu_seconds", since=attempt.placed_at, until=begun
+    )
     lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
     kept_until = max(begun, ended - lost)
-    numbers = kept_until if attempt.nan_at is None else min(kept_until, max(begun, attempt.nan_at))
+    numbers = (
+        kept_until
+        if attempt.nan_at is None
+        else min(kept_until, max(begun, attempt.nan_at))
+    )
     stalls = sum(save.stall_seconds for save in saves if save.attempt == attempt.number)
     saving = min(1.0, stalls / (kept_until - begun)) if kept_until > begun else 0.0
-    yield AttemptSpan(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
+    yield AttemptSpan(
+        amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving
+    )
     yield AttemptSpan(
         amount="failed_gpu_seconds", since=numbers, until=kept_until, share=1.0 - saving
     )
-    yield AttemptSpan(amount="saving_gpu_seconds", since=begun, until=kept_until, share=saving)
+    yield AttemptSpan(
+        amount="saving_gpu_seconds", since=begun, until=kept_until, share=saving
+    )
     if receipt is not None:
         yield AttemptSpan(amount=LOST_TO[receipt.kind], since=kept_until, until=ended)
 
@@ -81,10 +103,18 @@ def of_life(
             for kind, count in gpus.items():
                 amount = seconds * part.share * count
                 if amount > 0:
-                    yield row(job, attempt.number, day, kind, UsageAmounts(**{part.amount: amount}))
+                    yield row(
+                        job,
+                        attempt.number,
+                        day,
+                        kind,
+                        UsageAmounts(**{part.amount: amount}),
+                    )
 
 
-def row(job: Job, attempt: int, day: int, gpu_type: str, amounts: UsageAmounts) -> UsageRecord:
+def row(
+    job: Job, attempt: int, day: int, gpu_type: str, amounts: UsageAmounts
+) -> UsageRecord:
     return UsageRecord(
         day=day,
         queue=job.spec.queue,

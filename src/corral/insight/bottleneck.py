@@ -11,7 +11,8 @@ from corral.insight.straggler import Straggler
 DATA_SHARE: Final = 0.2  # of a step in which it waits for its data
 SAVE_SHARE: Final = 0.1
 WAIT_SHARE: Final = 0.25  # of a step in which ranks wait for each other
-LINK_SHARE: Final = 0.5  # of a link's rate from which it bounds: protocols leave 0.8 of it or so
+# of a link's rate from which it bounds: protocols leave 0.8 of it or so
+LINK_SHARE: Final = 0.5
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
@@ -29,9 +30,9 @@ class BottleneckKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Seconds of a job's training loop in the last while, in the middle of its ranks. `wait` lies
-    within `compute`. Utilisation and memory of its GPUs are shares, `link` what their links carry;
-    None: not measured."""
+    """Seconds of a job's training loop in the last while, in the middle of its ranks.
+    `wait` lies within `compute`. Utilisation and memory of its GPUs are shares, `link`
+    what their links carry; None: not measured."""
 
     steps: int = 0
     data_seconds: float = 0.0
@@ -53,10 +54,14 @@ class Bottleneck:
 
 
 def bottleneck_of(
-    spent: StepTimes, straggler: Straggler | None = None, node: str = "NODE", *, job: str
+    spent: StepTimes,
+    straggler: Straggler | None = None,
+    node: str = "NODE",
+    *,
+    job: str,
 ) -> Bottleneck | None:
-    """The first that applies; None where nothing stands out, or too little is known. `node`: of the
-    straggler; `job`: its id, for a line to type."""
+    """The first that applies; None where nothing stands out, or too little is known.
+    `node`: of the straggler; `job`: its id, for a line to type."""
     if straggler is not None:
         return _straggling(straggler, node)
     whole = spent.data_seconds + spent.compute_seconds + spent.save_seconds
@@ -119,7 +124,9 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
         return _bound_by(spent.link)
     if busy < LOW:
         memory_text = (
-            "" if memory is None else f", with {share_text(memory)} of their memory in use"
+            ""
+            if memory is None
+            else f", with {share_text(memory)} of their memory in use"
         )
         return Bottleneck(
             bound=BottleneckKind.SMALL_BATCH,
@@ -148,7 +155,9 @@ def _bound_by(link: LinkUse) -> Bottleneck:
 
 
 def _carried(link: LinkUse) -> str:
-    used, most = (f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s))
+    used, most = (
+        f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s)
+    )
     share = share_text(link.share)
     return f"its GPUs' {link.name} carry {used} of {most} GB/s, {share} of their rate"
 

@@ -1,4 +1,5 @@
-"""Price of a GPU-hour: by the label of its node, by the budget of its queue, by the catalog."""
+"""Price of a GPU-hour: by the label of its node, by the budget of its queue, by the
+catalog."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of a GPU-hour. `is_list`: what clouds ask, in USD; else the cluster's own, in its
-    currency."""
+    """Price of a GPU-hour. `is_list`: what clouds ask, in USD; else the cluster's own,
+    in its currency."""
 
     amount: float
     is_list: bool = False
@@ -32,13 +33,17 @@ class Price:
 
 
 def hourly(
-    labels: Mapping[str, str], gpu_type: str, path: Sequence[Queue], *, pretend: bool = False
+    labels: Mapping[str, str],
+    gpu_type: str,
+    path: Sequence[Queue],
+    *,
+    pretend: bool = False,
 ) -> Price | None:
     """Return the price of a GPU-hour; None where none is known.
 
     Args:
-        path: the queue and those above it, from the top down; of those with rates the nearest
-            counts.
+        path: the queue and those above it, from the top down; of those with rates the
+            nearest counts.
         pretend: the catalog has no price for it.
     """
     labelled = _number(labels.get(PRICE_LABEL, ""))

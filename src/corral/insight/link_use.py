@@ -15,8 +15,8 @@ LANES: Final = 16  # of the links in the catalog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """Use of one kind of link, as the median over the GPUs: bytes a second in the busier direction,
-    and the rate in the catalog."""
+    """Use of one kind of link, as the median over the GPUs: bytes a second in the
+    busier direction, and the rate in the catalog."""
 
     name: str
     bytes_per_s: float
@@ -28,15 +28,17 @@ class LinkUse:
 
 
 def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
-    """Return the use of NVLinks or PCIe, whichever is closer to its rate; None without a counter or
-    a known rate."""
+    """Return the use of NVLinks or PCIe, whichever is closer to its rate; None without
+    a counter or a known rate."""
     gpu_samples = list(gpus)
     kinds = [
         _middle("NVLinks", [_of_nvlinks(gpu) for gpu in gpu_samples]),
         _middle("PCIe links", [_of_pcie(gpu) for gpu in gpu_samples]),
     ]
     return max(
-        (kind for kind in kinds if kind is not None), key=lambda one: one.share, default=None
+        (kind for kind in kinds if kind is not None),
+        key=lambda one: one.share,
+        default=None,
     )
 
 
@@ -49,12 +51,17 @@ def _middle(name: str, uses: Iterable[Used]) -> LinkUse | None:
         return None
     most = median(most for _, most in known_uses)
     return LinkUse(
-        name=name, bytes_per_s=median(used for used, _ in known_uses), most_bytes_per_s=most
+        name=name,
+        bytes_per_s=median(used for used, _ in known_uses),
+        most_bytes_per_s=most,
     )
 
 
 def _of_nvlinks(gpu: GpuSample) -> Used:
-    sent, received = gpu.nvlink_sent_bytes_per_second, gpu.nvlink_received_bytes_per_second
+    sent, received = (
+        gpu.nvlink_sent_bytes_per_second,
+        gpu.nvlink_received_bytes_per_second,
+    )
     try:
         kind = device(gpu.type)
     except NotFound:
@@ -68,7 +75,12 @@ def _of_nvlinks(gpu: GpuSample) -> Used:
 def _of_pcie(gpu: GpuSample) -> Used:
     """Return the PCIe use by the generation and the lanes that are in use."""
     sent, received = gpu.pcie_sent_bytes_per_second, gpu.pcie_received_bytes_per_second
-    if sent is None or received is None or not gpu.pcie_generation or not gpu.pcie_width:
+    if (
+        sent is None
+        or received is None
+        or not gpu.pcie_generation
+        or not gpu.pcie_width
+    ):
         return None
     try:
         most = link(f"pcie-{gpu.pcie_generation}").bytes_per_s * gpu.pcie_width / LANES

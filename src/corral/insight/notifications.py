@@ -1,5 +1,5 @@
-"""Notifications of alerts: each once, grouped, repeated while it stands, and at its end; at night
-only critical ones."""
+"""Notifications of alerts: each once, grouped, repeated while it stands, and at its
+end; at night only critical ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,16 @@ from typing import Final
 from corral.domain.units import DAY_SECONDS
 from corral.insight.alerts import Alert, AlertKind, Severity
 
-CALM_SECONDS: Final = 120.0  # that it must be over before it is reported as over: it may flap
+# that it must be over before it is reported as over: it may flap
+CALM_SECONDS: Final = 120.0
 ALIKE: Final = 5  # more of a kind at once are reported as a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """Hours in which only what is critical is reported, as seconds of the local day; they may span
-    midnight. What begins meanwhile and stands is reported when they end."""
+    """Hours in which only what is critical is reported, as seconds of the local day;
+    they may span midnight. What begins meanwhile and stands is reported when they
+    end."""
 
     from_seconds: float
     until_seconds: float
@@ -60,7 +62,9 @@ class Notification:
     @property
     def severity(self) -> Severity:
         return max(
-            (alert.severity for alert in self.alerts), key=lambda s: s.rank, default=Severity.INFO
+            (alert.severity for alert in self.alerts),
+            key=lambda s: s.rank,
+            default=Severity.INFO,
         )
 
     @property
@@ -77,11 +81,15 @@ class DeliveredAlerts:
 
 
 def due(
-    told: DeliveredAlerts, alerts: Sequence[Alert], now: float, day_seconds: float, taste: Taste
+    told: DeliveredAlerts,
+    alerts: Sequence[Alert],
+    now: float,
+    day_seconds: float,
+    taste: Taste,
 ) -> tuple[Notification | None, DeliveredAlerts]:
-    """Return the notification for one receiver, and the receiver's new state. None: nothing; the
-    state may change all the same, when an alert has begun to end. `day_seconds`: the receiver's
-    local time of day."""
+    """Return the notification for one receiver, and the receiver's new state. None:
+    nothing; the state may change all the same, when an alert has begun to end.
+    `day_seconds`: the receiver's local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
     sent = dict(_seen(told.sent, current_alerts, now))
@@ -101,7 +109,11 @@ def due(
     for alert in over:
         del sent[alert.key]
     sent |= {alert.key: SentAlert(alert=alert, at=now) for alert in fresh}
-    sent = {key: sent_alert for key, sent_alert in sent.items() if not _is_past(sent_alert, now)}
+    sent = {
+        key: sent_alert
+        for key, sent_alert in sent.items()
+        if not _is_past(sent_alert, now)
+    }
     after = DeliveredAlerts(sent=sent)
     over = [alert for alert in over if not alert.moment]
     if not fresh and not over:
@@ -122,7 +134,8 @@ def _seen(
             yield (
                 key,
                 replace(
-                    sent_alert, over_at=now if sent_alert.over_at is None else sent_alert.over_at
+                    sent_alert,
+                    over_at=now if sent_alert.over_at is None else sent_alert.over_at,
                 ),
             )
 
@@ -140,7 +153,9 @@ def _lines(alerts: Sequence[Alert], before: str) -> list[str]:
     alert_lines = []
     for kind in dict.fromkeys(alert.kind for alert in alerts):
         of_kind = [alert for alert in alerts if alert.kind == kind]
-        alert_lines += [f"{before}{alert.text} ({alert.next})" for alert in of_kind[:ALIKE]]
+        alert_lines += [
+            f"{before}{alert.text} ({alert.next})" for alert in of_kind[:ALIKE]
+        ]
         if len(of_kind) > ALIKE:
             alert_lines.append(
                 f"{before}and {len(of_kind) - ALIKE} more: {kind.value.replace('_', ' ')}"

@@ -19,7 +19,8 @@ from corral.insight.gpu_prices import hourly
 def of_allocation(
     job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
 ) -> Iterator[UsageRecord]:
-    """Yield the usage of one allocation from placement until then (wall clock), and its price."""
+    """Yield the usage of one allocation from placement until then (wall clock), and its
+    price."""
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
     pretend = node is not None and node.inventory.pretend
@@ -30,13 +31,17 @@ def of_allocation(
             amounts = UsageAmounts(
                 allocated_gpu_seconds=gpu_seconds,
                 money=gpu_seconds / HOUR_SECONDS * (price.own if price else 0.0),
-                list_money=gpu_seconds / HOUR_SECONDS * (price.listed if price else 0.0),
+                list_money=gpu_seconds
+                / HOUR_SECONDS
+                * (price.listed if price else 0.0),
                 unpriced_gpu_seconds=gpu_seconds if price is None else 0.0,
             )
             yield row(job, allocation.attempt, day, kind, amounts)
 
 
-def gang_gpus(job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]) -> dict[str, float]:
+def gang_gpus(
+    job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]
+) -> dict[str, float]:
     """GPUs of all seats by type."""
     gpu_seconds: dict[str, float] = {}
     for seat in attempt.seats:
@@ -53,8 +58,8 @@ def _asked(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAllocations:
-    """All that is held at a moment (wall clock), to be summed while the world goes on: its rows are
-    never changed, its tables are."""
+    """All that is held at a moment (wall clock), to be summed while the world goes on:
+    its rows are never changed, its tables are."""
 
     now: float
     jobs: Mapping[JobId, Job]
@@ -78,7 +83,8 @@ class OpenAllocations:
 
 
 def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
-    """Yield the usage that no commit has written yet, as if all allocations ended now."""
+    """Yield the usage that no commit has written yet, as if all allocations ended
+    now."""
     for allocation in held.allocations:
         job = held.jobs.get(allocation.job)
         if job is not None and not allocation.charged:
@@ -94,8 +100,8 @@ def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
 
 @dataclass(frozen=True, slots=True)
 class HourlyMoney:
-    """Cost of an hour of all that is held: by own prices in the cluster's currency, by list prices
-    in USD; and the GPUs that are held at no known price."""
+    """Cost of an hour of all that is held: by own prices in the cluster's currency, by
+    list prices in USD; and the GPUs that are held at no known price."""
 
     own: float = 0.0
     listed: float = 0.0
@@ -105,11 +111,16 @@ class HourlyMoney:
 def hourly_money(world: World) -> HourlyMoney:
     own_price = listed = unpriced = 0.0
     for allocation in world.allocations.values():
-        job, node = world.jobs.get(allocation.job), world.nodes.get(allocation.seat.node)
+        job, node = (
+            world.jobs.get(allocation.job),
+            world.nodes.get(allocation.seat.node),
+        )
         if job is None or node is None:
             continue
         path = world.queues.path(job.spec.queue)
-        for kind, gpus in gpus_of(allocation.seat, node.inventory.types, _asked(job)).items():
+        for kind, gpus in gpus_of(
+            allocation.seat, node.inventory.types, _asked(job)
+        ).items():
             price = hourly(node.labels, kind, path, pretend=node.inventory.pretend)
             if price is None:
                 unpriced += gpus

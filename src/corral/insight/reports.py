@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UsageColumn:
-    """Column of a report. `of`: None if unknown. `unit` "share" is from 0 to 1; OWN_MONEY stands
-    for the cluster's currency."""
+    """Column of a report. `of`: None if unknown. `unit` "share" is from 0 to 1;
+    OWN_MONEY stands for the cluster's currency."""
 
     name: str
     unit: str
@@ -40,8 +40,8 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """Rows by what was allocated, the most first, and how many more there are (`rest`); `total` of
-    all of them; `days` by day since 1970."""
+    """Rows by what was allocated, the most first, and how many more there are (`rest`);
+    `total` of all of them; `days` by day since 1970."""
 
     kind: str
     by: str
@@ -61,7 +61,9 @@ def _hours(name: str) -> Callable[[UsageAmounts], Value]:
 
 
 def _share(name: str, part: str, whole: str) -> UsageColumn:
-    above, below = (AMOUNTS.index(f"{part_name}_gpu_seconds") for part_name in (part, whole))
+    above, below = (
+        AMOUNTS.index(f"{part_name}_gpu_seconds") for part_name in (part, whole)
+    )
     return UsageColumn(
         name, "share", lambda one: one[above] / one[below] if one[below] > 0 else None
     )
@@ -72,8 +74,8 @@ def _hours_column(name: str, part: str = "") -> UsageColumn:
 
 
 def other_gpu_seconds(one: UsageAmounts) -> float:
-    """Held and of none of the named parts: the time between a rank's end and its node's word of it,
-    and what clocks disagree by."""
+    """Held and of none of the named parts: the time between a rank's end and its node's
+    word of it, and what clocks disagree by."""
     named = one.useful_gpu_seconds + lost_gpu_seconds(one)
     return max(0.0, one.allocated_gpu_seconds - named)
 
@@ -85,8 +87,8 @@ def lost_gpu_seconds(one: UsageAmounts) -> float:
 
 
 def _wasted(one: UsageAmounts) -> float:
-    """Return the GPU-seconds lost by attempts, or idle ones, whichever is more: whether both cover
-    the same seconds is unknown."""
+    """Return the GPU-seconds lost by attempts, or idle ones, whichever is more: whether
+    both cover the same seconds is unknown."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 
@@ -96,7 +98,8 @@ def _wasted_money(one: UsageAmounts, money: float) -> Value:
 
 
 def not_used_gpu_seconds(one: UsageAmounts) -> float:
-    """Measured time less the integral of utilisation: an evenly 40 % busy GPU is 60 % not used."""
+    """Measured time less the integral of utilisation: an evenly 40 % busy GPU is 60 %
+    not used."""
     return max(0.0, one.measured_gpu_seconds - one.used_gpu_seconds)
 
 
@@ -106,8 +109,8 @@ def _not_used_share(one: UsageAmounts) -> Value:
 
 
 def _not_used_money(one: UsageAmounts, money: float) -> Value:
-    """Return the money of the measured part only: what was not measured counts neither as used nor
-    as unused."""
+    """Return the money of the measured part only: what was not measured counts neither
+    as used nor as unused."""
     allocated = one.allocated_gpu_seconds
     if allocated <= 0 or one.measured_gpu_seconds <= 0:
         return None
@@ -121,7 +124,9 @@ _LOST: Final = (
     _hours_column("failures", "failed"),
     _hours_column("preemptions", "preempted"),
     _hours_column("stops", "stopped"),
-    UsageColumn("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR_SECONDS),
+    UsageColumn(
+        "other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR_SECONDS
+    ),
 )
 KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
     "usage": (
@@ -140,9 +145,15 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
         UsageColumn("wasted", OWN_MONEY, lambda one: _wasted_money(one, one.money)),
         UsageColumn("not used", OWN_MONEY, lambda one: _not_used_money(one, one.money)),
         UsageColumn("list price", LIST_CURRENCY, lambda one: one.list_money),
-        UsageColumn("wasted of it", LIST_CURRENCY, lambda one: _wasted_money(one, one.list_money)),
         UsageColumn(
-            "not used of it", LIST_CURRENCY, lambda one: _not_used_money(one, one.list_money)
+            "wasted of it",
+            LIST_CURRENCY,
+            lambda one: _wasted_money(one, one.list_money),
+        ),
+        UsageColumn(
+            "not used of it",
+            LIST_CURRENCY,
+            lambda one: _not_used_money(one, one.list_money),
         ),
         UsageColumn("without a price", "GPU-hours", _hours("unpriced")),
         UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
@@ -190,8 +201,9 @@ def report(
     )
 
 
-# Python goes through neither a sort nor the end of a long list without keeping all other threads
-# from going on: of 100,000 rows each for 0.1 s. So they are sorted, and let go, some at a time.
+# Python goes through neither a sort nor the end of a long list without keeping all
+# other threads from going on: of 100,000 rows each for 0.1 s. So they are sorted, and
+# let go, some at a time.
 
 
 def drained(rows: list[T]) -> Iterator[T]:
@@ -200,7 +212,9 @@ def drained(rows: list[T]) -> Iterator[T]:
         yield rows.pop()
 
 
-def _rows(sums: dict[str, UsageAmounts], names: Mapping[str, str]) -> Iterator[UsageRow]:
+def _rows(
+    sums: dict[str, UsageAmounts], names: Mapping[str, str]
+) -> Iterator[UsageRow]:
     while sums:
         name, own_amounts = sums.popitem()
         yield UsageRow(name=name, amounts=own_amounts, more=names.get(name, ""))

@@ -1,7 +1,9 @@
-"""Straggler detection by how long each rank was busy itself, over several passes (0055).
+"""Straggler detection by how long each rank was busy itself, over several passes
+(0055).
 
-In a gang that goes in step all steps are equally long. A rank that is slow waits for no other,
-so of each step the time that it did not wait is longer than that of the others, again and again.
+In a gang that goes in step all steps are equally long. A rank that is slow waits for no
+other, so of each step the time that it did not wait is longer than that of the others,
+again and again.
 """
 
 from array import array
@@ -20,13 +22,14 @@ LEAST_SLOWER: Final = 0.05  # of the step of the others; less is not reported
 SURE_SLOWER: Final = 0.03  # that it is by more than this is to be as sure as SURE
 SURE: Final = 4.0  # standard errors
 LEAST_ERROR: Final = 0.005  # of a look: clocks and schedulers are no better
-MOST_SLOW: Final = 1 / 3  # of the ranks; where more are slow it is how the work is divided
+# of the ranks; where more are slow it is how the work is divided
+MOST_SLOW: Final = 1 / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """`seconds`: it is busy this long in a step; the others, in the middle, for `others_seconds`.
-    `in_data`: most of what it takes longer it waits for data."""
+    """`seconds`: it is busy this long in a step; the others, in the middle, for
+    `others_seconds`. `in_data`: most of what it takes longer it waits for data."""
 
     rank: int
     seconds: float
@@ -44,8 +47,9 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """Difference between two passes: for each rank its busy seconds a step, and their logarithm
-    over the median of the others. Arrays, since a head keeps some for every rank."""
+    """Difference between two passes: for each rank its busy seconds a step, and their
+    logarithm over the median of the others. Arrays, since a head keeps some for every
+    rank."""
 
     ranks: tuple[int, ...]
     busy: "array[float]"
@@ -53,8 +57,9 @@ class StepSpan:
 
 
 class Looks:
-    """The newest looks at one loop, at most this many, all in one array: of each the seconds that
-    saves took until then, and four numbers of each rank. With other ranks it starts again.
+    """The newest looks at one loop, at most this many, all in one array: of each the
+    seconds that saves took until then, and four numbers of each rank. With other ranks
+    it starts again.
     """
 
     __slots__ = ("_most", "_numbers", "_ranks")
@@ -75,7 +80,12 @@ class Looks:
             del self._numbers[: self._width]
         self._numbers.append(save_seconds)
         for pace in look.values():
-            numbers = (pace.step, pace.data_seconds, pace.compute_seconds, pace.wait_seconds)
+            numbers = (
+                pace.step,
+                pace.data_seconds,
+                pace.compute_seconds,
+                pace.wait_seconds,
+            )
             self._numbers.extend(numbers)
 
     @property
@@ -111,7 +121,9 @@ def span_of(before: Look, after: Look) -> StepSpan | None:
         return None
     ordered = sorted(busy)
     return StepSpan(
-        ranks, busy, array("d", (log(own_busy / _others(ordered, own_busy)) for own_busy in busy))
+        ranks,
+        busy,
+        array("d", (log(own_busy / _others(ordered, own_busy)) for own_busy in busy)),
     )
 
 
@@ -122,22 +134,27 @@ def _others(ordered: Sequence[float], own: float) -> float:
     return (ordered[low + (low >= at)] + ordered[high + (high >= at)]) / 2
 
 
-def straggler_of(spans: Sequence[StepSpan], first: Look, last: Look) -> Straggler | None:
-    """The slowest rank that is slow beyond doubt. `spans`: what passed from look to look, some
-    seconds apart, between the first of them and the last.
+def straggler_of(
+    spans: Sequence[StepSpan], first: Look, last: Look
+) -> Straggler | None:
+    """The slowest rank that is slow beyond doubt. `spans`: what passed from look to
+    look, some seconds apart, between the first of them and the last.
 
-    Over the spans, the median of a rank's ratios must be above LEAST_SLOWER, and above SURE_SLOWER
-    by SURE of its standard errors.
+    Over the spans, the median of a rank's ratios must be above LEAST_SLOWER, and above
+    SURE_SLOWER by SURE of its standard errors.
     """
     if len(spans) < LEAST_LOOKS:
         return None
     ratios = [dict(zip(span.ranks, span.ratios, strict=True)) for span in spans]
     ranks = set.intersection(*map(set, ratios))
-    slow_ranks = [rank for rank in sorted(ranks) if _is_slow([span[rank] for span in ratios])]
+    slow_ranks = [
+        rank for rank in sorted(ranks) if _is_slow([span[rank] for span in ratios])
+    ]
     if not slow_ranks or len(slow_ranks) > max(1.0, len(ranks) * MOST_SLOW):
         return None
     stragglers = [
-        _told(rank, spans, in_data=_waits_for_data(rank, first, last)) for rank in slow_ranks
+        _told(rank, spans, in_data=_waits_for_data(rank, first, last))
+        for rank in slow_ranks
     ]
     return max(stragglers, key=lambda one: one.slower)
 
@@ -154,16 +171,23 @@ def _told(rank: int, spans: Sequence[StepSpan], *, in_data: bool) -> Straggler:
     each = [(span.busy, span.ranks.index(rank)) for span in spans]
     own_busy = median(busy[at] for busy, at in each)
     others = median(
-        other_busy for busy, at in each for other, other_busy in enumerate(busy) if other != at
+        other_busy
+        for busy, at in each
+        for other, other_busy in enumerate(busy)
+        if other != at
     )
     return Straggler(
-        rank=rank, seconds=own_busy, others_seconds=min(others, own_busy), in_data=in_data
+        rank=rank,
+        seconds=own_busy,
+        others_seconds=min(others, own_busy),
+        in_data=in_data,
     )
 
 
 def _spread(ratios: Sequence[float], middle: float) -> float:
-    """The standard deviation about the middle, without the look that is farthest off: one hiccup
-    says nothing, and of few looks the median deviation is too often near nothing."""
+    """The standard deviation about the middle, without the look that is farthest off:
+    one hiccup says nothing, and of few looks the median deviation is too often near
+    nothing."""
     off = sorted((ratio - middle) ** 2 for ratio in ratios)[:-1]
     return sqrt(sum(off) / max(1, len(off) - 1))
 

@@ -1,8 +1,9 @@
 """Activations that the forward pass keeps for the backward pass, layer by layer.
 
-Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, redone for what Megatron-LM and
-Transformer Engine keep: both norms' inputs and outputs, inputs of each product, masks of dropout;
-with grouped queries the queries are cut out of the joint product by a copy.
+Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, redone for what
+Megatron-LM and Transformer Engine keep: both norms' inputs and outputs, inputs of each
+product, masks of dropout; with grouped queries the queries are cut out of the joint
+product by a copy.
 """
 
 from math import ceil
@@ -23,7 +24,8 @@ def micro_tokens(step: TrainStep, layout: TrainLayout) -> int:
 
 
 def cut(layout: TrainLayout) -> int:
-    """Over how many GPUs what lies between the products is cut: sequence parallelism."""
+    """Over how many GPUs what lies between the products is cut: sequence
+    parallelism."""
     return layout.tensor if layout.sequence_parallel else 1
 
 
@@ -33,7 +35,8 @@ def element(step: TrainStep) -> float:
 
 
 def operand(step: TrainStep) -> float:
-    """Bytes of one activation that is kept as an operand of a product: in fp8 a byte."""
+    """Bytes of one activation that is kept as an operand of a product: in fp8 a
+    byte."""
     return 1.0 if step.precision in (Precision.FP8, Precision.FP4) else element(step)
 
 
@@ -43,17 +46,27 @@ def layer_input(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def kept_by_layer(
-    step: TrainStep, layout: TrainLayout, *, has_experts: bool, recompute: Recompute | None = None
+    step: TrainStep,
+    layout: TrainLayout,
+    *,
+    has_experts: bool,
+    recompute: Recompute | None = None,
 ) -> float:
-    """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the layout's, if
-    not given."""
+    """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the
+    layout's, if not given."""
     chosen = layout.recompute if recompute is None else recompute
     if chosen is Recompute.FULL:
         return layer_input(step, layout)
     if chosen is Recompute.ALTERNATE:
         return _alternate(step, layout, has_experts=has_experts)
-    norms = (element(step) + operand(step)) * 2 / element(step) * layer_input(step, layout)
-    masks = 2 * MASK_BYTES / element(step) * layer_input(step, layout) if step.dropout else 0.0
+    norms = (
+        (element(step) + operand(step)) * 2 / element(step) * layer_input(step, layout)
+    )
+    masks = (
+        2 * MASK_BYTES / element(step) * layer_input(step, layout)
+        if step.dropout
+        else 0.0
+    )
     mlp = _experts(step, layout) if has_experts else _dense(step, layout)
     core = 0.0 if chosen is Recompute.SELECTIVE else scores(step, layout)
     if not step.fused:
@@ -62,8 +75,9 @@ def kept_by_layer(
 
 
 def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """The layer's input, what attention gives, and of the seven products those at odd places:
-    queries, values, the MLP's first and its last. Source: torchtitan, activation_checkpoint.py."""
+    """The layer's input, what attention gives, and of the seven products those at odd
+    places: queries, values, the MLP's first and its last. Source: torchtitan,
+    activation_checkpoint.py."""
     model, width = step.model, element(step) * micro_tokens(step, layout)
     query, values = model.heads * model.head_dim, model.kv_heads * model.head_dim
     experts = model.experts
@@ -73,13 +87,20 @@ def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> fl
 
 
 def _attention(step: TrainStep, layout: TrainLayout) -> float:
-    """Queries, keys, values, and what attention gives, which is the last product's operand."""
+    """Queries, keys, values, and what attention gives, which is the last product's
+    operand."""
     model = step.model
     width = element(step) * micro_tokens(step, layout) / layout.tensor
     if model.latent is not None:
         return _latent_attention(step, layout)
     query = model.heads * model.head_dim
-    keys = 2 * model.kv_heads * model.head_dim * layout.tensor / min(layout.tensor, model.kv_heads)
+    keys = (
+        2
+        * model.kv_heads
+        * model.head_dim
+        * layout.tensor
+        / min(layout.tensor, model.kv_heads)
+    )
     joint = query + keys
     rotated = 0.0 if model.positions else query + keys / 2
     copied = query if model.positions and model.kv_heads < model.heads else 0.0
@@ -87,7 +108,8 @@ def _attention(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
-    """The compressed vectors are whole on each GPU that shares a layer, before and after norm."""
+    """The compressed vectors are whole on each GPU that shares a layer, before and
+    after norm."""
     model, latent = step.model, step.model.latent
     assert latent is not None
     tokens = element(step) * micro_tokens(step, layout)
@@ -98,19 +120,24 @@ def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def scores(step: TrainStep, layout: TrainLayout) -> float:
-    """The square of the sequence that attention keeps where no flash kernel computes it: after
-    the softmax; with dropout its mask, and what it leaves."""
+    """The square of the sequence that attention keeps where no flash kernel computes
+    it: after the softmax; with dropout its mask, and what it leaves."""
     if step.has_flash:
         return 0.0
-    element_bytes = element(step) + (MASK_BYTES + element(step) if step.dropout else 0.0)
+    element_bytes = element(step) + (
+        MASK_BYTES + element(step) if step.dropout else 0.0
+    )
     pairs = micro_tokens(step, layout) * step.sequence
     return element_bytes * pairs * step.model.heads / layout.tensor
 
 
 def _wide(step: TrainStep) -> float:
-    """Bytes of one number inside of an MLP: before the nonlinearity (two where it is gated), the
-    product's operand after it, and between gate and nonlinearity where these are not fused."""
-    kept_widths = (2 if step.model.is_gated else 1) + (step.model.is_gated and not step.fused)
+    """Bytes of one number inside of an MLP: before the nonlinearity (two where it is
+    gated), the product's operand after it, and between gate and nonlinearity where
+    these are not fused."""
+    kept_widths = (2 if step.model.is_gated else 1) + (
+        step.model.is_gated and not step.fused
+    )
     return kept_widths * element(step) + operand(step)
 
 
@@ -121,8 +148,9 @@ def _dense(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _experts(step: TrainStep, layout: TrainLayout) -> float:
-    """Scores of the router; tokens sent to experts, their inside, and what comes back; shared
-    experts alongside them. The fullest GPU gets more than its share of tokens."""
+    """Scores of the router; tokens sent to experts, their inside, and what comes back;
+    shared experts alongside them. The fullest GPU gets more than its share of
+    tokens."""
     model, experts = step.model, step.model.experts
     assert experts is not None
     tokens = micro_tokens(step, layout) / cut(layout)
@@ -130,24 +158,34 @@ def _experts(step: TrainStep, layout: TrainLayout) -> float:
     sent = tokens * experts.per_token * overhead().expert_load
     wide = _wide(step)
     inside = sent * experts.ffn * wide
-    routed = sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
-    shared = micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
+    routed = (
+        sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
+    )
+    shared = (
+        micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
+    )
     return router + inside + routed + shared
 
 
 def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """Bytes that come and go while one layer is computed backwards: the gradients inside its MLP,
-    those of its input, the gathered input of sequence parallelism; and the layer itself where
-    it is computed again."""
+    """Bytes that come and go while one layer is computed backwards: the gradients
+    inside its MLP, those of its input, the gathered input of sequence parallelism; and
+    the layer itself where it is computed again."""
     model = step.model
     tokens = micro_tokens(step, layout)
     again = 0.0
     if layout.recompute in (Recompute.ALTERNATE, Recompute.FULL):
-        again = kept_by_layer(step, layout, has_experts=has_experts, recompute=Recompute.NONE)
+        again = kept_by_layer(
+            step, layout, has_experts=has_experts, recompute=Recompute.NONE
+        )
     elif layout.recompute is Recompute.SELECTIVE:
         again = scores(step, layout)
     inside = _inside(step, layout, has_experts=has_experts)
-    return again + element(step) * (inside + 2 * tokens * model.hidden) + scores(step, layout)
+    return (
+        again
+        + element(step) * (inside + 2 * tokens * model.hidden)
+        + scores(step, layout)
+    )
 
 
 def _inside(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:

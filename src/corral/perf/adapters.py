@@ -1,4 +1,5 @@
-"""Fine-tuning of small matrices alongside frozen weights (LoRA): parameters and memory."""
+"""Fine-tuning of small matrices alongside frozen weights (LoRA): parameters and
+memory."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,10 +15,12 @@ ADAPTER: Final = BytesPerParameter(
 
 
 def adapter_parameters(model: Model, rank: int) -> int:
-    """Return the parameters of adapters of that rank alongside every matrix of attention and of
-    dense MLPs; experts get none. A matrix of n by m has rank x (n + m) of them.
+    """Return the parameters of adapters of that rank alongside every matrix of
+    attention and of dense MLPs; experts get none. A matrix of n by m has rank x (n + m)
+    of them.
 
-    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError on no rank.
+    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError on no
+    rank.
     """
     if rank < 1:
         raise ValueError(f"a rank of {rank}: need 1 or more")
@@ -44,13 +47,14 @@ def _attention_sides(model: Model) -> int:
 def adapter_memory(
     step: TrainStep, layout: TrainLayout, *, rank: int, architecture: str = ""
 ) -> TrainMemory:
-    """Memory of LoRA on the fullest GPU: weights as `step.state.weight` says, without gradients and
-    optimizer; those only of the adapters.
+    """Memory of LoRA on the fullest GPU: weights as `step.state.weight` says, without
+    gradients and optimizer; those only of the adapters.
 
     Raises: ValueError on no rank, or where the layout is impossible.
     """
     frozen = replace(
-        step, state=BytesPerParameter(weight=step.state.weight, gradient=0.0, optimizer=0.0)
+        step,
+        state=BytesPerParameter(weight=step.state.weight, gradient=0.0, optimizer=0.0),
     )
     base = training_memory(frozen, layout, architecture=architecture)
     share = sum(stage_layers(step.model, layout, base.stage)) / step.model.layers

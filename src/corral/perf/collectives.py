@@ -1,8 +1,9 @@
 """Time of a collective by algorithm and protocol; the library takes the fastest.
 
-Sizes are those of the whole buffer, as NCCL counts them: of an all-gather what was gathered, of a
-reduce-scatter what is scattered. A ring of n GPUs moves (n-1)/n of it over each link, an all-reduce
-twice that (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
+Sizes are those of the whole buffer, as NCCL counts them: of an all-gather what was
+gathered, of a reduce-scatter what is scattered. A ring of n GPUs moves (n-1)/n of it
+over each link, an all-reduce twice that (Patarasuk and Yuan 2009,
+doi:10.1016/j.jpdc.2008.09.002).
 """
 
 import math
@@ -42,8 +43,11 @@ class CollectiveChoice:
 def collective_seconds(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
-    """Seconds from call to end on all GPUs, by the quickest algorithm. See `collective_ways`."""
-    return min(way.seconds for way in collective_ways(collective, size_bytes, group, wires))
+    """Seconds from call to end on all GPUs, by the quickest algorithm. See
+    `collective_ways`."""
+    return min(
+        way.seconds for way in collective_ways(collective, size_bytes, group, wires)
+    )
 
 
 def collective_ways(
@@ -51,19 +55,22 @@ def collective_ways(
 ) -> tuple[CollectiveChoice, ...]:
     """Each algorithm that a library would consider, and what it takes.
 
-    Unit: `size_bytes` of the whole buffer. A group of one takes no time. Raises: ValueError where
-    more GPUs lie in a domain than it has, or the size is negative.
+    Unit: `size_bytes` of the whole buffer. A group of one takes no time. Raises:
+    ValueError where more GPUs lie in a domain than it has, or the size is negative.
     Source: fits of catalog/data/transports.csv, error in validation/README.md.
     """
     if size_bytes < 0 or group.per_domain > wires.domain_gpus:
-        raise ValueError(f"{size_bytes} bytes among {group} in domains of {wires.domain_gpus}")
+        raise ValueError(
+            f"{size_bytes} bytes among {group} in domains of {wires.domain_gpus}"
+        )
     if group.size == 1 or size_bytes == 0:
         return (CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=0.0),)
     if collective in (Collective.ALL_TO_ALL, Collective.SEND_RECV):
         return (_direct(collective, size_bytes, group, wires),)
     ways = [
         CollectiveChoice(
-            algorithm=Algorithm.RING, seconds=_ring(collective, size_bytes, group, wires)
+            algorithm=Algorithm.RING,
+            seconds=_ring(collective, size_bytes, group, wires),
         )
     ]
     if collective is Collective.ALL_REDUCE:
@@ -78,17 +85,23 @@ def _steps(collective: Collective, gpus: int) -> int:
 
 
 def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
-    """Bytes over each link of a ring. What goes to or from one GPU passes each link whole."""
+    """Bytes over each link of a ring. What goes to or from one GPU passes each link
+    whole."""
     if collective in (Collective.BROADCAST, Collective.REDUCE, Collective.SEND_RECV):
         return size_bytes
     return _steps(collective, gpus) / gpus * size_bytes
 
 
 def _inside_rate(
-    link: LinkKind, carries: Transport, group: GpuGroup, wires: Wires, *, among: int | None = None
+    link: LinkKind,
+    carries: Transport,
+    group: GpuGroup,
+    wires: Wires,
+    *,
+    among: int | None = None,
 ) -> float:
-    """Bytes a second of one GPU towards the others of its domain, protocol aside. `among`: this
-    many of the group speak with each other."""
+    """Bytes a second of one GPU towards the others of its domain, protocol aside.
+    `among`: this many of the group speak with each other."""
     busy = group.per_domain * group.beside
     rate = link.bytes_per_s * carries.rings.get(among or group.per_domain, 1.0)
     rate *= min(1.0, wires.domain_gpus / busy)
@@ -98,8 +111,9 @@ def _inside_rate(
 
 
 def _across_rate(group: GpuGroup, wires: Wires) -> float:
-    """Bytes a second of all of the group's GPUs of one domain towards other domains: of their own
-    adapters, or of one that GPUs share, and no more than a fair share of the domain's."""
+    """Bytes a second of all of the group's GPUs of one domain towards other domains: of
+    their own adapters, or of one that GPUs share, and no more than a fair share of the
+    domain's."""
     own_rate = max(
         group.per_domain * wires.fabric.bytes_per_s,
         transport(wires.fabric.name).adapter_bytes_per_s,
@@ -107,20 +121,31 @@ def _across_rate(group: GpuGroup, wires: Wires) -> float:
     return min(own_rate, wires.domain_gpus * wires.fabric.bytes_per_s / group.beside)
 
 
-def _inside_efficiency(protocol: Protocol, carries: Transport, link: LinkKind, gpus: int) -> float:
+def _inside_efficiency(
+    protocol: Protocol, carries: Transport, link: LinkKind, gpus: int
+) -> float:
     if gpus == 2 and not link.is_switched and protocol is carries.bulk:
         return carries.pair_efficiency
     return protocol.efficiency
 
 
-def _transfer(protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float) -> float:
-    """A ring: each step takes the longer of its latency and its share of `bytes_s`, where both
-    vary; chunks fill a pipeline; the own share is passed on once."""
+def _transfer(
+    protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float
+) -> float:
+    """A ring: each step takes the longer of its latency and its share of `bytes_s`,
+    where both vary; chunks fill a pipeline; the own share is passed on once."""
     each = math.hypot(hop_s, bytes_s / steps)
-    return protocol.launch_s + steps * each + 2 * math.sqrt(protocol.fill_s * bytes_s) + own_s
+    return (
+        protocol.launch_s
+        + steps * each
+        + 2 * math.sqrt(protocol.fill_s * bytes_s)
+        + own_s
+    )
 
 
-def _ring(collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires) -> float:
+def _ring(
+    collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
+) -> float:
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     bulk = _ring_with("bulk", collective, size_bytes, group, wires)
     below = (out if group.domains > 1 else up).low_bytes
@@ -136,7 +161,10 @@ def _ring_with(
     inside, across = (up.bulk, out.bulk) if kind == "bulk" else (up.low, out.low)
     efficiency = _inside_efficiency(inside, up, wires.scale_up, group.per_domain)
     rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
-    steps, moved = _steps(collective, group.size), _moved(collective, size_bytes, group.size)
+    steps, moved = (
+        _steps(collective, group.size),
+        _moved(collective, size_bytes, group.size),
+    )
     own_s = size_bytes / group.size / inside.own_bytes_per_s
     if group.domains == 1:
         return _transfer(inside, steps, inside.hop_s, moved / rate, own_s)
@@ -149,8 +177,9 @@ def _ring_with(
 
 
 def _tree(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
-    """Each domain reduces along a chain, and the domains along two trees of which each carries
-    half: a domain sends the whole once where there are two, and twice (up and down) in general.
+    """Each domain reduces along a chain, and the domains along two trees of which each
+    carries half: a domain sends the whole once where there are two, and twice (up and
+    down) in general.
     """
     up = transport(wires.scale_up.name)
     inside_s = 0.0
@@ -180,9 +209,15 @@ def _across_tree(
     return min(with_(out.bulk), with_(out.low))
 
 
-def _in_switch(size_bytes: float, group: GpuGroup, wires: Wires) -> list[CollectiveChoice]:
+def _in_switch(
+    size_bytes: float, group: GpuGroup, wires: Wires
+) -> list[CollectiveChoice]:
     switch = transport(wires.scale_up.name).in_switch
-    if switch is None or not wires.scale_up.reduces or group.per_domain < switch.from_gpus:
+    if (
+        switch is None
+        or not wires.scale_up.reduces
+        or group.per_domain < switch.from_gpus
+    ):
         return []
     share = min(1.0, wires.domain_gpus / (group.per_domain * group.beside))
     inside_s = size_bytes / (wires.scale_up.bytes_per_s * switch.efficiency * share)
@@ -196,7 +231,8 @@ def _in_switch(size_bytes: float, group: GpuGroup, wires: Wires) -> list[Collect
 def _direct(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> CollectiveChoice:
-    """Each GPU to each other by itself: what stays in its domain and what leaves it at once."""
+    """Each GPU to each other by itself: what stays in its domain and what leaves it at
+    once."""
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
     is_pair = collective is Collective.SEND_RECV
@@ -211,11 +247,15 @@ def _direct(
         inside_s = each * (among - 1) / rate
     if group.domains > 1:
         peers = 1 if is_pair else n - m
-        across_s = each * peers / (_across_rate(group, wires) / m * out.direct.efficiency)
+        across_s = (
+            each * peers / (_across_rate(group, wires) / m * out.direct.efficiency)
+        )
     direct = out.direct if group.domains > 1 else up.direct
     longest = max(inside_s, across_s)
     if is_pair:  # one way, and nothing to wait for
-        return CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest)
+        return CollectiveChoice(
+            algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest
+        )
     bulk = direct.launch_s + longest + 2 * math.sqrt(direct.fill_s * longest)
     bulk += each / direct.own_bytes_per_s
     low = direct.low_launch_s + each / direct.peer_bytes_per_s + longest
@@ -231,8 +271,9 @@ def handed_on_seconds(
     inside_share: float,
     across_share: float,
 ) -> float:
-    """Each GPU sends so much to others of its domain and so much to other domains, at once, with
-    these shares of the links' rates. Unit: seconds. No GPU to send to takes no time."""
+    """Each GPU sends so much to others of its domain and so much to other domains, at
+    once, with these shares of the links' rates. Unit: seconds. No GPU to send to takes
+    no time."""
     if group.size == 1:
         return 0.0
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
@@ -248,9 +289,9 @@ def handed_on_seconds(
 
 
 def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
-    """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
-    reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).
-    Two GPUs take one shot.
+    """An all-reduce as engines of inference do it inside of a domain: one kernel, in
+    which each GPU reads its peers' memory, in one shot (all of each peer) or two (a
+    share of each, then the sums). Two GPUs take one shot.
 
     Raises: ValueError across domains. Source: vLLM's custom all-reduce; fits of
     catalog/data/transports.csv.
@@ -262,7 +303,9 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
     if peers == 0:
         return 0.0
     rate = _inside_rate(wires.scale_up, carries, group, wires)
-    peer_seconds = small.launch_s + peers * (small.peer_s + size_bytes / (rate * small.efficiency))
+    peer_seconds = small.launch_s + peers * (
+        small.peer_s + size_bytes / (rate * small.efficiency)
+    )
     if peers == 1:
         return peer_seconds
     share_s = size_bytes / group.size / (rate * small.second_efficiency)
@@ -271,8 +314,9 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
 
 
 def small_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
-    """An all-reduce as engines of inference choose it: `peer_all_reduce_seconds` inside of a domain
-    and below a size, for more than two GPUs only where it is quicker; else `collective_seconds`.
+    """An all-reduce as engines of inference choose it: `peer_all_reduce_seconds` inside
+    of a domain and below a size, for more than two GPUs only where it is quicker; else
+    `collective_seconds`.
     """
     below = transport(wires.scale_up.name).small.below_bytes
     if group.domains == 1 and group.size <= 2 and size_bytes < below:

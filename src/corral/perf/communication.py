@@ -14,8 +14,8 @@ _WEIGHT_BYTES: Final = 2.0
 
 
 def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
-    """`size` GPUs, each `stride` after the one before, as Megatron counts ranks: tensor, context,
-    data, pipeline; the nearest of them share a domain.
+    """`size` GPUs, each `stride` after the one before, as Megatron counts ranks:
+    tensor, context, data, pipeline; the nearest of them share a domain.
 
     Raises: ValueError where size or stride is below 1.
     """
@@ -27,8 +27,9 @@ def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
 
 
 def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
-    """Return the time of one layer in one direction: two all-reduces of a micro batch, or with
-    sequence parallelism two all-gathers and two reduce-scatters, which move as much.
+    """Return the time of one layer in one direction: two all-reduces of a micro batch,
+    or with sequence parallelism two all-gathers and two reduce-scatters, which move as
+    much.
 
     Source: arXiv:1909.08053, section 3; arXiv:2205.05198, section 4.2.
     """
@@ -38,13 +39,15 @@ def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     size = _micro_bytes(step, layout)
     if layout.sequence_parallel:
         parts = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-        return 2 * sum(collective_seconds(part, size, gpu_group, wires) for part in parts)
+        return 2 * sum(
+            collective_seconds(part, size, gpu_group, wires) for part in parts
+        )
     return 2 * collective_seconds(Collective.ALL_REDUCE, size, gpu_group, wires)
 
 
 def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
-    """Return the time of one layer forward: keys and values go round the ring of context-parallel
-    GPUs.
+    """Return the time of one layer forward: keys and values go round the ring of
+    context-parallel GPUs.
 
     Source: arXiv:2310.01889, section 3. Backward their gradients go round as well.
     """
@@ -54,19 +57,28 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
     numbers = 2 * max(model.kv_heads // layout.tensor, 1) * model.head_dim
     tokens = layout.micro_batch * step.sequence / layout.context
     gpu_group = group(layout.context, layout.tensor, layout.gpus, wires)
-    pair = GpuGroup(size=2, per_domain=min(gpu_group.per_domain, 2), beside=gpu_group.beside)
+    pair = GpuGroup(
+        size=2, per_domain=min(gpu_group.per_domain, 2), beside=gpu_group.beside
+    )
     if gpu_group.domains > 1:
-        pair = GpuGroup(size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus))
+        pair = GpuGroup(
+            size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus)
+        )
     size = tokens * numbers * _ACTIVATION_BYTES
-    return (layout.context - 1) * collective_seconds(Collective.SEND_RECV, size, pair, wires)
+    return (layout.context - 1) * collective_seconds(
+        Collective.SEND_RECV, size, pair, wires
+    )
 
 
-def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires) -> float:
-    """Return the time of one layer of experts in one direction, as a library does it: tokens go to
-    their experts and back, alongside the computation of other micro batches.
+def expert_seconds(
+    step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires
+) -> float:
+    """Return the time of one layer of experts in one direction, as a library does it:
+    tokens go to their experts and back, alongside the computation of other micro
+    batches.
 
-    Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section 3.2.2: a token
-    crosses to each node once.
+    Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section
+    3.2.2: a token crosses to each node once.
     """
     experts = step.model.experts
     if experts is None or layout.expert == 1:
@@ -77,7 +89,9 @@ def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: W
     if not way.once:
         size = sent * experts.per_token
         return (
-            2 * (1 - way.hidden) * collective_seconds(Collective.ALL_TO_ALL, size, gpu_group, wires)
+            2
+            * (1 - way.hidden)
+            * collective_seconds(Collective.ALL_TO_ALL, size, gpu_group, wires)
         )
     each = copies(experts, gpu_group)
     pass_seconds = handed_on_seconds(
@@ -94,7 +108,8 @@ def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: W
 def pipeline_seconds(
     step: TrainStep, layout: TrainLayout, software: Software, wires: Wires
 ) -> float:
-    """Return the time of one micro batch from one stage to the next, in one direction."""
+    """Return the time of one micro batch from one stage to the next, in one
+    direction."""
     if layout.pipeline == 1:
         return 0.0
     domain = min(wires.domain_gpus, layout.gpus)
@@ -112,19 +127,25 @@ def _micro_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients:
-    """Seconds, had nothing else to be done: `reduce` of gradients, `gather` of weights."""
+    """Seconds, had nothing else to be done: `reduce` of gradients, `gather` of
+    weights."""
 
     reduce: float
     gather: float
 
 
 def gradients_seconds(
-    parameters: float, layout: TrainLayout, shard: Shard, software: Software, wires: Wires
+    parameters: float,
+    layout: TrainLayout,
+    shard: Shard,
+    software: Software,
+    wires: Wires,
 ) -> Gradients:
-    """Return the time to reduce `parameters` of one GPU among those that have the same ones. What
-    is sharded within each replica is then reduced over the replicas.
+    """Return the time to reduce `parameters` of one GPU among those that have the same
+    ones. What is sharded within each replica is then reduced over the replicas.
 
-    Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the replicas.
+    Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the
+    replicas.
     """
     size = layout.data * layout.context
     if size == 1:
@@ -133,7 +154,8 @@ def gradients_seconds(
     if shard is Shard.NONE:
         gpu_group = group(size, layout.tensor, layout.gpus, wires)
         return Gradients(
-            reduce=collective_seconds(Collective.ALL_REDUCE, sent, gpu_group, wires), gather=0.0
+            reduce=collective_seconds(Collective.ALL_REDUCE, sent, gpu_group, wires),
+            gather=0.0,
         )
     size //= layout.replicas
     gpu_group = group(size, layout.tensor, layout.gpus, wires)
@@ -143,5 +165,6 @@ def gradients_seconds(
         reduce += collective_seconds(Collective.ALL_REDUCE, sent / size, others, wires)
     gathered = parameters * _WEIGHT_BYTES
     return Gradients(
-        reduce=reduce, gather=collective_seconds(Collective.ALL_GATHER, gathered, gpu_group, wires)
+        reduce=reduce,
+        gather=collective_seconds(Collective.ALL_GATHER, gathered, gpu_group, wires),
     )

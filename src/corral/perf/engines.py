@@ -14,23 +14,25 @@ DEFAULT: Final = "default"  # an engine without measurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceEngine:
-    """`layer_seconds`: that each layer takes alongside its products and its attention: small
-    kernels
-    and what the host needs to launch them. `step_seconds`: of each step, whatever its batch.
-    `sequence_seconds`: of each sequence of a step (sampling, book keeping). `matmul`: share of the
-    rate of perf.matmul that its products reach; `prompt_matmul`: what is left of it in steps that
-    have prompts in them. `attention`: share of the memory's rate that its attention reads the cache
-    at; `reread`: how much of a kept head it reads again for each further query head that shares it.
-    `sum_seconds`: of each all-reduce, for each domain that it spans, alongside what
-    perf.collectives says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
-    `prompt_layer_seconds`: what the host needs to launch one layer of a step that has prompts in
-    it: no such layer is quicker. `sequence_layer_seconds`: of each sequence in each layer.
-    `processor_bytes_per_s`: what its kernels read on one processor at the most; 0: what the memory
-    gives. `request_seconds`: of each request outside of its steps: to read it, cut it into tokens
-    and place it, and to send the first token back. `experts_seconds`: of each layer with experts,
-    to choose them and to sort tokens by them; `imbalance`: tokens of the expert that has most of
-    them, against the mean. `passes`: how often norms, residuals and what is not fused move a
-    token's hidden numbers. `vendors`: whose GPUs it runs on; none are named where it is any's.
+    """`layer_seconds`: that each layer takes alongside its products and its attention:
+    small kernels
+    and what the host needs to launch them. `step_seconds`: of each step, whatever its
+    batch. `sequence_seconds`: of each sequence of a step (sampling, book keeping).
+    `matmul`: share of the rate of perf.matmul that its products reach; `prompt_matmul`:
+    what is left of it in steps that have prompts in them. `attention`: share of the
+    memory's rate that its attention reads the cache at; `reread`: how much of a kept
+    head it reads again for each further query head that shares it. `sum_seconds`: of
+    each all-reduce, for each domain that it spans, alongside what perf.collectives
+    says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
+    `prompt_layer_seconds`: what the host needs to launch one layer of a step that has
+    prompts in it: no such layer is quicker. `sequence_layer_seconds`: of each sequence
+    in each layer. `processor_bytes_per_s`: what its kernels read on one processor at
+    the most; 0: what the memory gives. `request_seconds`: of each request outside of
+    its steps: to read it, cut it into tokens and place it, and to send the first token
+    back. `experts_seconds`: of each layer with experts, to choose them and to sort
+    tokens by them; `imbalance`: tokens of the expert that has most of them, against the
+    mean. `passes`: how often norms, residuals and what is not fused move a token's
+    hidden numbers. `vendors`: whose GPUs it runs on; none are named where it is any's.
     """
 
     name: str
@@ -55,8 +57,9 @@ class InferenceEngine:
 
 @cache
 def engine(name: str) -> InferenceEngine:
-    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. An engine
-    without measurements, and what a line of the table lacks, get the default's values."""
+    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. An
+    engine without measurements, and what a line of the table lacks, get the default's
+    values."""
     engine_rows = table("engines")
     own_name = _subject(name)
     facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
@@ -89,7 +92,9 @@ def engine_said(name: str) -> InferenceEngine:
     """
     if plain(name) != DEFAULT and not _is_named(plain(name)):
         engine_names = [*table("engines"), *(word for word, _ in _names())]
-        raise NotFound("engine of inference", name, engine_names, see="corral plan catalog engines")
+        raise NotFound(
+            "engine of inference", name, engine_names, see="corral plan catalog engines"
+        )
     return engine(name)
 
 
@@ -113,11 +118,16 @@ def _names() -> list[tuple[str, str]]:
 
 
 def _subject(name: str) -> str:
-    """The line whose name begins what was asked for, or else is in it; the longest such."""
+    """The line whose name begins what was asked for, or else is in it; the longest
+    such."""
     wanted = plain(name)
     words = [(plain(word), own_name) for word, own_name in _names()]
-    begins = [(len(word), own_name) for word, own_name in words if wanted.startswith(word)]
+    begins = [
+        (len(word), own_name) for word, own_name in words if wanted.startswith(word)
+    ]
     inside = [
-        (len(word), own_name) for word, own_name in words if len(word) >= TELLING and word in wanted
+        (len(word), own_name)
+        for word, own_name in words
+        if len(word) >= TELLING and word in wanted
     ]
     return max(begins or inside, default=(0, DEFAULT))[1]

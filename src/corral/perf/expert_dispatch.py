@@ -13,10 +13,10 @@ from corral.perf.topology import GpuGroup
 class Dispatch:
     """Expert dispatch of a library: catalog/data/dispatch.csv.
 
-    `once`: a token goes once to each GPU that has experts of it, and once to each domain, where it
-    is handed on; else a copy goes to each expert. `across`, `inside`: shares that it reaches of
-    the rate of adapters and of the links inside of a domain. `hidden`: share of the time in which
-    another micro batch is computed.
+    `once`: a token goes once to each GPU that has experts of it, and once to each
+    domain, where it is handed on; else a copy goes to each expert. `across`, `inside`:
+    shares that it reaches of the rate of adapters and of the links inside of a domain.
+    `hidden`: share of the time in which another micro batch is computed.
     """
 
     once: bool
@@ -40,19 +40,19 @@ def dispatch(library: str) -> Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Mean copies of one token: `inside`, to other GPUs of the domain that it is in or came to;
-    `across`, to other domains."""
+    """Mean copies of one token: `inside`, to other GPUs of the domain that it is in or
+    came to; `across`, to other domains."""
 
     inside: float
     across: float
 
 
 def copies(experts: Experts, group: GpuGroup) -> Copies:
-    """Return the copies if each domain and each GPU gets a token once, with a router that uses all
-    experts alike.
+    """Return the copies if each domain and each GPU gets a token once, with a router
+    that uses all experts alike.
 
-    k of n places, each drawn by itself, are n (1 - (1 - 1/n)^k) different ones. A token that is
-    held to some groups of experts reaches only the domains that these are in.
+    k of n places, each drawn by itself, are n (1 - (1 - 1/n)^k) different ones. A token
+    that is held to some groups of experts reaches only the domains that these are in.
     Source: arXiv:2412.19437, section 2.1.2 and 3.2.2 (at most 4 nodes a token).
     """
     domains = _reached(experts, group.domains)
@@ -68,7 +68,8 @@ def _different(places: float, drawn: int) -> float:
 
 
 def _reached(experts: Experts, domains: int) -> float:
-    """Domains that have experts of a token's groups, in the mean over the choices of groups."""
+    """Domains that have experts of a token's groups, in the mean over the choices of
+    groups."""
     groups, some = experts.groups, experts.groups_per_token
     if groups == 1 or domains == 1:
         return float(domains)

@@ -1,7 +1,9 @@
-"""Failures that come by chance at a steady rate, and what they cost a run that saves now and then.
+"""Failures that come by chance at a steady rate, and what they cost a run that saves
+now and then.
 
-The run fails when any of its nodes does, so that a run of N nodes fails N times as often as one.
-Between failures the time is exponential: what has lasted says nothing of what will.
+The run fails when any of its nodes does, so that a run of N nodes fails N times as
+often as one. Between failures the time is exponential: what has lasted says nothing of
+what will.
 """
 
 from dataclasses import dataclass
@@ -9,16 +11,17 @@ from math import ceil, exp, expm1, inf, log1p, sqrt
 from statistics import NormalDist
 from typing import Final
 
-MOST_EXPONENT: Final = 700.0  # e to the power of more is no float: such a run never ends
+# e to the power of more is no float: such a run never ends
+MOST_EXPONENT: Final = 700.0
 NEGLIGIBLE: Final = 1e-18  # against 1, which no float can tell from nothing
 STEPS: Final = 60  # of Newton's method at the most; five are usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """A run that fails every `mtbf_seconds` on the average and then loses `restart_seconds`, to
-    which belongs what was not on disk yet. A save stalls it for `save_seconds`; it may fail while
-    it saves and while it restarts too.
+    """A run that fails every `mtbf_seconds` on the average and then loses
+    `restart_seconds`, to which belongs what was not on disk yet. A save stalls it for
+    `save_seconds`; it may fail while it saves and while it restarts too.
     """
 
     mtbf_seconds: float
@@ -46,20 +49,24 @@ def young_seconds(saving: Saving) -> float:
 def daly_seconds(saving: Saving) -> float:
     """The interval to higher order: seconds of work between saves.
 
-    Source: Daly 2006, A higher order estimate of the optimum checkpoint interval, equation 37.
+    Source: Daly 2006, A higher order estimate of the optimum checkpoint interval,
+    equation 37.
     """
     share = saving.save_seconds / (2 * saving.mtbf_seconds)
     if share >= 1:
         return saving.mtbf_seconds
-    return young_seconds(saving) * (1 + sqrt(share) / 3 + share / 9) - saving.save_seconds
+    return (
+        young_seconds(saving) * (1 + sqrt(share) / 3 + share / 9) - saving.save_seconds
+    )
 
 
 def best_seconds(saving: Saving) -> float:
     """The interval with the least expected time, of a run that is long against it.
 
-    Where the derivative of `expected_seconds` by the interval x (in units of the mean time between
-    failures, as the save a is) is nought: (1 - x) e^x = e^-a, which is 1 + W(-e^(-1-a)) with
-    Lambert's W. Newton's method comes to it from above, and so never overshoots.
+    Where the derivative of `expected_seconds` by the interval x (in units of the mean
+    time between failures, as the save a is) is nought: (1 - x) e^x = e^-a, which is 1 +
+    W(-e^(-1-a)) with Lambert's W. Newton's method comes to it from above, and so never
+    overshoots.
     """
     save = saving.save_seconds / saving.mtbf_seconds
     first = sqrt(2 * save)
@@ -74,11 +81,14 @@ def best_seconds(saving: Saving) -> float:
     return at * saving.mtbf_seconds
 
 
-def expected_seconds(work_seconds: float, interval_seconds: float, saving: Saving) -> float:
-    """Return the expected time from start to end of the work, with a save after each interval and
-    at the end.
+def expected_seconds(
+    work_seconds: float, interval_seconds: float, saving: Saving
+) -> float:
+    """Return the expected time from start to end of the work, with a save after each
+    interval and at the end.
 
-    Raises: ValueError where there is no interval. Source: Daly 2006, equation 20, which is exact.
+    Raises: ValueError where there is no interval. Source: Daly 2006, equation 20, which
+    is exact.
     """
     if interval_seconds <= 0:
         raise ValueError(f"no work between two saves: {interval_seconds:g} s")
@@ -98,7 +108,8 @@ def goodput(interval_seconds: float, saving: Saving) -> float:
 def best_parts(work_seconds: float, saving: Saving) -> int:
     """In how many parts, with a save after each, a run of so much work ends soonest.
 
-    The expected time is convex in their number, so that it is one of two alongside the ideal.
+    The expected time is convex in their number, so that it is one of two alongside the
+    ideal.
     """
     ideal = work_seconds / best_seconds(saving)
     fewer = max(1, int(ideal))
@@ -111,26 +122,38 @@ def best_parts(work_seconds: float, saving: Saving) -> int:
 def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
     """Between which means the true one lies, where this many events were counted.
 
-    Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931: within 1 %
-    of the exact ones from 5 events on.
+    Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931:
+    within 1 % of the exact ones from 5 events on.
     """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     more = events + 1
-    low = events * max(0.0, 1 - 1 / (9 * events) - z / (3 * sqrt(events))) ** 3 if events else 0.0
+    low = (
+        events * max(0.0, 1 - 1 / (9 * events) - z / (3 * sqrt(events))) ** 3
+        if events
+        else 0.0
+    )
     return low, more * (1 - 1 / (9 * more) + z / (3 * sqrt(more))) ** 3
 
 
 def enough_nodes(
-    nodes: int, spares: int, *, mtbf_hours: float, repair_hours: float, crews: int | None = None
+    nodes: int,
+    spares: int,
+    *,
+    mtbf_hours: float,
+    repair_hours: float,
+    crews: int | None = None,
 ) -> float:
     """The share of the time in which at least `nodes` of `nodes + spares` are up.
 
-    `mtbf_hours`: of one node; spares fail as often as those in use. `crews`: how many are repaired
-    at once; None: all, and then the nodes are independent and their number up is binomial.
+    `mtbf_hours`: of one node; spares fail as often as those in use. `crews`: how many
+    are repaired at once; None: all, and then the nodes are independent and their number
+    up is binomial.
     Source: the birth-death chain of machine repair, Feller 1968, chapter XVII.7.
     """
     if min(nodes, spares + 1) < 1 or mtbf_hours <= 0 or repair_hours < 0:
-        raise ValueError(f"{nodes} nodes, {spares} spares, {mtbf_hours:g} h, {repair_hours:g} h")
+        raise ValueError(
+            f"{nodes} nodes, {spares} spares, {mtbf_hours:g} h, {repair_hours:g} h"
+        )
     if crews is not None and crews < 1:
         raise ValueError("repairs need at least 1 crew")
     ratio, whole = repair_hours / mtbf_hours, nodes + spares
@@ -156,8 +179,8 @@ def spares_for(
     repair_hours: float,
     crews: int | None = None,
 ) -> int | None:
-    """The fewest spares with which this many nodes are up for that share of the time; None where as
-    many spares as nodes do not do it.
+    """The fewest spares with which this many nodes are up for that share of the time;
+    None where as many spares as nodes do not do it.
     """
     if not 0 < availability < 1:
         raise ValueError(f"an availability lies between 0 and 1: {availability:g}")
@@ -168,7 +191,8 @@ def spares_for(
         )
         return share >= availability
 
-    low, high = -1, nodes  # low does not suffice; with one more there are never fewer up
+    # low does not suffice; with one more there are never fewer up
+    low, high = -1, nodes
     if not suffices(high):
         return None
     while high - low > 1:

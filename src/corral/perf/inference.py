@@ -1,4 +1,5 @@
-"""Seconds of the steps that an engine of inference takes: prompts, and one new token at a time."""
+"""Seconds of the steps that an engine of inference takes: prompts, and one new token at
+a time."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -7,23 +8,30 @@ from corral.catalog.devices import Device
 from corral.catalog.models import Experts, Latent, Model
 from corral.catalog.precisions import Precision
 from corral.perf.attention import cache_attention_seconds, prompt_attention_seconds
-from corral.perf.collectives import Collective, collective_seconds, small_all_reduce_seconds
+from corral.perf.collectives import (
+    Collective,
+    collective_seconds,
+    small_all_reduce_seconds,
+)
 from corral.perf.engines import InferenceEngine
 from corral.perf.kernels import kernels
 from corral.perf.matmul import matmul_seconds
 from corral.perf.topology import GpuGroup, Wires
 
-ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
-CHUNK: Final = 512  # tokens of a prompt that a stage passes on at once: llama.cpp's n_ubatch
+# of one number between two layers, whatever the weights are kept in
+ACTIVATION_BYTES: Final = 2.0
+# tokens of a prompt that a stage passes on at once: llama.cpp's n_ubatch
+CHUNK: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One copy of a model, on `tensor` x `pipeline` x `data` GPUs.
 
-    `data`: GPUs that each compute attention of their own sequences and share the experts among
-    each other. `expert`: GPUs that the experts are spread over; 1: each expert is cut.
-    `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of one number that is kept.
+    `data`: GPUs that each compute attention of their own sequences and share the
+    experts among each other. `expert`: GPUs that the experts are spread over; 1: each
+    expert is cut. `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of
+    one number that is kept.
     """
 
     model: Model
@@ -42,7 +50,9 @@ class Replica:
         if min(self.tensor, self.pipeline, self.data, self.expert) < 1:
             raise ValueError("each part of a replica is at least 1")
         if self.pipeline > self.model.layers:
-            raise ValueError(f"{self.model.layers} layers do not fill {self.pipeline} stages")
+            raise ValueError(
+                f"{self.model.layers} layers do not fill {self.pipeline} stages"
+            )
 
     @property
     def gpus(self) -> int:
@@ -51,9 +61,9 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """Work of one step: `prompt` tokens that attend to `prompt_context` tokens each on average, and
-    one new token of each of `decodes` sequences with `context` tokens on average. `ends`: prompts
-    that end in it, of which the first token is drawn."""
+    """Work of one step: `prompt` tokens that attend to `prompt_context` tokens each on
+    average, and one new token of each of `decodes` sequences with `context` tokens on
+    average. `ends`: prompts that end in it, of which the first token is drawn."""
 
     prompt: float = 0.0
     prompt_context: float = 0.0
@@ -78,9 +88,9 @@ class StepWork:
 def step_seconds(replica: Replica, work: StepWork) -> float:
     """One step of an engine, from its start to its tokens.
 
-    Each GPU reads its weights once; what tensor-parallel GPUs hold apart is summed twice a layer;
-    the stages of a pipeline follow each other. Unit: seconds. Source of what an engine adds:
-    catalog/data/engines.csv.
+    Each GPU reads its weights once; what tensor-parallel GPUs hold apart is summed
+    twice a layer; the stages of a pipeline follow each other. Unit: seconds. Source of
+    what an engine adds: catalog/data/engines.csv.
     """
     if work.tokens <= 0:
         return 0.0
@@ -94,7 +104,11 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
     least = engine.prompt_layer_seconds if work.prompt else 0.0
     seconds = _sends_seconds(replica, each)
     if model.layers > model.moe_layers:
-        layer = common + _mlp_seconds(replica, each, model.ffn) + _sum_seconds(replica, each)
+        layer = (
+            common
+            + _mlp_seconds(replica, each, model.ffn)
+            + _sum_seconds(replica, each)
+        )
         seconds += (model.layers - model.moe_layers) * max(least, layer)
     if model.experts is not None:
         layer = common + _experts_seconds(replica, model.experts, work.tokens)
@@ -105,9 +119,10 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
 
 
 def pipelined_seconds(replica: Replica, work: StepWork) -> float:
-    """One step of a whole batch through the pipeline, from start to end: at once, or in as many
-    parts as is quickest. With more parts stages wait less for each other, but each reads its
-    weights for each part. Sequences are not divided, prompts are, at `CHUNK` tokens. Unit: seconds.
+    """One step of a whole batch through the pipeline, from start to end: at once, or in
+    as many parts as is quickest. With more parts stages wait less for each other, but
+    each reads its weights for each part. Sequences are not divided, prompts are, at
+    `CHUNK` tokens. Unit: seconds.
     """
     best = step_seconds(replica, work)
     stages = replica.pipeline
@@ -121,21 +136,25 @@ def pipelined_seconds(replica: Replica, work: StepWork) -> float:
 
 
 def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
-    """Return the seconds from `batch` prompts of `tokens` tokens to the first token of each."""
+    """Return the seconds from `batch` prompts of `tokens` tokens to the first token of
+    each."""
     work = StepWork(prompt=batch * tokens, prompt_context=tokens / 2, ends=batch)
     return pipelined_seconds(replica, work)
 
 
 def decode_seconds(replica: Replica, *, batch: int, context: float) -> float:
-    """One new token of each of `batch` sequences that have `context` tokens. Unit: seconds."""
+    """One new token of each of `batch` sequences that have `context` tokens. Unit:
+    seconds."""
     return pipelined_seconds(replica, StepWork(decodes=batch, context=context))
 
 
-def static_batch_seconds(replica: Replica, *, batch: int, prompt: int, output: int) -> float:
+def static_batch_seconds(
+    replica: Replica, *, batch: int, prompt: int, output: int
+) -> float:
     """`batch` requests that begin and end together: a prompt each, then token by token.
 
-    The first token comes of the prompt. A step's time grows in line with its context, so that the
-    step in the middle stands for all. Unit: seconds.
+    The first token comes of the prompt. A step's time grows in line with its context,
+    so that the step in the middle stands for all. Unit: seconds.
     """
     seconds = prefill_seconds(replica, batch=batch, tokens=prompt)
     if output <= 1:
@@ -163,9 +182,12 @@ def _product(replica: Replica, m: int, n: int, k: int, *, groups: int = 1) -> fl
 
 
 def _moved_seconds(replica: Replica, size_bytes: float) -> float:
-    """Return the time of small kernels; their launches are in the engine's `layer_seconds`."""
+    """Return the time of small kernels; their launches are in the engine's
+    `layer_seconds`."""
     device = replica.device
-    return size_bytes / (device.memory_bytes_per_s * kernels(device.architecture).memory)
+    return size_bytes / (
+        device.memory_bytes_per_s * kernels(device.architecture).memory
+    )
 
 
 def _cut(size: int, parts: int) -> int:
@@ -205,8 +227,8 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
 
 
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
-    """Return the time of multi-head latent attention, whose up-projections are folded into queries
-    and outputs: arXiv:2405.04434, section 2.1.2."""
+    """Return the time of multi-head latent attention, whose up-projections are folded
+    into queries and outputs: arXiv:2405.04434, section 2.1.2."""
     model, parts = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
     queries = _cut(model.heads * (model.head_dim + latent.rope_dim), parts)
@@ -231,8 +253,8 @@ def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
 
 
 def experts_touched(experts: Experts, tokens: float) -> float:
-    """Return how many experts of a layer at least one of `tokens` tokens uses, if each token draws
-    its experts at random."""
+    """Return how many experts of a layer at least one of `tokens` tokens uses, if each
+    token draws its experts at random."""
     missed: float = (1 - experts.per_token / experts.count) ** tokens
     return experts.count * (1 - missed)
 
@@ -295,7 +317,8 @@ def _sends_seconds(replica: Replica, tokens: int) -> float:
 
 
 def _head_seconds(replica: Replica, drawn: float) -> float:
-    """The output matrix, kept in 16 bits, and what the engine does for each sequence."""
+    """The output matrix, kept in 16 bits, and what the engine does for each
+    sequence."""
     if drawn <= 0:
         return 0.0
     model = replica.model

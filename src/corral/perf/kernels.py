@@ -12,9 +12,9 @@ DEFAULT: Final = "default"  # an architecture without measurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """`matmul`: share of the dense peak that a large product reaches, at 16 bits or more;
-    `narrow_matmul`: the same at 8 bits or less. `memory`: share of the bandwidth. `seconds`: what
-    a kernel takes that does nothing."""
+    """`matmul`: share of the dense peak that a large product reaches, at 16 bits or
+    more; `narrow_matmul`: the same at 8 bits or less. `memory`: share of the bandwidth.
+    `seconds`: what a kernel takes that does nothing."""
 
     matmul: float
     narrow_matmul: float
@@ -24,7 +24,8 @@ class Kernels:
 
 @cache
 def kernels(architecture: str) -> Kernels:
-    """Return the kernels of the architecture; missing values come from the default of the table."""
+    """Return the kernels of the architecture; missing values come from the default of
+    the table."""
     kernel_rows = table("kernels")
     facts = {**kernel_rows[DEFAULT], **kernel_rows.get(architecture, {})}
     return Kernels(

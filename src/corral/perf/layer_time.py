@@ -1,4 +1,5 @@
-"""Computation of one GPU for one layer, and for the output layer, of one micro batch."""
+"""Computation of one GPU for one layer, and for the output layer, of one micro
+batch."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,18 +12,21 @@ from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.matmul import matmul_seconds, streamed_seconds
 from corral.perf.software import Software, sustained
 
-# Bytes that fused kernels move for a number of the residual stream in one layer: two norms (read,
-# write) and two additions with dropout (read two, write one and a mask), in 16 bits; backward a
-# norm reads two and writes one and an addition hands two on.
+# Bytes that fused kernels move for a number of the residual stream in one layer: two
+# norms (read, write) and two additions with dropout (read two, write one and a mask),
+# in 16 bits; backward a norm reads two and writes one and an addition hands two on.
 _STREAM_FORWARD: Final = 22.0
 _STREAM_BACKWARD: Final = 36.0
-_INNER_FORWARD: Final = 4.0  # activations, and turning queries, keys and values: read and write
+# activations, and turning queries, keys and values: read and write
+_INNER_FORWARD: Final = 4.0
 _INNER_BACKWARD: Final = 6.0
-# Attention without a flash kernel, for a number of its square: scale, mask, softmax and dropout,
-# each a kernel. Source: fit: validation/data/training.csv.gz, SC21 and vTrain rows.
+# Attention without a flash kernel, for a number of its square: scale, mask, softmax and
+# dropout, each a kernel. Source: fit: validation/data/training.csv.gz, SC21 and vTrain
+# rows.
 _SQUARE_FORWARD: Final = 12.5
 _SQUARE_BACKWARD: Final = 25.0
-_FLASH_BACKWARD_PRODUCTS: Final = 2.5  # five products, two in the forward pass: arXiv:2307.08691
+# five products, two in the forward pass: arXiv:2307.08691
+_FLASH_BACKWARD_PRODUCTS: Final = 2.5
 _CAUSAL: Final = 0.5  # half of the square is masked, and a flash kernel skips it
 _NARROW_FLOPS: Final = 2.0  # of 8 bits for the power of one of 16
 _PERMUTES: Final = 2  # tokens are brought in the order of their experts, and back
@@ -71,19 +75,26 @@ Product = tuple[int, int, int, int]  # rows, columns, inner size, how many side 
 
 
 def layer_passes(
-    step: TrainStep, layout: TrainLayout, device: Device, software: Software, *, has_experts: bool
+    step: TrainStep,
+    layout: TrainLayout,
+    device: Device,
+    software: Software,
+    *,
+    has_experts: bool,
 ) -> tuple[Pass, Pass]:
     """Forward and backward through one layer, on one of its tensor-parallel GPUs.
 
-    Unit: seconds of one micro batch. A frozen model (its gradients have no bytes, as in LoRA)
-    needs no gradients of its weights.
+    Unit: seconds of one micro batch. A frozen model (its gradients have no bytes, as in
+    LoRA) needs no gradients of its weights.
     Source: arXiv:2205.05198, appendix A, for the products; constants: perf/software.py.
     """
     own_share = share(step, layout)
     products = _products(step.model, layout, own_share, has_experts=has_experts)
     forward = sum(_product_seconds(product, step, device) for product in products)
     backward = sum(_backward_seconds(product, step, device) for product in products)
-    attention_forward, attention_backward = _attention(step, layout, own_share, device, software)
+    attention_forward, attention_backward = _attention(
+        step, layout, own_share, device, software
+    )
     stream = own_share.tokens * step.model.hidden / own_share.stream
     inner = own_share.tokens * _inner_numbers(
         step.model, layout, own_share, has_experts=has_experts
@@ -107,13 +118,20 @@ def layer_passes(
     )
 
 
-def _products(model: Model, layout: TrainLayout, own: Share, *, has_experts: bool) -> list[Product]:
+def _products(
+    model: Model, layout: TrainLayout, own: Share, *, has_experts: bool
+) -> list[Product]:
     queries = own.heads * model.head_dim
     ahead = queries + 2 * own.kv_heads * model.head_dim
     if model.latent is not None:
-        ahead = queries = max(model.attention_parameters // (2 * model.hidden * layout.tensor), 1)
+        ahead = queries = max(
+            model.attention_parameters // (2 * model.hidden * layout.tensor), 1
+        )
     up = 2 if model.is_gated else 1
-    products = [(own.tokens, ahead, model.hidden, 1), (own.tokens, model.hidden, queries, 1)]
+    products = [
+        (own.tokens, ahead, model.hidden, 1),
+        (own.tokens, model.hidden, queries, 1),
+    ]
     if not has_experts or model.experts is None:
         products += [
             (own.tokens, up * own.ffn, model.hidden, 1),
@@ -122,8 +140,9 @@ def _products(model: Model, layout: TrainLayout, own: Share, *, has_experts: boo
         return products
     experts = model.experts
     here = max(experts.count // layout.expert, 1)
-    # a GPU gets as many tokens for its experts as it sends to those of others; the GPUs of a tensor
-    # group send a part each, and those that share out an expert have all of each other's
+    # a GPU gets as many tokens for its experts as it sends to those of others; the GPUs
+    # of a tensor group send a part each, and those that share out an expert have all of
+    # each other's
     passing = own.tokens * experts.per_token * layout.expert_tensor // layout.tensor
     rows = max(passing // here, 1)
     ffn = max(experts.ffn // layout.expert_tensor, 1)
@@ -137,8 +156,11 @@ def _products(model: Model, layout: TrainLayout, own: Share, *, has_experts: boo
     return products
 
 
-def _inner_numbers(model: Model, layout: TrainLayout, own: Share, *, has_experts: bool) -> float:
-    """Numbers a token between the products of a layer: what an activation reads, and attention."""
+def _inner_numbers(
+    model: Model, layout: TrainLayout, own: Share, *, has_experts: bool
+) -> float:
+    """Numbers a token between the products of a layer: what an activation reads, and
+    attention."""
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
     if has_experts and model.experts is not None:
@@ -147,7 +169,9 @@ def _inner_numbers(model: Model, layout: TrainLayout, own: Share, *, has_experts
         ffn += experts.per_token * _PERMUTES * model.hidden / up / layout.tensor
     between = (own.heads + 2 * own.kv_heads) * model.head_dim
     if model.latent is not None:
-        between = own.heads * (model.head_dim + model.latent.rope_dim + pair_numbers(model))
+        between = own.heads * (
+            model.head_dim + model.latent.rope_dim + pair_numbers(model)
+        )
     return up * ffn + between
 
 
@@ -157,16 +181,21 @@ def _product_seconds(one: Product, step: TrainStep, device: Device) -> float:
 
 
 def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
-    """At the clock that the architecture holds, or slower where the power does not suffice."""
+    """At the clock that the architecture holds, or slower where the power does not
+    suffice."""
     rows, columns, inner, groups = one
     sustained_rates = sustained(device.architecture)
     is_narrow = precision.bytes < 2
     share = sustained_rates.narrow_matmul if is_narrow else sustained_rates.matmul
-    seconds = matmul_seconds(rows, columns, inner, device, precision, groups=groups) / share
+    seconds = (
+        matmul_seconds(rows, columns, inner, device, precision, groups=groups) / share
+    )
     if not sustained_rates.flops_per_watt:
         return seconds
     powered = (
-        sustained_rates.flops_per_watt * device.tdp_watts * (_NARROW_FLOPS if is_narrow else 1.0)
+        sustained_rates.flops_per_watt
+        * device.tdp_watts
+        * (_NARROW_FLOPS if is_narrow else 1.0)
     )
     return max(seconds, 2.0 * rows * columns * inner * groups / powered)
 
@@ -188,12 +217,16 @@ def _attention(
         looked = _looked_at(step)
         flops = 2.0 * groups * own.sequence * looked * pair_numbers(model)
         sustained_rates = sustained(device.architecture)
-        peak = device.flops[Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16]
+        peak = device.flops[
+            Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16
+        ]
         rate = peak * software.attention
         if software.attention_flops:
             rate = min(rate, software.attention_flops)
         forward = flops / (rate * sustained_rates.flash_forward)
-        backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * sustained_rates.flash_backward)
+        backward = (
+            _FLASH_BACKWARD_PRODUCTS * flops / (rate * sustained_rates.flash_backward)
+        )
         return forward, backward
     square = software.square * groups * own.sequence * step.sequence
     scores = (own.sequence, step.sequence, model.head_dim, groups)
@@ -236,7 +269,9 @@ def ends_seconds(
     trained = 2 if step.state.gradient else 1
     product = _wide((own_share.tokens, vocab, hidden, 1), step, device)
     product += trained * _wide((own_share.tokens, hidden, vocab, 1), step, device)
-    loss = streamed_seconds(float(own_share.tokens) * vocab * software.logit_bytes, device)
+    loss = streamed_seconds(
+        float(own_share.tokens) * vocab * software.logit_bytes, device
+    )
     looked_up = streamed_seconds(own_share.tokens * hidden * _EMBEDDING_BYTES, device)
     return (
         Pass(matmul=product, attention=0.0, elementwise=loss),
@@ -244,4 +279,5 @@ def ends_seconds(
     )
 
 
-_EMBEDDING_BYTES: Final = 12.0  # a number of it: read, written, and its gradient added up
+# a number of it: read, written, and its gradient added up
+_EMBEDDING_BYTES: Final = 12.0

@@ -21,18 +21,21 @@ class Recompute(StrEnum):
 
     NONE = "none"
     SELECTIVE = "selective"  # the core of attention; a flash kernel does so by itself
-    ALTERNATE = "alternate"  # all but attention and every second product: torchtitan's selective
+    # all but attention and every second product: torchtitan's selective
+    ALTERNATE = "alternate"
     FULL = "full"  # each layer, from its input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainLayout:
-    """`data` x `tensor` x `pipeline` x `context` GPUs. Experts are spread over `expert` of the
-    `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a stage.
+    """`data` x `tensor` x `pipeline` x `context` GPUs. Experts are spread over `expert`
+    of the `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a
+    stage.
 
-    `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one pass.
-    `first_layers`, `last_layers`: of the first and the last stage, 0 where they are as the others.
-    `replicas`: of what is shared out: HSDP, several instances of the distributed optimizer.
+    `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one
+    pass. `first_layers`, `last_layers`: of the first and the last stage, 0 where they
+    are as the others. `replicas`: of what is shared out: HSDP, several instances of the
+    distributed optimizer.
     """
 
     data: int = 1
@@ -52,7 +55,16 @@ class TrainLayout:
 
     def __post_init__(self) -> None:
         sizes = (self.data, self.tensor, self.pipeline, self.context, self.expert)
-        if min(*sizes, self.expert_tensor, self.interleave, self.micro_batch, self.replicas) < 1:
+        if (
+            min(
+                *sizes,
+                self.expert_tensor,
+                self.interleave,
+                self.micro_batch,
+                self.replicas,
+            )
+            < 1
+        ):
             raise ValueError(f"each part of a layout is at least 1: {self}")
 
     @property
@@ -62,8 +74,9 @@ class TrainLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesPerParameter:
-    """Bytes a parameter of what a run keeps. The default is mixed precision with Adam as Megatron
-    does it: 18 bytes a parameter, of which 12 are the optimizer's (arXiv:2205.05198, section 5).
+    """Bytes a parameter of what a run keeps. The default is mixed precision with Adam
+    as Megatron does it: 18 bytes a parameter, of which 12 are the optimizer's
+    (arXiv:2205.05198, section 5).
     """
 
     weight: float = 2.0
@@ -75,15 +88,16 @@ class BytesPerParameter:
 class TrainStep:
     """One optimizer step: `global_batch` sequences of `sequence` tokens.
 
-    `precision`: of the matrix products; activations are kept in 2 bytes unless it is fp32.
-    `has_flash`: attention keeps no square of the sequence. `dropout`: its masks are kept.
-    `vocab_multiple`: the vocabulary is padded to this many rows for each tensor-parallel GPU.
-    `logit_bytes`: of one logit while the loss is computed: 2 as they come, 4 in fp32.
-    `ahead`: layers that predict a token further ahead, each with its own logits
-    (multi-token prediction: arXiv:2412.19437, section 2.2).
-    `fused`: norms and gates are one kernel each (Transformer Engine, torch.compile, Liger); where
-    they are not, each keeps what lies between its operations.
-    `grouped_experts`: a GPU's experts are multiplied side by side, not one after another.
+    `precision`: of the matrix products; activations are kept in 2 bytes unless it is
+    fp32. `has_flash`: attention keeps no square of the sequence. `dropout`: its masks
+    are kept. `vocab_multiple`: the vocabulary is padded to this many rows for each
+    tensor-parallel GPU. `logit_bytes`: of one logit while the loss is computed: 2 as
+    they come, 4 in fp32. `ahead`: layers that predict a token further ahead, each with
+    its own logits (multi-token prediction: arXiv:2412.19437, section 2.2).
+    `fused`: norms and gates are one kernel each (Transformer Engine, torch.compile,
+    Liger); where they are not, each keeps what lies between its operations.
+    `grouped_experts`: a GPU's experts are multiplied side by side, not one after
+    another.
     """
 
     model: Model
@@ -100,8 +114,8 @@ class TrainStep:
     grouped_experts: bool = True
 
     def micro_batches(self, layout: TrainLayout) -> int:
-        """Passes through the pipeline in one step. Raises: ValueError where they do not come out
-        even."""
+        """Passes through the pipeline in one step. Raises: ValueError where they do not
+        come out even."""
         each = layout.data * layout.micro_batch
         if self.global_batch % each:
             raise ValueError(

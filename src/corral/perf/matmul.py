@@ -7,9 +7,10 @@ from corral.catalog.devices import Device
 from corral.catalog.precisions import Precision
 from corral.perf.kernels import kernels
 
-# Tiles that libraries cut a product into, and the share of the large tile's rate that each reaches:
-# a small tile reads its operands more often. Source: NVIDIA, Matrix Multiplication Background.
-# The last one is that of a vector, which ordinary cores multiply.
+# Tiles that libraries cut a product into, and the share of the large tile's rate that
+# each reaches: a small tile reads its operands more often. Source: NVIDIA, Matrix
+# Multiplication Background. The last one is that of a vector, which ordinary cores
+# multiply.
 _TILES: Final = (
     (256, 128, 1.0),
     (128, 128, 0.95),
@@ -18,7 +19,8 @@ _TILES: Final = (
     (16, 64, 0.5),
     (1, 16, 0.12),
 )
-_OVERLAP: Final = 4.0  # how well reading hides behind computing: the norm that joins the two
+# how well reading hides behind computing: the norm that joins the two
+_OVERLAP: Final = 4.0
 _OUTPUT_BYTES: Final = 2.0  # results leave in 16 bits, whatever went in
 _FALLBACK: Final = {  # what computes a precision that the device lacks
     Precision.FP4: (Precision.FP8, Precision.BF16, Precision.FP16),
@@ -43,22 +45,28 @@ def matmul_seconds(
     weight_bytes: float = 0.0,
     most_bytes_per_s_processor: float = 0.0,
 ) -> float:
-    """One kernel that multiplies (m, k) by (k, n), `groups` times over, each with its own weights.
+    """One kernel that multiplies (m, k) by (k, n), `groups` times over, each with its
+    own weights.
 
-    The larger of computing (in whole waves of tiles over the processors) and of reading once and
-    writing once, joined softly, and the time of an empty kernel. A precision that the device lacks
-    is stored as asked and computed in the next one it has. `weight_bytes`: of one number of the
-    (k, n) operand where it is stored in fewer bytes than it is multiplied in; 0: as `precision`.
-    `most_bytes_per_s_processor`: what the kernel reads on one processor at the most; 0: no limit.
-    Unit: seconds. Raises: ValueError where a size is below 1.
+    The larger of computing (in whole waves of tiles over the processors) and of reading
+    once and writing once, joined softly, and the time of an empty kernel. A precision
+    that the device lacks is stored as asked and computed in the next one it has.
+    `weight_bytes`: of one number of the (k, n) operand where it is stored in fewer
+    bytes than it is multiplied in; 0: as `precision`. `most_bytes_per_s_processor`:
+    what the kernel reads on one processor at the most; 0: no limit. Unit: seconds.
+    Raises: ValueError where a size is below 1.
     Source: the roofline, doi:10.1145/1498765.1498785; shares: catalog/data/kernels.csv.
     """
     if min(m, n, k, groups) < 1:
-        raise ValueError(f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times")
+        raise ValueError(
+            f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times"
+        )
     own_kernels = kernels(device.architecture)
     used = computed_in(device, precision)
     share = own_kernels.narrow_matmul if used.bytes < 2 else own_kernels.matmul
-    compute = _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
+    compute = (
+        _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
+    )
     weights = n * k * (weight_bytes or precision.bytes)
     moved = groups * (m * k * used.bytes + weights + m * n * _OUTPUT_BYTES)
     rate = device.memory_bytes_per_s * own_kernels.memory
@@ -69,14 +77,18 @@ def matmul_seconds(
 
 
 def streamed_seconds(size_bytes: float, device: Device) -> float:
-    """One kernel that reads and writes `size_bytes` in all and computes next to nothing: a norm, an
-    activation, an optimizer's update. Unit: seconds."""
+    """One kernel that reads and writes `size_bytes` in all and computes next to
+    nothing: a norm, an activation, an optimizer's update. Unit: seconds."""
     own_kernels = kernels(device.architecture)
-    return size_bytes / (device.memory_bytes_per_s * own_kernels.memory) + own_kernels.seconds
+    return (
+        size_bytes / (device.memory_bytes_per_s * own_kernels.memory)
+        + own_kernels.seconds
+    )
 
 
 def computed_in(device: Device, precision: Precision) -> Precision:
-    """The precision that the device multiplies numbers of `precision` in: its own, or a wider one.
+    """The precision that the device multiplies numbers of `precision` in: its own, or a
+    wider one.
 
     Raises: ValueError where the device has none.
     """
@@ -85,13 +97,15 @@ def computed_in(device: Device, precision: Precision) -> Precision:
     for other in _FALLBACK[precision]:
         if other in device.flops:
             return other
-    raise ValueError(f"{device.title} multiplies neither {precision} nor a wider precision")
+    raise ValueError(
+        f"{device.title} multiplies neither {precision} nor a wider precision"
+    )
 
 
 @lru_cache(maxsize=65536)
 def _wave_flops(m: int, n: int, groups: int, processors: int) -> float:
-    """FLOPs for each of k that the device is busy for, idle processors of the last wave included,
-    in the tiles that suit best."""
+    """FLOPs for each of k that the device is busy for, idle processors of the last wave
+    included, in the tiles that suit best."""
     best = 0.0
     for high, wide, share in _TILES:
         tiles = -(-m // high) * -(-n // wide) * groups

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 
 from corral.catalog.overheads import Overhead, overhead
-from corral.perf.activations import element, kept_by_layer, layer_input, micro_tokens, passing
+from corral.perf.activations import (
+    element,
+    kept_by_layer,
+    layer_input,
+    micro_tokens,
+    passing,
+)
 from corral.perf.layout import Shard, TrainLayout, TrainStep
 from corral.perf.sharding import (
     ShardedParameters,
@@ -19,9 +25,9 @@ from corral.perf.sharding import (
 class TrainMemory:
     """Bytes on one GPU of pipeline stage `stage`. The parts add up to `allocated_peak`.
 
-    `weights`, `gradients`, `optimizer` and `workspace` stay; `activations`, `logits` (of the
-    loss), `buffers` (of communication) and `passing` (gradients inside a layer) come and go.
-    `workspace`: of libraries, and what lies between pipeline stages.
+    `weights`, `gradients`, `optimizer` and `workspace` stay; `activations`, `logits`
+    (of the loss), `buffers` (of communication) and `passing` (gradients inside a layer)
+    come and go. `workspace`: of libraries, and what lies between pipeline stages.
     """
 
     stage: int
@@ -57,12 +63,14 @@ class TrainMemory:
 
     @property
     def reserved(self) -> float:
-        """torch.cuda.max_memory_reserved: with what the allocator holds and does not use."""
+        """torch.cuda.max_memory_reserved: with what the allocator holds and does not
+        use."""
         return self.allocated_peak + self.over.unused_share * self.moving
 
     @property
     def device(self) -> float:
-        """Return the memory that nvidia-smi shows: with the driver's context and NCCL."""
+        """Return the memory that nvidia-smi shows: with the driver's context and
+        NCCL."""
         return self.reserved + self.over.context + self.over.collectives
 
     @property
@@ -81,27 +89,34 @@ class TrainMemory:
 
 
 def training_memory(
-    step: TrainStep, layout: TrainLayout, *, stage: int | None = None, architecture: str = ""
+    step: TrainStep,
+    layout: TrainLayout,
+    *,
+    stage: int | None = None,
+    architecture: str = "",
 ) -> TrainMemory:
     """Bytes on one GPU of a pipeline stage, or of the fullest one if no stage is given.
 
     `architecture` of the GPU, for example hopper, chooses constants of its libraries.
-    Raises: ValueError where there is no such stage, or the batch does not come out even.
-    Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding), arXiv:2104.04473 (micro
-    batches in flight); what Megatron-LM allocates beyond is stated at each term.
+    Raises: ValueError where there is no such stage, or the batch does not come out
+    even.
+    Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding),
+    arXiv:2104.04473 (micro batches in flight); what Megatron-LM allocates beyond is
+    stated at each term.
     """
     over = overhead(architecture)
     if stage is not None:
         return _on_stage(step, layout, stage, over)
     return max(
-        (_on_stage(step, layout, stage, over) for stage in _fullest(step, layout)), key=_peak
+        (_on_stage(step, layout, stage, over) for stage in _fullest(step, layout)),
+        key=_peak,
     )
 
 
 def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
-    """Stages one of which is the fullest: the first, with most micro batches in flight; the last,
-    with the logits; and those alongside them and between, where they may have more or other
-    layers."""
+    """Stages one of which is the fullest: the first, with most micro batches in flight;
+    the last, with the logits; and those alongside them and between, where they may have
+    more or other layers."""
     last = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
     if last < 2 or (is_even and step.model.experts is None):
@@ -114,7 +129,9 @@ def _peak(memory: TrainMemory) -> float:
     return memory.allocated_peak
 
 
-def _on_stage(step: TrainStep, layout: TrainLayout, stage: int, over: Overhead) -> TrainMemory:
+def _on_stage(
+    step: TrainStep, layout: TrainLayout, stage: int, over: Overhead
+) -> TrainMemory:
     sharded_parameters = holding(step, layout, stage)
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
     weights, gradients, optimizer = _states(step, layout, sharded_parameters)
@@ -131,7 +148,8 @@ def _on_stage(step: TrainStep, layout: TrainLayout, stage: int, over: Overhead) 
         activations=_activations(step, layout, stage),
         logits=logits,
         buffers=_buffers(step, layout, sharded_parameters),
-        passing=max(inside - logits, 0.0),  # the loss comes before the first layer backwards
+        # the loss comes before the first layer backwards
+        passing=max(inside - logits, 0.0),
         workspace=_libraries(step, over) + _between_stages(step, layout),
         over=over,
     )
@@ -145,15 +163,19 @@ def _states(
     state = step.state
     each = (state.weight, state.gradient, state.optimizer)
     weights, gradients, optimizer = (
-        size * (held.dense / (copies[0] if out else 1) + held.expert / (copies[1] if out else 1))
+        size
+        * (
+            held.dense / (copies[0] if out else 1)
+            + held.expert / (copies[1] if out else 1)
+        )
         for size, out in zip(each, shared_out(layout.shard), strict=True)
     )
     return weights, gradients, optimizer
 
 
 def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
-    """Micro batches of which a stage keeps all its layers, at the most, in 1F1B: one for each
-    stage from here to the last. Interleaved, pieces of the pipeline warm up.
+    """Micro batches of which a stage keeps all its layers, at the most, in 1F1B: one
+    for each stage from here to the last. Interleaved, pieces of the pipeline warm up.
 
     Source: arXiv:2104.04473, section 2.2; Megatron-LM forward_backward_pipelining.
     """
@@ -175,17 +197,20 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     if stage == layout.pipeline - 1 and step.ahead:
         kept_bytes += step.ahead * _ahead(step, layout) / in_flight(step, layout, stage)
     if stage == 0 and step.dropout:
-        kept_bytes += layer_input(step, layout) / element(step)  # mask after the embedding
+        # mask after the embedding
+        kept_bytes += layer_input(step, layout) / element(step)
     total = kept_bytes * in_flight(step, layout, stage)
     if (
         stage == layout.pipeline - 1
         and layout.interleave > 1
         and step.model.layers % layout.pipeline
     ):
-        # the output matrix stands for a layer of the last piece, of which one pass is in flight:
-        # the layers are in pieces that more passes wait in
+        # the output matrix stands for a layer of the last piece, of which one pass is
+        # in flight: the layers are in pieces that more passes wait in
         total += (
-            kept_bytes / (dense_layers + moe_layers) * max(in_flight(step, layout, stage) - 1, 0)
+            kept_bytes
+            / (dense_layers + moe_layers)
+            * max(in_flight(step, layout, stage) - 1, 0)
         )
     if stage == layout.pipeline - 1:
         total += 2 * layer_input(step, layout)  # the last norm, in and out
@@ -193,8 +218,8 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
 
 
 def _ahead(step: TrainStep, layout: TrainLayout) -> float:
-    """Return the memory of one layer that predicts a token further ahead: a layer like the last
-    one, the two norms and the joint input before it, the norm after it."""
+    """Return the memory of one layer that predicts a token further ahead: a layer like
+    the last one, the two norms and the joint input before it, the norm after it."""
     has_experts = step.model.experts is not None
     layer = kept_by_layer(step, layout, has_experts=has_experts)
     return layer + 7 * layer_input(step, layout)
@@ -202,7 +227,13 @@ def _ahead(step: TrainStep, layout: TrainLayout) -> float:
 
 def _logits(step: TrainStep, layout: TrainLayout) -> float:
     tokens = micro_tokens(step, layout)
-    return (1 + step.ahead) * step.logit_bytes * tokens * padded_vocab(step, layout) / layout.tensor
+    return (
+        (1 + step.ahead)
+        * step.logit_bytes
+        * tokens
+        * padded_vocab(step, layout)
+        / layout.tensor
+    )
 
 
 def _libraries(step: TrainStep, over: Overhead) -> float:
@@ -212,14 +243,18 @@ def _libraries(step: TrainStep, over: Overhead) -> float:
 
 
 def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
-    """The last input and the last gradient that came from another stage, for each piece of the
-    pipeline: Megatron-LM's schedules hold them until the next step."""
-    return 2 * layout.interleave * layer_input(step, layout) if layout.pipeline > 1 else 0.0
+    """The last input and the last gradient that came from another stage, for each piece
+    of the pipeline: Megatron-LM's schedules hold them until the next step."""
+    return (
+        2 * layout.interleave * layer_input(step, layout)
+        if layout.pipeline > 1
+        else 0.0
+    )
 
 
 def _buffers(step: TrainStep, layout: TrainLayout, held: ShardedParameters) -> float:
-    """Return the buffers of sharded weights: the current layer and the next one, both ends of the
-    model, and a layer's gradients."""
+    """Return the buffers of sharded weights: the current layer and the next one, both
+    ends of the model, and a layer's gradients."""
     total = 0.0
     compute = element(step)
     if layout.shard is Shard.PARAMETERS and shards(layout, of_experts=False) > 1:

@@ -1,5 +1,5 @@
-"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit alongside
-them."""
+"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit
+alongside them."""
 
 from math import ceil, floor
 from typing import Final
@@ -7,32 +7,41 @@ from typing import Final
 from corral.perf.inference import Replica
 from corral.perf.serving_memory import PAD, ServingReplica, cache_bytes, serving_memory
 
-USABLE: Final = 0.92  # of a GPU's memory that engines take: vLLM's gpu_memory_utilization, 0.9, and
+# of a GPU's memory that engines take: vLLM's gpu_memory_utilization, 0.9, and
+USABLE: Final = 0.92
 # TensorRT-LLM's free_gpu_memory_fraction, 0.9 of what weights leave
-SCALES: Final = {0.5: 0.5 + 1 / 16}  # bytes of a number in 4 bits, with a scale of 1 for each 16
+# bytes of a number in 4 bits, with a scale of 1 for each 16
+SCALES: Final = {0.5: 0.5 + 1 / 16}
 
 
 def weight_bytes(replica: Replica) -> float:
-    """Return the bytes of weights on one GPU. GPUs that compute attention of their own sequences
-    hold all of it; experts are sharded. Ends of the model are kept in 16 bits."""
+    """Return the bytes of weights on one GPU. GPUs that compute attention of their own
+    sequences hold all of it; experts are sharded. Ends of the model are kept in 16
+    bits."""
     model = replica.model
     each = SCALES.get(replica.weight_bytes, replica.weight_bytes)
     vocab = ceil(model.vocab / PAD) * PAD
     ends = model.hidden * (vocab * (1 if model.is_tied else 2) + model.positions)
     experts = 0.0
     if model.experts is not None:
-        experts = float(model.moe_layers * model.experts.count * model.expert_parameters)
-    layers = model.parameters - model.embedding_parameters - model.head_parameters - experts
+        experts = float(
+            model.moe_layers * model.experts.count * model.expert_parameters
+        )
+    layers = (
+        model.parameters - model.embedding_parameters - model.head_parameters - experts
+    )
     shared_out = replica.tensor * replica.pipeline
     own_bytes = (
-        each * layers / shared_out + max(each, 2.0) * ends / replica.tensor / replica.pipeline
+        each * layers / shared_out
+        + max(each, 2.0) * ends / replica.tensor / replica.pipeline
     )
     return own_bytes + each * experts / (shared_out * replica.data)
 
 
 def most_sequences(replica: Replica, context: int) -> int:
-    """Return how many sequences of `context` tokens the whole replica holds at once; 0 if not even
-    one, or if the weights alone are too large. The engine's own memory is in perf.serving_memory.
+    """Return how many sequences of `context` tokens the whole replica holds at once; 0
+    if not even one, or if the weights alone are too large. The engine's own memory is
+    in perf.serving_memory.
     """
     serving = ServingReplica(
         model=replica.model,

@@ -1,4 +1,5 @@
-"""Requests that come to one replica: how long each waits for its first token and for the next."""
+"""Requests that come to one replica: how long each waits for its first token and for
+the next."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +16,8 @@ HELD_STEPS: Final = 1.0  # running and scheduled ones, that a new request waits 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Requests a second of one replica, each of `prompt` tokens in and `output` tokens out.
+    """Requests a second of one replica, each of `prompt` tokens in and `output` tokens
+    out.
 
     `shared`: tokens of the prompt that are in the cache already. Arrivals are Poisson.
     """
@@ -33,8 +35,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """`sequences` of a step at the most, and `tokens`: a longer prompt is taken in parts between
-    the others' tokens (chunked prefill, arXiv:2308.16369)."""
+    """`sequences` of a step at the most, and `tokens`: a longer prompt is taken in
+    parts between the others' tokens (chunked prefill, arXiv:2308.16369)."""
 
     sequences: int = 256
     tokens: int = 8192
@@ -42,12 +44,13 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Performance of requests, in seconds. `busy`: share of the highest throughput; from 1 on the
-    queue only grows, and all times are infinite.
+    """Performance of requests, in seconds. `busy`: share of the highest throughput;
+    from 1 on the queue only grows, and all times are infinite.
 
-    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place in it;
-    `full_share`: of the requests that wait for one. `wait_seconds`: that and for the prompts of
-    others. `running_step`: of the others, in which a request comes, by how likely one runs.
+    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place
+    in it; `full_share`: of the requests that wait for one. `wait_seconds`: that and for
+    the prompts of others. `running_step`: of the others, in which a request comes, by
+    how likely one runs.
     """
 
     load: Load
@@ -58,7 +61,8 @@ class Served:
     wait_seconds: float
     running_step: float
     decode_step: float
-    prompt_step: float  # that is added to the others' steps by each prompt, all its parts
+    # that is added to the others' steps by each prompt, all its parts
+    prompt_step: float
     parts: int  # steps that a prompt takes
     request_seconds: float
     ttft: float
@@ -77,8 +81,8 @@ class Served:
     def ttft_quantile(self, share: float) -> float:
         """The time to the first token that `share` of all requests stay below.
 
-        What is left of the running step is uniform; the wait for a place and for earlier prompts
-        is zero for most and exponential for the rest.
+        What is left of the running step is uniform; the wait for a place and for
+        earlier prompts is zero for most and exponential for the rest.
         """
         if math.isinf(self.ttft):
             return math.inf
@@ -97,8 +101,8 @@ class Served:
         return high
 
     def itl_quantile(self, share: float) -> float:
-        """The time between two tokens of a request that `share` of all stay below: of steps with
-        none and with one part of a prompt in them."""
+        """The time between two tokens of a request that `share` of all stay below: of
+        steps with none and with one part of a prompt in them."""
         if math.isinf(self.itl):
             return math.inf
         with_prompt = min(1.0, self.load.rate * self.parts * self.itl)
@@ -110,17 +114,20 @@ class Served:
 def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) -> Served:
     """One replica under a load of independent requests.
 
-    A prompt's tokens ride in the steps of the others, and lengthen them; so a step takes what its
-    new tokens take, drawn out by the share of time that prompts take. How many run together is the
-    rate times how long each runs (Little's law), and how long each runs depends on how many run:
-    where both agree is found. The wait for a place in the batch is that of
-    a queue with as many servers as places (Sakasegawa 1977, doi:10.1007/BF02911636).
+    A prompt's tokens ride in the steps of the others, and lengthen them; so a step
+    takes what its new tokens take, drawn out by the share of time that prompts take.
+    How many run together is the rate times how long each runs (Little's law), and how
+    long each runs depends on how many run: where both agree is found. The wait for a
+    place in the batch is that of a queue with as many servers as places (Sakasegawa
+    1977, doi:10.1007/BF02911636).
     """
     limit = float(limits.sequences)
 
     def running(others: float) -> float:
         """Return how many other requests run if each step has `others` of them."""
-        return load.rate * max(0.0, load.output - 1) * _itl(replica, load, limits, others)
+        return (
+            load.rate * max(0.0, load.output - 1) * _itl(replica, load, limits, others)
+        )
 
     most = capacity(replica, load, limits)
     if load.rate >= most:
@@ -130,8 +137,9 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
 
 
 def _crossing(running: Callable[[float], float], limit: float) -> float:
-    """Return where running(x) falls below x, between 0 and `limit`: regula falsi that halves the
-    weight of an end that stays (Dowell and Jarratt 1971, doi:10.1007/BF01934364)."""
+    """Return where running(x) falls below x, between 0 and `limit`: regula falsi that
+    halves the weight of an end that stays (Dowell and Jarratt 1971,
+    doi:10.1007/BF01934364)."""
     low, high = 0.0, limit
     above, below = running(low), running(high) - high
     if below >= 0:
@@ -154,8 +162,9 @@ def _crossing(running: Callable[[float], float], limit: float) -> float:
 def served_together(
     replica: Replica, load: Load, concurrency: int, limits: BatchLimits = BatchLimits()
 ) -> Served:
-    """Return the performance as `served` does, with a fixed number of requests: each that ends is
-    followed by the next. The rate of `load` is ignored; that of the answer is the result."""
+    """Return the performance as `served` does, with a fixed number of requests: each
+    that ends is followed by the next. The rate of `load` is ignored; that of the answer
+    is the result."""
     others = min(concurrency, limits.sequences) - 1.0
     low, high = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
@@ -165,16 +174,19 @@ def served_together(
     return _steady(replica, _at(load, low), limits, others, 0.0)
 
 
-def capacity(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) -> float:
-    """The most requests a second that a replica serves for good, whatever they wait: that of a full
-    batch. Unit: requests/s."""
+def capacity(
+    replica: Replica, load: Load, limits: BatchLimits = BatchLimits()
+) -> float:
+    """The most requests a second that a replica serves for good, whatever they wait:
+    that of a full batch. Unit: requests/s."""
     full = float(limits.sequences)
     decode = _decode_step(replica, load, full)
     # As many prompts begin as end: each step has a share of 1 / output of all.
     together = full / _lanes(replica) / load.output
     prompt = _prompt_step(replica, load, limits, full, together)
-    # In one second, each stage of the pipeline computes the prompts, and in the rest steps of its
-    # share of `full` tokens: rate x output / full x decode + rate x prompt / lanes = 1.
+    # In one second, each stage of the pipeline computes the prompts, and in the rest
+    # steps of its share of `full` tokens: rate x output / full x decode + rate x prompt
+    # / lanes = 1.
     decodes = max(0.0, load.output - 1) / full * decode
     return 1.0 / (decodes + prompt / _lanes(replica))
 
@@ -199,10 +211,14 @@ def _parts(load: Load, limits: BatchLimits) -> int:
 
 
 def _prompt_step(
-    replica: Replica, load: Load, limits: BatchLimits, others: float, together: float = 1.0
+    replica: Replica,
+    load: Load,
+    limits: BatchLimits,
+    others: float,
+    together: float = 1.0,
 ) -> float:
-    """Return what one prompt adds to its steps, with `together` prompts in one, as far as its
-    tokens reach."""
+    """Return what one prompt adds to its steps, with `together` prompts in one, as far
+    as its tokens reach."""
     parts = _parts(load, limits)
     many = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _lanes(replica))
@@ -250,7 +266,14 @@ def _steady(
     behind = share / (1 - share) * prompt / 2  # earlier prompts: M/D/1
     chance = min(1.0, others)  # that a step runs where the request comes
     request = replica.engine.request_seconds
-    ttft = request + queue + behind + chance * decode * HELD_STEPS + parts * decode + prompt
+    ttft = (
+        request
+        + queue
+        + behind
+        + chance * decode * HELD_STEPS
+        + parts * decode
+        + prompt
+    )
     return Served(
         load=load,
         running=others,
@@ -269,15 +292,15 @@ def _steady(
 
 
 def _full_share(busy: float, places: int) -> float:
-    """Return the share of requests that find all places taken: Sakasegawa's fit of Erlang's formula
-    C."""
+    """Return the share of requests that find all places taken: Sakasegawa's fit of
+    Erlang's formula C."""
     share: float = busy ** (math.sqrt(2 * (places + 1)) - 1) if busy > 0 else 0.0
     return min(1.0, share)
 
 
 def _queue_seconds(busy: float, places: int, service: float) -> float:
-    """The mean wait where each request holds one of `places` for about the same time: half of what
-    it is where the times are exponential."""
+    """The mean wait where each request holds one of `places` for about the same time:
+    half of what it is where the times are exponential."""
     return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
@@ -301,8 +324,8 @@ def _overrun(replica: Replica, load: Load, limits: BatchLimits) -> Served:
 
 
 def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
-    """Return the probability that a uniform part of `step` plus a wait, which `waiting` of all have
-    with `mean` over all, exceeds `seconds`."""
+    """Return the probability that a uniform part of `step` plus a wait, which `waiting`
+    of all have with `mean` over all, exceeds `seconds`."""
     if seconds < 0:
         return 1.0
     time_left = max(0.0, 1 - seconds / step) if step > 0 else 0.0
@@ -312,6 +335,11 @@ def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
     early = min(seconds, step)
     if step <= 0:
         return waiting * math.exp(-seconds / scale)
-    # The uniform part u is below `seconds`, and the wait is more than what is left of it.
-    tail = scale / step * (math.exp(-(seconds - early) / scale) - math.exp(-seconds / scale))
+    # The uniform part u is below `seconds`, and the wait is more than what is left of
+    # it.
+    tail = (
+        scale
+        / step
+        * (math.exp(-(seconds - early) / scale) - math.exp(-seconds / scale))
+    )
     return time_left + waiting * tail

@@ -1,4 +1,5 @@
-"""Bytes that serving a model takes on a GPU: weights, keys and values, and what a step needs."""
+"""Bytes that serving a model takes on a GPU: weights, keys and values, and what a step
+needs."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -12,16 +13,20 @@ from corral.perf.sharding import holding
 ACTIVATION_BYTES: Final = 2.0
 SCORE_BYTES: Final = 4.0  # of a logit while the next token is drawn
 PAD: Final = 64  # rows to which vLLM pads a vocabulary
-CHUNK: Final = 8_192  # tokens of prompts that a step takes at once: vLLM's max_num_batched_tokens
-SCALE_BYTES: Final = {0.5: 2.0 / 128}  # a scale of 2 bytes for each 128 numbers in 4 bits
+# tokens of prompts that a step takes at once: vLLM's max_num_batched_tokens
+CHUNK: Final = 8_192
+# a scale of 2 bytes for each 128 numbers in 4 bits
+SCALE_BYTES: Final = {0.5: 2.0 / 128}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingReplica:
-    """One copy of a model on `tensor` x `pipeline` GPUs, for `batch` sequences of `context` tokens.
+    """One copy of a model on `tensor` x `pipeline` GPUs, for `batch` sequences of
+    `context` tokens.
 
-    `weight_bytes`: of one number in the layers; the ends of the model keep 2 where that is less.
-    `kv_bytes`: of one number in the cache. `chunk`: tokens of prompts in one step.
+    `weight_bytes`: of one number in the layers; the ends of the model keep 2 where that
+    is less. `kv_bytes`: of one number in the cache. `chunk`: tokens of prompts in one
+    step.
     """
 
     model: Model
@@ -35,9 +40,13 @@ class ServingReplica:
 
     def __post_init__(self) -> None:
         if min(self.context, self.batch, self.tensor, self.pipeline, self.chunk) < 1:
-            raise ValueError("context, batch, chunk and each part of a replica are at least 1")
+            raise ValueError(
+                "context, batch, chunk and each part of a replica are at least 1"
+            )
         if self.pipeline > self.model.layers:
-            raise ValueError(f"{self.model.layers} layers do not fill {self.pipeline} stages")
+            raise ValueError(
+                f"{self.model.layers} layers do not fill {self.pipeline} stages"
+            )
 
     @property
     def gpus(self) -> int:
@@ -48,8 +57,9 @@ class ServingReplica:
 class ServingMemory:
     """Bytes on the fullest GPU. The parts add up to `device`.
 
-    `cache`: keys and values. `activations`: of the largest step, and the logits of its sequences.
-    `workspace`: of the libraries. `context`: of the driver, and `collectives` next to it.
+    `cache`: keys and values. `activations`: of the largest step, and the logits of its
+    sequences. `workspace`: of the libraries. `context`: of the driver, and
+    `collectives` next to it.
     """
 
     weights: float
@@ -78,8 +88,9 @@ class ServingMemory:
 def serving_memory(serving: ServingReplica, *, architecture: str = "") -> ServingMemory:
     """Bytes on the fullest GPU of a replica.
 
-    `architecture` of the GPU chooses constants of its libraries. Source: keys and values as in
-    arXiv:2309.06180, section 3; what an engine takes alongside them: catalog/data/overheads.csv.
+    `architecture` of the GPU chooses constants of its libraries. Source: keys and
+    values as in arXiv:2309.06180, section 3; what an engine takes alongside them:
+    catalog/data/overheads.csv.
     """
     over = overhead(architecture)
     many = serving.gpus > 1
@@ -98,18 +109,26 @@ def _workspace(serving: ServingReplica, over: Overhead) -> float:
 
 
 def _weights(serving: ServingReplica, stage: int) -> float:
-    step = TrainStep(model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD)
+    step = TrainStep(
+        model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD
+    )
     layout = TrainLayout(
         tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor
     )
     sharded_parameters = holding(step, layout, stage)
     each = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
-    layers = sharded_parameters.dense + sharded_parameters.expert - sharded_parameters.ends
-    return each * layers + max(serving.weight_bytes, ACTIVATION_BYTES) * sharded_parameters.ends
+    layers = (
+        sharded_parameters.dense + sharded_parameters.expert - sharded_parameters.ends
+    )
+    return (
+        each * layers
+        + max(serving.weight_bytes, ACTIVATION_BYTES) * sharded_parameters.ends
+    )
 
 
 def kv_token_bytes(model: Model, *, kv_bytes: float = 2.0, tensor: int = 1) -> float:
-    """Keys and values of one token in all layers, on one of `tensor` GPUs; no window is counted.
+    """Keys and values of one token in all layers, on one of `tensor` GPUs; no window is
+    counted.
 
     Latent attention keeps its short vector whole on each of them.
     """
@@ -123,7 +142,8 @@ def _kv_layer_bytes(model: Model, kv_bytes: float, tensor: int) -> float:
 
 
 def cache_bytes(serving: ServingReplica) -> float:
-    """Keys and values of all sequences on one GPU. Layers with a window keep no more than that."""
+    """Keys and values of all sequences on one GPU. Layers with a window keep no more
+    than that."""
     model = serving.model
     each = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
     windowed = model.window_layers if model.window else 0
@@ -134,8 +154,9 @@ def cache_bytes(serving: ServingReplica) -> float:
 
 
 def _activations(serving: ServingReplica) -> float:
-    """The residual stream and its norm, and the widest inside of a layer: queries, keys and values
-    or the MLP, of one step's tokens; experts get a copy of each token for each expert it passes."""
+    """The residual stream and its norm, and the widest inside of a layer: queries, keys
+    and values or the MLP, of one step's tokens; experts get a copy of each token for
+    each expert it passes."""
     model = serving.model
     tokens = max(min(serving.chunk, serving.batch * serving.context), serving.batch)
     attention = (model.heads + 2 * model.kv_heads) * model.head_dim / serving.tensor

@@ -1,4 +1,5 @@
-"""Parameters on one GPU: those of its pipeline stage, its tensor shard and its experts."""
+"""Parameters on one GPU: those of its pipeline stage, its tensor shard and its
+experts."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,8 +13,9 @@ from corral.perf.layout import Shard, TrainLayout, TrainStep
 class ShardedParameters:
     """Parameters of one GPU before data-parallel GPUs share them out.
 
-    `dense`: all but experts. `expert`: of its experts, which another group of GPUs shares out.
-    `layer`: of its largest layer. `ends`: embedding and output matrix, part of `dense`.
+    `dense`: all but experts. `expert`: of its experts, which another group of GPUs
+    shares out. `layer`: of its largest layer. `ends`: embedding and output matrix, part
+    of `dense`.
     """
 
     dense: float
@@ -23,11 +25,13 @@ class ShardedParameters:
 
 
 def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, int]:
-    """Dense layers and layers with experts of a stage; the dense ones lie first in a model.
+    """Dense layers and layers with experts of a stage; the dense ones lie first in a
+    model.
 
-    Where they do not come out even, embedding and output matrix count as a layer each, and what is
-    still over goes to the later stages in the middle. Source: arXiv:2407.21783, section 3.3.2;
-    Megatron-LM, account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split.
+    Where they do not come out even, embedding and output matrix count as a layer each,
+    and what is still over goes to the later stages in the middle. Source:
+    arXiv:2407.21783, section 3.3.2; Megatron-LM,
+    account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split.
     Raises: ValueError where there is no such stage.
     """
     if not 0 <= stage < layout.pipeline:
@@ -53,25 +57,27 @@ def _span(
     fixed = {place: count for place, count in fixed.items() if count}
     free = stages - len(fixed)
     even, more = divmod(max(layers - sum(fixed.values()), 0), max(free, 1))
-    before = stage - sum(place < stage for place in fixed)  # stages of no fixed number of layers
+    # stages of no fixed number of layers
+    before = stage - sum(place < stage for place in fixed)
     first = sum(count for place, count in fixed.items() if place < stage)
     first += before * even + max(before - (free - more), 0)
     return first, fixed.get(stage, even + (1 if before >= free - more else 0))
 
 
 def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
-    """Return the layers of the first and the last stage, which also have the embedding and the
-    output matrix."""
+    """Return the layers of the first and the last stage, which also have the embedding
+    and the output matrix."""
     each, over = divmod(layers + 2, stages)
     return max(each - 1 + (over > stages - 2), 1), max(each - 1, 1)
 
 
 def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
-    """Layers of the first stage, the most that any has, and of the last. A pipeline in pieces waits
-    for its largest piece each time."""
+    """Layers of the first stage, the most that any has, and of the last. A pipeline in
+    pieces waits for its largest piece each time."""
     stages, pieces = layout.pipeline, layout.interleave
     first, middle, last = (
-        sum(stage_layers(model, layout, stage)) for stage in (0, max(stages - 2, 0), stages - 1)
+        sum(stage_layers(model, layout, stage))
+        for stage in (0, max(stages - 2, 0), stages - 1)
     )
     most = max(first, middle, last)
     if pieces > 1:
@@ -101,7 +107,10 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
     ends = _ends(step, layout, stage)
     joint = ahead * (2 * model.hidden**2 / layout.tensor + 3 * model.hidden)
     return ShardedParameters(
-        dense=dense_layers * (each + dense) + moe_layers * (each + beside) + ends + joint,
+        dense=dense_layers * (each + dense)
+        + moe_layers * (each + beside)
+        + ends
+        + joint,
         expert=moe_layers * experts,
         layer=each + max(dense if dense_layers else 0.0, beside + experts),
         ends=ends,
@@ -109,8 +118,9 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
 
 
 def _attention(model: Model, layout: TrainLayout) -> float:
-    """Return the attention parameters of one layer. Keys and values are divided into no more pieces
-    than they have heads; the compressing matrices of latent attention are whole on each GPU."""
+    """Return the attention parameters of one layer. Keys and values are divided into no
+    more pieces than they have heads; the compressing matrices of latent attention are
+    whole on each GPU."""
     tensor = layout.tensor
     if model.latent is None:
         query = 2 * model.hidden * model.heads * model.head_dim
@@ -134,12 +144,15 @@ def _moe(model: Model, layout: TrainLayout) -> tuple[float, float]:
     if experts is None:
         return 0.0, 0.0
     shared = experts.shared * model.expert_parameters / layout.tensor
-    own_parameters = experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
+    own_parameters = (
+        experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
+    )
     return model.hidden * experts.count + shared, own_parameters
 
 
 def _ends(step: TrainStep, layout: TrainLayout, stage: int) -> float:
-    """Embedding, positions and output matrix. The last stage of a tied model has its own copy."""
+    """Embedding, positions and output matrix. The last stage of a tied model has its
+    own copy."""
     model = step.model
     matrix = padded_vocab(step, layout) * model.hidden / layout.tensor
     is_first, is_last = stage == 0, stage == layout.pipeline - 1
@@ -154,8 +167,8 @@ def _ends(step: TrainStep, layout: TrainLayout, stage: int) -> float:
 
 
 def shards(layout: TrainLayout, *, of_experts: bool) -> int:
-    """GPUs that hold the same parameters, and so can share them out: data x context of them; of
-    experts, those of a stage that have the same expert."""
+    """GPUs that hold the same parameters, and so can share them out: data x context of
+    them; of experts, those of a stage that have the same expert."""
     copies = layout.data * layout.context // layout.replicas
     if of_experts:
         copies = copies * layout.tensor // (layout.expert * layout.expert_tensor)

@@ -7,7 +7,8 @@ from corral.catalog.links import LinkKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wires:
-    """`scale_up` joins the GPUs of one domain (a node, or an NVL72 rack), `fabric` the domains."""
+    """`scale_up` joins the GPUs of one domain (a node, or an NVL72 rack), `fabric` the
+    domains."""
 
     scale_up: LinkKind
     domain_gpus: int
@@ -16,19 +17,28 @@ class Wires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGroup:
-    """GPUs that speak with each other: `size` of them, `per_domain` in each domain they touch.
+    """GPUs that speak with each other: `size` of them, `per_domain` in each domain they
+    touch.
 
-    A tensor-parallel group of 8 in a node is (8, 8); the data-parallel group across 16 nodes of
-    one GPU each is (16, 1), and then 8 such groups share a node's links at once: `beside`.
+    A tensor-parallel group of 8 in a node is (8, 8); the data-parallel group across 16
+    nodes of one GPU each is (16, 1), and then 8 such groups share a node's links at
+    once: `beside`.
     """
 
     size: int
     per_domain: int
-    beside: int = 1  # groups that use the same domain at the same time, this one included
+    # groups that use the same domain at the same time, this one included
+    beside: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.per_domain <= self.size or self.size % self.per_domain or self.beside < 1:
-            raise ValueError(f"{self.size} GPUs do not lie {self.per_domain} to a domain")
+        if (
+            not 1 <= self.per_domain <= self.size
+            or self.size % self.per_domain
+            or self.beside < 1
+        ):
+            raise ValueError(
+                f"{self.size} GPUs do not lie {self.per_domain} to a domain"
+            )
 
     @property
     def domains(self) -> int:

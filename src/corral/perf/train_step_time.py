@@ -21,7 +21,8 @@ from corral.perf.software import Software, software, sustained
 from corral.perf.topology import Wires
 
 _JOIN: Final = 4.2  # launching runs ahead of computing: the norm that joins the two
-_MERGE_BYTES: Final = 16.0  # of a number of attention: what was found and what is new, in 32 bits
+# of a number of attention: what was found and what is new, in 32 bits
+_MERGE_BYTES: Final = 16.0
 _CONTEXT_BACKWARD: Final = 2.0  # keys and values, and their gradients
 
 
@@ -29,10 +30,10 @@ _CONTEXT_BACKWARD: Final = 2.0  # keys and values, and their gradients
 class StepTime:
     """Seconds on the GPU that is busy the longest; the parts add up to `seconds`.
 
-    `matmul`, `attention`, `elementwise`: computing, forward and backward. `recompute`: of forward
-    passes done again. `host`: the GPU waits for Python, the driver and its data. `tensor` to
-    `data`: communication that nothing hides. `bubble`: the pipeline fills and drains. `skew`: all
-    wait for the slowest.
+    `matmul`, `attention`, `elementwise`: computing, forward and backward. `recompute`:
+    of forward passes done again. `host`: the GPU waits for Python, the driver and its
+    data. `tensor` to `data`: communication that nothing hides. `bubble`: the pipeline
+    fills and drains. `skew`: all wait for the slowest.
     """
 
     matmul: float
@@ -82,12 +83,13 @@ def step_time(
     *,
     by: Software | None = None,
 ) -> StepTime:
-    """Seconds of one optimizer step of a 1F1B pipeline, plain or interleaved, with what a library
-    hides of its communication. `by`: that library, or the default one.
+    """Seconds of one optimizer step of a 1F1B pipeline, plain or interleaved, with what
+    a library hides of its communication. `by`: that library, or the default one.
 
-    Unit: seconds. Raises: ValueError where the batch does not come out even over the layout.
-    Source: arXiv:2104.04473, section 2.2 (bubble); arXiv:2205.05198 (layers); constants:
-    catalog/data/software.csv and sustained.csv; error: validation/README.md.
+    Unit: seconds. Raises: ValueError where the batch does not come out even over the
+    layout.
+    Source: arXiv:2104.04473, section 2.2 (bubble); arXiv:2205.05198 (layers);
+    constants: catalog/data/software.csv and sustained.csv; error: validation/README.md.
     """
     by = by or software()
     count = step.micro_batches(layout)
@@ -111,7 +113,8 @@ def step_time(
         elementwise=whole * (forward.own.elementwise + backward.own.elementwise)
         + ends * (head.elementwise + embedding.elementwise),
         recompute=whole * again,
-        host=whole * (forward.host + backward.host) + count * (pieces * piece + by.loader),
+        host=whole * (forward.host + backward.host)
+        + count * (pieces * piece + by.loader),
         tensor=whole * (forward.tensor + backward.tensor),
         context=whole * (forward.context + backward.context),
         expert=whole * (forward.expert + backward.expert),
@@ -134,7 +137,9 @@ def _slot(
     return max(first * each + embedding, most * each, last * each + head)
 
 
-def _with_skew(inner: StepTime, layout: TrainLayout, wires: Wires, device: Device) -> StepTime:
+def _with_skew(
+    inner: StepTime, layout: TrainLayout, wires: Wires, device: Device
+) -> StepTime:
     doublings = max(log2(layout.gpus / wires.domain_gpus), 0.0)
     parts = inner.parts
     parts["skew"] = inner.seconds * doublings * sustained(device.architecture).skew
@@ -184,7 +189,8 @@ def _layer(
 
 
 def _merging(step: TrainStep, layout: TrainLayout, device: Device) -> float:
-    """Seconds in which what attention found at each turn of the ring is added up, forward."""
+    """Seconds in which what attention found at each turn of the ring is added up,
+    forward."""
     if layout.context == 1:
         return 0.0
     own_share = share(step, layout)
@@ -205,7 +211,9 @@ def _direction(
 ) -> _Direction:
     gpu = own.seconds + tensor + context + expert
     joined: float = (gpu**_JOIN + launch**_JOIN) ** (1 / _JOIN)
-    return _Direction(own=own, tensor=tensor, context=context, expert=expert, host=joined - gpu)
+    return _Direction(
+        own=own, tensor=tensor, context=context, expert=expert, host=joined - gpu
+    )
 
 
 def _sent(step: TrainStep, layout: TrainLayout, by: Software, wires: Wires) -> float:
@@ -226,14 +234,17 @@ def _update(
     backward: _Direction,
     again: float,
 ) -> tuple[float, float]:
-    """Seconds of data-parallel communication that is not hidden, and of the optimizer."""
+    """Seconds of data-parallel communication that is not hidden, and of the
+    optimizer."""
     layers = step.model.layers / layout.pipeline
     inside, ends = _parameters(step, layout)
     own_parameters = inside * layers + ends
     sharers = layout.data * layout.context
     state = step.state
     trained = own_parameters if state.gradient else own_parameters * _ADAPTER_SHARE
-    updated = trained / (sharers // layout.replicas if layout.shard is not Shard.NONE else 1)
+    updated = trained / (
+        sharers // layout.replicas if layout.shard is not Shard.NONE else 1
+    )
     moved = updated * (state.gradient + 2 * state.optimizer + state.weight)
     optimizer = streamed_seconds(moved, device)
     optimizer += by.step * sustained(device.architecture).host
@@ -257,11 +268,13 @@ def _update(
     return late + by.slowdown * both + both / max(layers, 1.0), optimizer
 
 
-_ADAPTER_SHARE: Final = 0.002  # of a model's parameters: LoRA of rank 16, arXiv:2106.09685
+# of a model's parameters: LoRA of rank 16, arXiv:2106.09685
+_ADAPTER_SHARE: Final = 0.002
 
 
 def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
-    """Return the parameters on one GPU: of the mean layer, and of the larger of the two ends."""
+    """Return the parameters on one GPU: of the mean layer, and of the larger of the two
+    ends."""
     model = step.model
     tensor = layout.tensor
     layer = (model.attention_parameters + model.layer_extras) / tensor

@@ -1,1 +1,2 @@
-"""(request, catalog) -> report: what fits, how fast, what to build, buy or rent. Pure."""
+"""(request, catalog) -> report: what fits, how fast, what to build, buy or rent.
+Pure."""

@@ -1,4 +1,5 @@
-"""Bounds of the numbers in a request, next to their types, and hints for unknown names."""
+"""Bounds of the numbers in a request, next to their types, and hints for unknown
+names."""
 
 import re
 from dataclasses import dataclass, fields
@@ -13,8 +14,8 @@ _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """Bound from `least` to `most`, both included. `hint`: what to give, if these alone say too
-    little."""
+    """Bound from `least` to `most`, both included. `hint`: what to give, if these alone
+    say too little."""
 
     least: float
     most: float
@@ -46,17 +47,19 @@ Usd = Annotated[float | None, USD]
 
 
 def check(request: Any) -> None:
-    """Check that each number of a request is within its bounds. None means not given, and
-    passes.
+    """Check that each number of a request is within its bounds. None means not given,
+    and passes.
 
-    Raises: SpecInvalid, with the option and its allowed values, for the first number out of
-    bounds.
+    Raises: SpecInvalid, with the option and its allowed values, for the first number
+    out of bounds.
     """
     kind: type = type(request)
     for name, bound in bounds_of(kind).items():
         value = getattr(request, name)
         if value is not None and not bound.holds(value):
-            raise SpecInvalid(f"{option(name)} is {number_text(value)}", hint=bound.said)
+            raise SpecInvalid(
+                f"{option(name)} is {number_text(value)}", hint=bound.said
+            )
 
 
 @cache
@@ -84,7 +87,8 @@ def as_fields(text: str, request: type) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a number for a message. Words stand for NaN, infinity and numbers above 1e300."""
+    """Return a number for a message. Words stand for NaN, infinity and numbers above
+    1e300."""
     if value != value:
         return "no number"
     if abs(value) == inf:

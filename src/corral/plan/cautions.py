@@ -12,7 +12,8 @@ WHOLE: Final = (
 
 
 def cautions(model: Model, context: int) -> Iterator[str]:
-    """One sentence each. `context`: tokens of the longest sequence that is planned for."""
+    """One sentence each. `context`: tokens of the longest sequence that is planned
+    for."""
     if model.context and context > model.context:
         yield (
             f"{model.name} was made for {model.context:,} tokens of context, not {context:,}: "

@@ -1,4 +1,5 @@
-"""The names that fields of requests are given, as the catalog has them: for forms to offer."""
+"""The names that fields of requests are given, as the catalog has them: for forms to
+offer."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -18,12 +19,15 @@ _NAMES: Final[Mapping[str, Callable[[], list[str]]]] = {
     "library": lambda: [name for name in table("software") if name != "any"],
     "fabric": lambda: list(networks()),
     "engine": lambda: [name for name in table("engines") if name != "default"],
-    "region": lambda: [name for name, facts in table("carbon").items() if "carbon" in facts],
+    "region": lambda: [
+        name for name, facts in table("carbon").items() if "carbon" in facts
+    ],
     "cloud": lambda: sorted({rent.cloud for rent in prices().rents}),
     "price": lambda: list(KINDS),
 }
 
 
 def names_of(field: str) -> list[str]:
-    """Return the values that a field of that name accepts; none if the catalog cannot list them."""
+    """Return the values that a field of that name accepts; none if the catalog cannot
+    list them."""
     return _NAMES[field]() if field in _NAMES else []

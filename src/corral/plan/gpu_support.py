@@ -12,7 +12,8 @@ from corral.plan.parse.models import precision_said
 INTEGERS: Final = (Precision.INT8, Precision.INT4)
 AS_NARROW: Final = {Precision.FP8: Precision.INT8, Precision.FP4: Precision.INT4}
 TRAINS_INT8: Final = "Google"  # AQT on TPUs: github.com/google/aqt
-USUAL: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")  # that are named instead
+# that are named instead
+USUAL: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
 class Unsuited(SpecInvalid):
@@ -36,26 +37,33 @@ def half_remarks(said: str, used: Device) -> tuple[str, ...]:
 
 
 def trained_in(said: str, used: Device) -> Precision:
-    """Return the precision in which a run multiplies; "" is the usual one. Raises: NotFound,
-    Unsuited."""
+    """Return the precision in which a run multiplies; "" is the usual one. Raises:
+    NotFound, Unsuited."""
     precision = precision_said(said) if said else half(used)
-    if precision in INTEGERS and not (precision is Precision.INT8 and used.vendor == TRAINS_INT8):
+    if precision in INTEGERS and not (
+        precision is Precision.INT8 and used.vendor == TRAINS_INT8
+    ):
         hint = f"give --precision {half(used)}, or --lora with weights that stay in {precision}"
         raise Unsuited(used, f"trains nothing in {precision}", hint=hint)
     return _had(precision, used, half(used))
 
 
 def kept_in(said: str, used: Device, published: str = "") -> Precision:
-    """Return the precision of weights that do not change, while serving or with adapters.
+    """Return the precision of weights that do not change, while serving or with
+    adapters.
 
     Integers that the GPU lacks are unpacked and multiplied in 16 bits (GPTQ, AWQ,
-    bitsandbytes). Other floats must be supported by the GPU. The default is the `published`
-    precision, or an integer of the same width on a GPU without it. Raises: NotFound,
-    Unsuited.
+    bitsandbytes). Other floats must be supported by the GPU. The default is the
+    `published` precision, or an integer of the same width on a GPU without it. Raises:
+    NotFound, Unsuited.
     """
     if not said and published:
         precision = Precision(published)
-        return precision if precision in used.flops else AS_NARROW.get(precision, half(used))
+        return (
+            precision
+            if precision in used.flops
+            else AS_NARROW.get(precision, half(used))
+        )
     half_precision = precision_said(said) if said else half(used)
     return (
         half_precision
@@ -65,11 +73,13 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
 
 
 def published_remarks(said: str, model: Model) -> tuple[str, ...]:
-    """Return a note that weights keep their published precision, unless the request names
-    another."""
+    """Return a note that weights keep their published precision, unless the request
+    names another."""
     if said or not model.published:
         return ()
-    return (f"weights in {model.published}, as {model.name} is published: --precision says others",)
+    return (
+        f"weights in {model.published}, as {model.name} is published: --precision says others",
+    )
 
 
 def served_by(said: str, used: Device) -> InferenceEngine:

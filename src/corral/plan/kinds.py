@@ -23,7 +23,8 @@ from corral.plan.train.request import answer as of_train
 
 @dataclass(frozen=True, slots=True)
 class PlanKind:
-    """`request`: a frozen dataclass of plain values. `answer` raises a Refusal where it cannot."""
+    """`request`: a frozen dataclass of plain values. `answer` raises a Refusal where it
+    cannot."""
 
     request: type
     answer: Callable[[Any], PlannerReport]
@@ -33,7 +34,9 @@ ASKS: Final[Mapping[str, PlanKind]] = {
     "cost": PlanKind(CostRequest, lambda asked: of_cost(cost(asked))),
     "model": PlanKind(FitRequest, of_fit),
     "cluster": PlanKind(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
-    "reliability": PlanKind(ReliabilityRequest, lambda asked: of_reliability(reliability(asked))),
+    "reliability": PlanKind(
+        ReliabilityRequest, lambda asked: of_reliability(reliability(asked))
+    ),
     "serve": PlanKind(ServeRequest, lambda asked: of_serve(plan_serve(asked))),
     "train": PlanKind(TrainRequest, of_train),
 }

@@ -8,7 +8,13 @@ from typing import Final
 
 from corral.domain.units import share_text
 from corral.plan.plot import LIGHT, svg
-from corral.plan.report import Cell, PlannerReport, ReportFigure, ReportTable, TableColumn
+from corral.plan.report import (
+    Cell,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+)
 from corral.plan.ticks import number_text
 
 LONG: Final = 60  # letters, from which on a cell may take several lines
@@ -17,7 +23,9 @@ DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 
 def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) -> str:
     own_colours = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
-    return f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own_colours}}}"
+    return (
+        f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own_colours}}}"
+    )
 
 
 STYLE: Final = (
@@ -72,8 +80,9 @@ def _answers(answers: Sequence[ReportFigure]) -> str:
 
 
 def answer_text(one: ReportFigure) -> str:
-    """A value with its unit and the error that such a number has been measured to have: of a share
-    in its own hundredths, as 90 % with 9 % more or less could be read in two ways."""
+    """A value with its unit and the error that such a number has been measured to have:
+    of a share in its own hundredths, as 90 % with 9 % more or less could be read in two
+    ways."""
     unit = f" {one.unit}" if one.unit else ""
     return f"{cell_text(one.value)}{unit}{_band_text(one)}"
 
@@ -88,7 +97,11 @@ def _band_text(one: ReportFigure) -> str:
 def _ends(one: ReportFigure) -> tuple[float, float] | None:
     if one.low is not None and one.high is not None:
         return one.low, one.high
-    if one.band is None or not one.unit.startswith("%") or not isinstance(one.value, int | float):
+    if (
+        one.band is None
+        or not one.unit.startswith("%")
+        or not isinstance(one.value, int | float)
+    ):
         return None
     return one.value * (1 - one.band), min(100.0, one.value * (1 + one.band))
 
@@ -132,7 +145,8 @@ def column_text(column: TableColumn) -> str:
 
 
 def cell_text(value: Cell) -> str:
-    """A cell for people: numbers with enough digits, yes and no, nothing where nothing is."""
+    """A cell for people: numbers with enough digits, yes and no, nothing where nothing
+    is."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -9,15 +9,18 @@ from corral.plan.ticks import Axis, axis_of, mark_text
 
 WIDTH: Final = 720
 HEIGHT: Final = 280
-LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")  # --c0 to --c5
+# --c0 to --c5
+LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")
 BAR: Final = 26  # of its height, one bar with its distance to the next
 NAMES: Final = 200  # of the width, for the names of bars
 
 
 def svg(figure: Figure) -> str:
-    """The drawing within a page that has the colours, and below it the names of its series where
-    there are several."""
-    drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_box(figure)}">'
+    """The drawing within a page that has the colours, and below it the names of its
+    series where there are several."""
+    drawn = (
+        f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_box(figure)}">'
+    )
     return f'<div class="wide">{drawn}{_inside(figure)}</svg></div>{_legend(figure)}'
 
 
@@ -47,7 +50,9 @@ def _inside(figure: Figure) -> str:
     ys = [y for sery in figure.series for _, y in sery.points]
     ys += [y for sery in figure.series for y in (*sery.low, *sery.high)]
     down = axis_of(ys, is_log=figure.y_is_log)
-    across = _across([x for sery in figure.series for x, _ in sery.points], is_log=figure.x_is_log)
+    across = _across(
+        [x for sery in figure.series for x, _ in sery.points], is_log=figure.x_is_log
+    )
     lines = (
         _drawn(at, figure_series, figure, across, down)
         for at, figure_series in enumerate(figure.series)
@@ -72,7 +77,9 @@ def _rows(down: Axis) -> Iterator[str]:
 
 
 def _columns(figure: Figure, across: Axis) -> Iterator[str]:
-    for mark, word in figure.x_marks or [(mark, mark_text(mark)) for mark in across.marks()]:
+    for mark, word in figure.x_marks or [
+        (mark, mark_text(mark)) for mark in across.marks()
+    ]:
         x = WIDTH * across.place(mark)
         if 0 <= x <= WIDTH:
             yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{HEIGHT}" stroke="var(--grid)"/>'
@@ -81,19 +88,24 @@ def _columns(figure: Figure, across: Axis) -> Iterator[str]:
 
 def _word(x: float, y: float, text: str, anchor: str) -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}">{escape(text)}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" '
+        f'text-anchor="{anchor}">{escape(text)}</text>'
     )
 
 
 def _titles(x: TableColumn, y: TableColumn) -> str:
-    return _word(WIDTH, HEIGHT + 34, _title(x), "end") + _word(-58, -10, _title(y), "start")
+    return _word(WIDTH, HEIGHT + 34, _title(x), "end") + _word(
+        -58, -10, _title(y), "start"
+    )
 
 
 def _title(column: TableColumn) -> str:
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
-def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Axis) -> str:
+def _drawn(
+    at: int, series: FigureSeries, figure: Figure, across: Axis, down: Axis
+) -> str:
     def put(x: float, y: float) -> str:
         return f"{WIDTH * across.place(x):.1f},{HEIGHT * (1 - down.place(y)):.1f}"
 
@@ -106,7 +118,9 @@ def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Ax
     line = " ".join(put(x, y) for x, y in series.points)
     band = ""
     if series.low:
-        upper = [put(x, y) for (x, _), y in zip(series.points, series.high, strict=True)]
+        upper = [
+            put(x, y) for (x, _), y in zip(series.points, series.high, strict=True)
+        ]
         lower = [put(x, y) for (x, _), y in zip(series.points, series.low, strict=True)]
         edge = " ".join([*upper, *reversed(lower)])
         band = f'<polygon points="{edge}" fill="{colour(at)}" fill-opacity="0.15"/>'
@@ -114,7 +128,8 @@ def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Ax
 
 
 def _bars(figure: Figure) -> Iterator[str]:
-    """Draw one bar for each series, one below the other, with the names to their left."""
+    """Draw one bar for each series, one below the other, with the names to their
+    left."""
     ends = [[y for _, y in sery.points] for sery in figure.series]
     axis = axis_of([y for each in ends for y in each], is_log=False)
     deep = BAR * len(figure.series)
@@ -140,10 +155,14 @@ def _bars(figure: Figure) -> Iterator[str]:
 def _legend(figure: Figure) -> str:
     if figure.kind == "bars" or len(figure.series) < 2:
         return ""
-    return "<p>" + " &nbsp; ".join(
-        f'<b style="color:{colour(at)}">{escape(figure_series.name)}</b>'
-        for at, figure_series in enumerate(figure.series)
-    ) + "</p>"  # fmt: skip
+    return (
+        "<p>"
+        + " &nbsp; ".join(
+            f'<b style="color:{colour(at)}">{escape(figure_series.name)}</b>'
+            for at, figure_series in enumerate(figure.series)
+        )
+        + "</p>"
+    )
 
 
 def colour(at: int) -> str:

@@ -34,11 +34,41 @@ PREDICTORS: Final[Mapping[str, Predict]] = {
     "training": training.predict,
     "memory_ci": memory.predict,
 }
-_MOST: Final = 1e9  # upper bound of a count: no run has this many GPUs, layers or sequences
+# upper bound of a count: no run has this many GPUs, layers or sequences
+_MOST: Final = 1e9
 _COUNTS: Final = (
-    *("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "num_experts", "topk", "moe_ffn"),
-    *("n_gpus", "nodes", "gpus_per_node", "dp", "tp", "pp", "cp", "ep", "etp", "vp", "vp_layers"),
-    *("seq_len", "global_batch", "micro_batch", "input_len", "output_len", "batch_or_concurrency"),
+    *(
+        "layers",
+        "hidden",
+        "heads",
+        "kv_heads",
+        "ffn",
+        "vocab",
+        "num_experts",
+        "topk",
+        "moe_ffn",
+    ),
+    *(
+        "n_gpus",
+        "nodes",
+        "gpus_per_node",
+        "dp",
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "etp",
+        "vp",
+        "vp_layers",
+    ),
+    *(
+        "seq_len",
+        "global_batch",
+        "micro_batch",
+        "input_len",
+        "output_len",
+        "batch_or_concurrency",
+    ),
 )
 
 
@@ -50,13 +80,15 @@ class Cells(dict[str, str]):
 
 
 def predictor(kind: str) -> Predict:
-    """Return the predictor for that kind of table. Any row is predicted or refused; none stops a
-    table.
+    """Return the predictor for that kind of table. Any row is predicted or refused;
+    none stops a table.
 
     Raises: NotFound, with the nearest kind.
     """
     if kind not in PREDICTORS:
-        raise NotFound("kind of table", kind, list(PREDICTORS), see="corral plan predict --help")
+        raise NotFound(
+            "kind of table", kind, list(PREDICTORS), see="corral plan predict --help"
+        )
     predict = PREDICTORS[kind]
 
     def predicted(row: Row) -> Predicted:
@@ -64,8 +96,12 @@ def predictor(kind: str) -> Predict:
         try:
             prediction = predict(Cells(row))
         except (ValueError, ArithmeticError, LookupError) as wrong:
-            raise RowRefused(f"the row says something that cannot be: {wrong}") from wrong
-        if not all(isfinite(value) and value > 0 for value in prediction.values.values()):
+            raise RowRefused(
+                f"the row says something that cannot be: {wrong}"
+            ) from wrong
+        if not all(
+            isfinite(value) and value > 0 for value in prediction.values.values()
+        ):
             raise RowRefused("what the row says comes to no number")
         return prediction
 
@@ -79,4 +115,6 @@ def _refuse_what_nobody_has(row: Row) -> None:
         except ValueError:
             continue  # words, which each kind reads in its own way
         if not (isfinite(value) and abs(value) <= _MOST):
-            raise RowRefused(f"{column} is {row[column]}", hint=f"say how many, at most {_MOST:g}")
+            raise RowRefused(
+                f"{column} is {row[column]}", hint=f"say how many, at most {_MOST:g}"
+            )

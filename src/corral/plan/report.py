@@ -1,4 +1,5 @@
-"""An answer of the planner, in the form that a terminal, a page and a program show alike."""
+"""An answer of the planner, in the form that a terminal, a page and a program show
+alike."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -11,7 +12,8 @@ Cell = str | float | int | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """`unit` stands in the head of the column, not in its cells; "" where it has none."""
+    """`unit` stands in the head of the column, not in its cells; "" where it has
+    none."""
 
     name: str
     unit: str = ""
@@ -35,9 +37,10 @@ class FigureSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """`kind`: lines through points; points alone; bars, one a series: from 0 to its point's y, or
-    between those of two points.
-    `x_marks`: places on the x axis with a word each; without them, round numbers are marked."""
+    """`kind`: lines through points; points alone; bars, one a series: from 0 to its
+    point's y, or between those of two points.
+    `x_marks`: places on the x axis with a word each; without them, round numbers are
+    marked."""
 
     title: str
     x: TableColumn
@@ -51,9 +54,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFigure:
-    """One number of the answer. A number without a band is not shown: `band` is its relative error
-    either way, as measured (validation/README.md); None where it is counted or looked up.
-    `low`, `high`: what it may be instead, in its unit, where that is not as far either way.
+    """One number of the answer. A number without a band is not shown: `band` is its
+    relative error either way, as measured (validation/README.md); None where it is
+    counted or looked up. `low`, `high`: what it may be instead, in its unit, where that
+    is not as far either way.
     """
 
     name: str
@@ -70,8 +74,8 @@ class PlannerReport:
     """Report of a planner.
 
     `verdict` is the answer in one or two sentences. `assumed` lists the assumptions for
-    values not given, each with the option that sets it. `sources` are those of the input
-    numbers.
+    values not given, each with the option that sets it. `sources` are those of the
+    input numbers.
     """
 
     title: str
@@ -85,8 +89,8 @@ class PlannerReport:
     data: dict[str, Any] = field(default_factory=dict)  # whole, for programs
 
     def as_data(self) -> dict[str, Any]:
-        """All of it for programs, as JSON has it: what was computed under `data`, the rest as it is
-        shown. A number without end is None."""
+        """All of it for programs, as JSON has it: what was computed under `data`, the
+        rest as it is shown. A number without end is None."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def answer(self, name: str) -> ReportFigure:
@@ -100,14 +104,16 @@ class PlannerReport:
 def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
     """Columns by name, or by (name, unit)."""
     return tuple(
-        TableColumn(name=name) if isinstance(name, str) else TableColumn(name=name[0], unit=name[1])
+        TableColumn(name=name)
+        if isinstance(name, str)
+        else TableColumn(name=name[0], unit=name[1])
         for name in names
     )
 
 
 def counted(count: float, one: str, many: str = "") -> str:
-    """So many things in words: 1 node, 2,048 nodes, 2.5 years. `many`: where an s at the end will
-    not do."""
+    """So many things in words: 1 node, 2,048 nodes, 2.5 years. `many`: where an s at
+    the end will not do."""
     return f"{count:,.10g} {one if count == 1 else many or f'{one}s'}"
 
 
@@ -121,7 +127,9 @@ def lasting(seconds: float) -> tuple[float, str]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(name): _plain(item_value) for name, item_value in value.items()}
     if isinstance(value, tuple | list | set | frozenset):

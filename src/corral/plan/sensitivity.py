@@ -35,7 +35,9 @@ class OutcomeBand:
     high: float
 
 
-def tornado(known: Mapping[str, Assumption], answer: Callable[[Values], float]) -> list[Swing]:
+def tornado(
+    known: Mapping[str, Assumption], answer: Callable[[Values], float]
+) -> list[Swing]:
     """Each assumption that is not known for sure, the one that matters most first."""
     base = {name: assumption.value for name, assumption in known.items()}
     swings = (
@@ -47,14 +49,19 @@ def tornado(known: Mapping[str, Assumption], answer: Callable[[Values], float]) 
         for name, assumption in known.items()
         if not assumption.is_known
     )
-    return sorted((swing for swing in swings if swing.width), key=lambda swing: -swing.width)
+    return sorted(
+        (swing for swing in swings if swing.width), key=lambda swing: -swing.width
+    )
 
 
-def draws(known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0) -> Iterator[Values]:
+def draws(
+    known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0
+) -> Iterator[Values]:
     """All assumptions at once, each between its low and its high.
 
-    A Latin hypercube: of each assumption every one of `count` equally likely slices is drawn from
-    once, which steadies the bands as far as the assumptions add up. The same seed draws the same.
+    A Latin hypercube: of each assumption every one of `count` equally likely slices is
+    drawn from once, which steadies the bands as far as the assumptions add up. The same
+    seed draws the same.
     Source: McKay, Beckman and Conover 1979.
     """
     dice = dice_of(seed)
@@ -69,8 +76,9 @@ def draws(known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0) ->
 
 
 def spread(one: Assumption, share: float) -> float:
-    """The value that so large a share of what it may be lies below: half of it below the usual
-    value and half above, rarer towards the low and the high in a straight line."""
+    """The value that so large a share of what it may be lies below: half of it below
+    the usual value and half above, rarer towards the low and the high in a straight
+    line."""
     if share <= 0.5:
         return one.low + (one.value - one.low) * sqrt(2 * share)
     return one.high - (one.high - one.value) * sqrt(2 * (1 - share))
@@ -80,7 +88,9 @@ def band(values: Sequence[float]) -> OutcomeBand:
     """Raises: IndexError where there are none."""
     ranked = sorted(values)
     return OutcomeBand(
-        low=quantile(ranked, 0.1), middle=quantile(ranked, 0.5), high=quantile(ranked, 0.9)
+        low=quantile(ranked, 0.1),
+        middle=quantile(ranked, 0.5),
+        high=quantile(ranked, 0.9),
     )
 
 

@@ -12,7 +12,8 @@ MOST_DECADES: Final = 8  # beyond, every second power or fewer is marked
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Axis from the least shown value to the greatest; on a logarithmic one both are above 0."""
+    """Axis from the least shown value to the greatest; on a logarithmic one both are
+    above 0."""
 
     low: float
     high: float
@@ -35,7 +36,8 @@ class Axis:
 
 
 def axis_of(values: list[float], *, is_log: bool) -> Axis:
-    """An axis that holds all values; an even one begins at 0 where nothing is below it."""
+    """An axis that holds all values; an even one begins at 0 where nothing is below
+    it."""
     if is_log:
         above = [value for value in values if value > 0] or [1.0]
         low, high = 10.0 ** floor(log10(min(above))), 10.0 ** ceil(log10(max(above)))
@@ -63,7 +65,11 @@ def mark_text(value: float) -> str:
 
 def number_text(value: float) -> str:
     """A number in a table: at least three digits of one that is not whole."""
-    if isinstance(value, int) or value == 0 or (abs(value) >= 100 and value == round(value)):
+    if (
+        isinstance(value, int)
+        or value == 0
+        or (abs(value) >= 100 and value == round(value))
+    ):
         return f"{value:,.0f}"
     if not 1e-3 <= abs(value) < 1e15:
         return f"{value:.3g}"

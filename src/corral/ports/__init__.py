@@ -1,1 +1,2 @@
-"""The seams: what the head needs from outside, as Protocols. Fakes of each live in simulate."""
+"""The seams: what the head needs from outside, as Protocols. Fakes of each live in
+simulate."""

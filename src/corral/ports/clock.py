@@ -9,7 +9,8 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; it never goes back. All waiting is measured by it."""
+        """Seconds from an arbitrary start; it never goes back. All waiting is measured
+        by it."""
         ...
 
     def fresh_id(self) -> str:

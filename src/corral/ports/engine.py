@@ -13,45 +13,51 @@ NO_ANSWER: Final = "does not answer"
 
 
 class Engine(Protocol):
-    """The head's way to its nodes. Its limits are data, its methods may be repeated at will."""
+    """The head's way to its nodes. Its limits are data, its methods may be repeated at
+    will."""
 
     name: str
-    cannot: Mapping[str, str]  # a spec field that it does not honour -> "why; what to do"
+    # a spec field that it does not honour -> "why; what to do"
+    cannot: Mapping[str, str]
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:
-        """Return the nodes that the engine could add: a gang that fits then waits and is not
-        refused."""
+        """Return the nodes that the engine could add: a gang that fits then waits and
+        is not refused."""
         ...
 
     @property
     def shown_by(self) -> str:
-        """Its own command that shows what its nodes have; "" where Corral makes them."""
+        """Its own command that shows what its nodes have; "" where Corral makes
+        them."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Return why the engine does not reach its nodes, or cannot use all that it should, as a
-        sentence; "" if it can. It begins with the engine's name and NO_ANSWER if no node can be
-        reached because a call has failed, and is not only late."""
+        """Return why the engine does not reach its nodes, or cannot use all that it
+        should, as a sentence; "" if it can. It begins with the engine's name and
+        NO_ANSWER if no node can be reached because a call has failed, and is not only
+        late."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:
-        """Nodes proven dead, with the proof. Anything less than proof is left to silence."""
+        """Nodes proven dead, with the proof. Anything less than proof is left to
+        silence."""
         ...
 
     def gone(self) -> Set[NodeId]:
-        """Return those nodes that the engine has removed, for example by an autoscaler: they are
-        not broken, and not part of the cluster's capacity."""
+        """Return those nodes that the engine has removed, for example by an autoscaler:
+        they are not broken, and not part of the cluster's capacity."""
         ...
 
     def apply(self, wanted: DesiredState) -> None:
-        """Let the node's agent have this word; agents refuse an older version than they know."""
+        """Let the node's agent have this word; agents refuse an older version than they
+        know."""
         ...
 
     def says(self, key: AttemptKey) -> str:
-        """Return why a placed attempt has not begun, in the engine's own words; "" if there is no
-        reason."""
+        """Return why a placed attempt has not begun, in the engine's own words; "" if
+        there is no reason."""
         ...
 
 
@@ -59,7 +65,8 @@ class LivingEngine(Engine, Protocol):
     """An engine as a head brings it up, looks after it, and takes it down."""
 
     async def start(self) -> None:
-        """Adopt what lives of its nodes, and bring up the others. Raises: OSError, Trouble."""
+        """Adopt what lives of its nodes, and bring up the others. Raises: OSError,
+        Trouble."""
         ...
 
     def look_after(self) -> None:
@@ -71,7 +78,8 @@ class LivingEngine(Engine, Protocol):
         ...
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else; without, attempts run on and are adopted."""
+        """End the agents, and with `kill` all else; without, attempts run on and are
+        adopted."""
         ...
 
     def close(self) -> None:
@@ -83,8 +91,8 @@ class Placer(Protocol):
     """An engine's own scheduler, where it places what waits by itself."""
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
-        """All that waits now, the first first. To be called when every node has its newest word:
-        what is no more in it, and runs nowhere, is taken back."""
+        """All that waits now, the first first. To be called when every node has its
+        newest word: what is no more in it, and runs nowhere, is taken back."""
         ...
 
     def placing(self) -> ExternalPlacing:

@@ -1,7 +1,8 @@
-"""The log of the head and of what runs in it: an event's name and its fields, by `logging`.
+"""The log of the head and of what runs in it: an event's name and its fields, by
+`logging`.
 
-Who writes the lines, and what is hidden in them, is set up by `boot.head_log`. Until then nothing
-is written."""
+Who writes the lines, and what is hidden in them, is set up by `boot.head_log`. Until
+then nothing is written."""
 
 import logging
 from typing import Any, Final

@@ -1,4 +1,5 @@
-"""Interface of the reader of failed ranks' last lines, outside the head's event loop."""
+"""Interface of the reader of failed ranks' last lines, outside the head's event
+loop."""
 
 from typing import Protocol
 

@@ -14,7 +14,7 @@ class Planner(Protocol):
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
         """Return the report on a request of a kind of `plan.kinds`; both are JSON.
 
-        Raises: Refusal of the request, or where the user has had too many; Trouble when there is
-        no report in time.
+        Raises: Refusal of the request, or where the user has had too many; Trouble when
+        there is no report in time.
         """
         ...

@@ -1,4 +1,5 @@
-"""Curves of the last day and month, bounded in bytes: for pages and `corral top`, not for rules."""
+"""Curves of the last day and month, bounded in bytes: for pages and `corral top`, not
+for rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,7 +8,8 @@ from corral.domain.time_series import Curve
 
 
 class SeriesStore(Protocol):
-    """Store of the time series of each key ("node:n1", "job:j7", "queue:research", "cluster").
+    """Store of the time series of each key ("node:n1", "job:j7", "queue:research",
+    "cluster").
 
     Losing it loses pictures and nothing else: writing never raises for the disk's sake.
     """

@@ -24,9 +24,9 @@ from corral.ports.user_store import UserStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Filter of a job listing; what is left out holds for all. `text`: a part of the name, in any
-    case, or the whole id of a job, of its array or its submission. `since`: a moment of the wall
-    clock; jobs that ended before it are left out."""
+    """Filter of a job listing; what is left out holds for all. `text`: a part of the
+    name, in any case, or the whole id of a job, of its array or its submission.
+    `since`: a moment of the wall clock; jobs that ended before it are left out."""
 
     states: frozenset[JobState] = frozenset()
     owner: UserName | None = None
@@ -42,7 +42,11 @@ class Which:
             and self.owner in (None, job.owner)
             and self.queue in (None, job.spec.queue)
             and (self.since is None or (job.ended_at or inf) >= self.since)
-            and (text in job.spec.name.lower() or job.id == text or job.id.startswith(f"{text}_"))
+            and (
+                text in job.spec.name.lower()
+                or job.id == text
+                or job.id.startswith(f"{text}_")
+            )
         )
 
 
@@ -58,13 +62,14 @@ class Store(UserStore, Protocol):
     async def lead(self, *, known: int | None = None) -> World:
         """Raise the term and load the world under it. A fresh store gets a cluster id.
 
-        `known` is the term that the caller led under: it leads again only while no newer one does.
-        None: it takes over. Raises: TermLost.
+        `known` is the term that the caller led under: it leads again only while no
+        newer one does. None: it takes over. Raises: TermLost.
         """
         ...
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
-        """Say that the head of this term lives, and where it serves: it is one of `heads` too.
+        """Say that the head of this term lives, and where it serves: it is one of
+        `heads` too.
 
         Raises: TermLost.
         """
@@ -89,7 +94,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def agree(self, what: str, said: str) -> str:
-        """Set a cluster-wide value once: the first writer wins. Return the winning value."""
+        """Set a cluster-wide value once: the first writer wins. Return the winning
+        value."""
         ...
 
     async def agreed(self, what: str) -> str | None:
@@ -97,10 +103,15 @@ class Store(UserStore, Protocol):
         ...
 
     async def change_agreed(
-        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+        self,
+        what: str,
+        *,
+        was: str | None,
+        now: str | None,
+        entry: AuditEntry | None = None,
     ) -> bool:
-        """Replace what is agreed (None: nothing) if it still is `was`, with the line of it in the
-        audit log. Whether it was."""
+        """Replace what is agreed (None: nothing) if it still is `was`, with the line of
+        it in the audit log. Whether it was."""
         ...
 
     async def wish(
@@ -108,8 +119,8 @@ class Store(UserStore, Protocol):
     ) -> Wish:
         """Append a wish, and its line of the audit log, durably.
 
-        If this user has used the key of a Submit before, return the first wish, and append
-        nothing. An empty key counts as no key.
+        If this user has used the key of a Submit before, return the first wish, and
+        append nothing. An empty key counts as no key.
         """
         ...
 
@@ -124,23 +135,30 @@ class Store(UserStore, Protocol):
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         """Write all of the changes or nothing, and answer with the events, numbered.
 
-        Rows replace those of the same key: jobs and nodes by id, attempts by (job, number),
-        allocations by (job, attempt, node), saves by (job, attempt, step), receipts by (job,
-        attempt, kind). Accounts are added to those recorded, and to the sums of their days, which
-        outlive jobs. What is forgotten goes with all that belongs to it, but for the key of its
-        submission. After StoreTrouble it may or may not have been written: lead again.
+        Rows replace those of the same key: jobs and nodes by id, attempts by (job,
+        number), allocations by (job, attempt, node), saves by (job, attempt, step),
+        receipts by (job, attempt, kind). Accounts are added to those recorded, and to
+        the sums of their days, which outlive jobs. What is forgotten goes with all that
+        belongs to it, but for the key of its submission. After StoreTrouble it may or
+        may not have been written: lead again.
 
-        Raises: TermLost when a newer term leads; InvariantBroken when a final state would change,
-        a row belongs to no recorded job, a job is forgotten that is not over or holds something,
-        or wishes would be granted backwards or unseen.
+        Raises: TermLost when a newer term leads; InvariantBroken when a final state
+        would change, a row belongs to no recorded job, a job is forgotten that is not
+        over or holds something, or wishes would be granted backwards or unseen.
         """
         ...
 
     async def jobs(
-        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+        self,
+        *,
+        final: bool,
+        limit: int,
+        before: JobId | None = None,
+        which: Which = ALL,
     ) -> Seq[ListedJob]:
-        """Return these jobs, newest first; with `final`, also ended ones. With `before` those that
-        follow this one; if it is no longer recorded, those of older submissions."""
+        """Return these jobs, newest first; with `final`, also ended ones. With `before`
+        those that follow this one; if it is no longer recorded, those of older
+        submissions."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
@@ -150,8 +168,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
-        """Jobs of the array with this id, else of the newest array of this name (of this user's
-        with `by`), by index."""
+        """Jobs of the array with this id, else of the newest array of this name (of
+        this user's with `by`), by index."""
         ...
 
     async def names(self) -> Seq[str]:
@@ -173,13 +191,13 @@ class Store(UserStore, Protocol):
     async def accounts(
         self, *, first: int, last: int, job: JobId | None = None
     ) -> list[UsageRecord]:
-        """Return the usage of recorded jobs on these days (since 1970, UTC), or of this one alone.
-        The list belongs to the caller."""
+        """Return the usage of recorded jobs on these days (since 1970, UTC), or of this
+        one alone. The list belongs to the caller."""
         ...
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
-        """The sums of these days by queue, user and type of GPU, of forgotten jobs too. The list
-        is the caller's."""
+        """The sums of these days by queue, user and type of GPU, of forgotten jobs too.
+        The list is the caller's."""
         ...
 
     async def saves(self, job: JobId) -> Seq[Save]:
@@ -195,13 +213,13 @@ class Store(UserStore, Protocol):
         node: NodeId | None = None,
         newest: bool = False,
     ) -> Seq[Event]:
-        """Events with a number above `after`, of a job, of a node, oldest first; where there are
-        more than the limit the first ones, or the `newest`."""
+        """Events with a number above `after`, of a job, of a node, oldest first; where
+        there are more than the limit the first ones, or the `newest`."""
         ...
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
-        """Return the run times of the newest ended jobs, newest first, up to `limit`, without those
-        that never ran. If there are fewer, imported ones follow."""
+        """Return the run times of the newest ended jobs, newest first, up to `limit`,
+        without those that never ran. If there are fewer, imported ones follow."""
         ...
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
@@ -216,7 +234,9 @@ class Store(UserStore, Protocol):
         """The last to end first; with `before` those that follow the one of this id."""
         ...
 
-    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
+    async def tell(
+        self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
+    ) -> None:
         """Record forecasts for waiting jobs, or their outcomes.
 
         Each job has one row, the newest. Rows of jobs that are no longer recorded are
@@ -225,7 +245,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def told(self, *, limit: int) -> Seq[StartForecastTold]:
-        """The newest of those rows, oldest first. A job that is forgotten takes its row along."""
+        """The newest of those rows, oldest first. A job that is forgotten takes its row
+        along."""
         ...
 
     async def holdings(self, owner: UserName) -> UserHoldings:
@@ -233,9 +254,16 @@ class Store(UserStore, Protocol):
         ...
 
     async def add_upload(
-        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+        self,
+        sha256: str,
+        size_bytes: int,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry,
     ) -> None:
-        """Count the snapshot for this user, unless it already counts for another user."""
+        """Count the snapshot for this user, unless it already counts for another
+        user."""
         ...
 
     async def drop_uploads(self, digests: Seq[str]) -> None:
@@ -252,8 +280,8 @@ class Store(UserStore, Protocol):
         for_everybody: bool | None = None,
         entry: AuditEntry | None = None,
     ) -> None:
-        """Keep it instead of the one of this name. `for_everybody`: it serves the jobs of all
-        users; None: as the one before it, or its owner's alone."""
+        """Keep it instead of the one of this name. `for_everybody`: it serves the jobs
+        of all users; None: as the one before it, or its owner's alone."""
         ...
 
     async def secret(self, name: str) -> bytes | None: ...
@@ -270,6 +298,8 @@ class Store(UserStore, Protocol):
         """Replace a sealed value if it still is `was`. Whether it was."""
         ...
 
-    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool: ...
+    async def drop_secret(
+        self, name: str, *, entry: AuditEntry | None = None
+    ) -> bool: ...
 
     async def close(self) -> None: ...

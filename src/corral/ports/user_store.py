@@ -7,19 +7,20 @@ from typing import Protocol
 from corral.domain.ids import TokenId, UserName
 from corral.domain.users import AuditEntry, ProviderIdentity, Removed, Role, Token, User
 
-Identity = tuple[Token, User | None]  # a node's token has no user; nor has one whose user is gone
+# a node's token has no user; nor has one whose user is gone
+Identity = tuple[Token, User | None]
 
 
 class UserStore(Protocol):
-    """A part of the Store. What changes something is one transaction with its `entry`, which is
-    appended only when something has changed.
+    """A part of the Store. What changes something is one transaction with its `entry`,
+    which is appended only when something has changed.
 
     Every method raises StoreTrouble when the store cannot be read or written.
     """
 
     async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
-        """False when there is a user of this name: that one stays as it is. Jobs that were
-        submitted before belong to an earlier user of the name (`User.jobs_after`).
+        """False when there is a user of this name: that one stays as it is. Jobs that
+        were submitted before belong to an earlier user of the name (`User.jobs_after`).
 
         Raises: Conflict when the user's identity logs in as another.
         """
@@ -36,8 +37,9 @@ class UserStore(Protocol):
     ) -> User | None:
         """Change a user and return the result; None if the name does not exist.
 
-        `limits`: the user's own quotas by name. None removes a quota; others are unchanged.
-        A new role, or disabling the user, revokes the user's sessions and links.
+        `limits`: the user's own quotas by name. None removes a quota; others are
+        unchanged. A new role, or disabling the user, revokes the user's sessions and
+        links.
 
         Raises: Conflict if no admin would remain.
         """
@@ -54,7 +56,9 @@ class UserStore(Protocol):
         """
         ...
 
-    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
+    async def remove_user(
+        self, name: UserName, *, at: float, entry: AuditEntry
+    ) -> Removed | None:
         """Remove the user, revoke their tokens and delete their secrets.
 
         Return None if the name does not exist. Secrets for all users remain, and then
@@ -72,11 +76,13 @@ class UserStore(Protocol):
         """False when the token is known: it stays as it is, also revoked."""
         ...
 
-    async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
+    async def revoke_token(
+        self, id: TokenId, *, at: float, entry: AuditEntry
+    ) -> Token | None:
         """Revoke a token and return the result; None if the id does not exist.
 
-        Repeated calls are harmless. Sessions and links opened by the token are revoked with
-        it.
+        Repeated calls are harmless. Sessions and links opened by the token are revoked
+        with it.
         """
         ...
 
@@ -103,8 +109,8 @@ class UserStore(Protocol):
     ) -> Token | None:
         """Replace a token with a new one.
 
-        The old token ends within a day, and older tokens of the node are deleted. Return
-        the replaced token; None if the id does not exist.
+        The old token ends within a day, and older tokens of the node are deleted.
+        Return the replaced token; None if the id does not exist.
 
         Raises: TokenRevoked if it was replaced before, by a token that is in use.
         """
@@ -135,7 +141,8 @@ class UserStore(Protocol):
         ...
 
     async def record(self, entry: AuditEntry) -> None:
-        """Append to the audit log what changes no row of the store: a refusal, an end."""
+        """Append to the audit log what changes no row of the store: a refusal, an
+        end."""
         ...
 
     async def audit(
@@ -147,6 +154,6 @@ class UserStore(Protocol):
         after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        """Entries at or after `since` with a number below `before`, the newest first; or, with
-        `after`, those with a number above it, the oldest first."""
+        """Entries at or after `since` with a number below `before`, the newest first;
+        or, with `after`, those with a number above it, the oldest first."""
         ...

@@ -1,5 +1,5 @@
-"""Into the ledger: each allocation in the commit that lets it go, each attempt in the one that
-concludes it. So nothing is counted twice or lost, whatever dies between."""
+"""Into the ledger: each allocation in the commit that lets it go, each attempt in the
+one that concludes it. So nothing is counted twice or lost, whatever dies between."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,17 @@ from corral.reconcile.changeset import Draft
 
 
 def write_down(draft: Draft) -> None:
-    """Write the usage of allocations that this draft releases and of attempts that it concludes."""
+    """Write the usage of allocations that this draft releases and of attempts that it
+    concludes."""
     _held(draft)
     for attempt in _concluded(draft):
         job = draft.job(attempt.job)
         assert job is not None
         gpus = gang_gpus(job, attempt, {**draft.world.nodes, **draft.nodes})
         saves = draft.saves_of(job.id)
-        parts = spans(attempt, saves, until=draft.now.wall, receipt=_receipt(draft, attempt))
+        parts = spans(
+            attempt, saves, until=draft.now.wall, receipt=_receipt(draft, attempt)
+        )
         draft.accounts += of_life(job, attempt, gpus, parts)
 
 
@@ -29,7 +32,9 @@ def _held(draft: Draft) -> None:
         job = draft.job(allocation.job)
         if before is None or before.charged or not allocation.charged or job is None:
             continue
-        node = draft.node(allocation.seat.node) or draft.world.nodes.get(allocation.seat.node)
+        node = draft.node(allocation.seat.node) or draft.world.nodes.get(
+            allocation.seat.node
+        )
         draft.accounts += of_allocation(job, before, node, draft.tree, draft.now.wall)
 
 
@@ -47,5 +52,7 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
 def _receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
     """Return the cost of the attempt's end."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
-    receipts = (receipt for receipt in draft.receipts if (receipt.job, receipt.attempt) == of)
+    receipts = (
+        receipt for receipt in draft.receipts if (receipt.job, receipt.attempt) == of
+    )
     return next((receipt for receipt in receipts if receipt.kind in LOST_TO), None)

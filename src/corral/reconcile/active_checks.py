@@ -1,7 +1,9 @@
-"""Active checks: who is put to the proof and when, and what comes of it for nodes and gangs.
+"""Active checks: who is put to the proof and when, and what comes of it for nodes and
+gangs.
 
-A node is checked while nothing runs on it. Nobody who waits is kept from it for that: it offers all
-that it has, and its agent ends the check at once when something is to run (0060).
+A node is checked while nothing runs on it. Nobody who waits is kept from it for that:
+it offers all that it has, and its agent ends the check at once when something is to run
+(0060).
 """
 
 import hashlib
@@ -9,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.active_checks import MOST_CHECKUPS, QUICK, WHOLE, CheckKind, CheckUp, Result
+from corral.domain.active_checks import (
+    MOST_CHECKUPS,
+    QUICK,
+    WHOLE,
+    CheckKind,
+    CheckUp,
+    Result,
+)
 from corral.domain.attempt import Allocation, Attempt, Cause
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
@@ -30,7 +39,8 @@ OWN_SECONDS: Final = 7 * 86400.0
 MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they share disks
 SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
 LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
-FAULT: Final = "CheckFailed"  # the reason code of a gang that is taken from a node before it starts
+# the reason code of a gang that is taken from a node before it starts
+FAULT: Final = "CheckFailed"
 _OVER: Final = (Phase.ENDED, Phase.REFUSED)
 
 
@@ -38,7 +48,8 @@ _OVER: Final = (Phase.ENDED, Phase.REFUSED)
 
 
 def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
-    """Each node that can be checked gets its rounds; LINK goes round the ring of all of them."""
+    """Each node that can be checked gets its rounds; LINK goes round the ring of all of
+    them."""
     now = draft.now.wall
     nodes = [
         checked_node
@@ -49,16 +60,26 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
     kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
     for node in nodes if kinds else ():
         alone = CheckUp(
-            id=f"{wish.sequence}", kinds=kinds, by=wish.by, at=now, until=until,
-            seconds=asked.seconds, paths=asked.paths,
-        )  # fmt: skip
+            id=f"{wish.sequence}",
+            kinds=kinds,
+            by=wish.by,
+            at=now,
+            until=until,
+            seconds=asked.seconds,
+            paths=asked.paths,
+        )
         _want(draft, node.id, alone)
     if CheckKind.LINK in asked.kinds:
         for place, (first, second) in enumerate(ring([node.id for node in nodes])):
             link = CheckUp(
-                id=f"{wish.sequence}.{place}", kinds=(CheckKind.LINK,), by=wish.by, at=now,
-                until=until, seconds=asked.seconds, secret=_secret_of(asked.secret, place),
-            )  # fmt: skip
+                id=f"{wish.sequence}.{place}",
+                kinds=(CheckKind.LINK,),
+                by=wish.by,
+                at=now,
+                until=until,
+                seconds=asked.seconds,
+                secret=_secret_of(asked.secret, place),
+            )
             _want(draft, first, replace(link, peer=second, leads=True))
             _want(draft, second, replace(link, peer=first))
 
@@ -81,28 +102,42 @@ def ring(nodes: list[NodeId]) -> list[tuple[NodeId, NodeId]]:
 
 def _want(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
     node = draft.node(id)
-    if node is not None and node.inventory.checks and len(node.checkups) < MOST_CHECKUPS:
+    if (
+        node is not None
+        and node.inventory.checks
+        and len(node.checkups) < MOST_CHECKUPS
+    ):
         draft.nodes[id] = replace(node, checkups=(*node.checkups, checkup))
 
 
 # -- check results -------------------------------------------------------------------------
 
 
-def take_results(draft: Draft, node: Node, new: tuple[Signal, ...]) -> tuple[Signal, ...]:
+def take_results(
+    draft: Draft, node: Node, new: tuple[Signal, ...]
+) -> tuple[Signal, ...]:
     """Keep what checks have shown; what is left is for the verdict."""
     if not any(signal.kind == SignalKind.CHECK and signal.checkup for signal in new):
         return new
     checked = take_checks(node, new, draft.all_nodes().values(), draft.now.wall)
     draft.nodes[node.id] = checked.node
     for checkup, well in checked.over:
-        draft.tell("checked", f"node {node.id}: {_told(checked.node, checkup, well)}", node=node.id)
+        draft.tell(
+            "checked",
+            f"node {node.id}: {_told(checked.node, checkup, well)}",
+            node=node.id,
+        )
     return (*checked.signals, *_of_links(draft, checked.node, new))
 
 
 def _told(node: Node, checkup: CheckUp, well: bool) -> str:
-    check_measures = [measure for measure in node.measures if measure.checkup == checkup.id]
+    check_measures = [
+        measure for measure in node.measures if measure.checkup == checkup.id
+    ]
     failed = [
-        check_measure for check_measure in check_measures if check_measure.result == Result.FAILED
+        check_measure
+        for check_measure in check_measures
+        if check_measure.result == Result.FAILED
     ]
     names = ", ".join(checkup.kinds)
     if failed:
@@ -114,7 +149,8 @@ def _told(node: Node, checkup: CheckUp, well: bool) -> str:
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
-    """A node whose links are all slow while those of its neighbours are not is itself ill."""
+    """A node whose links are all slow while those of its neighbours are not is itself
+    ill."""
     links = [signal for signal in new if signal.device.startswith(f"{CheckKind.LINK}:")]
     if links and (to := slow_end(node, draft.all_nodes().values())):
         text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
@@ -125,7 +161,8 @@ def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signa
 
 
 def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
-    """Advance active checks: drop late ones, request due ones, start them, and open gates.
+    """Advance active checks: drop late ones, request due ones, start them, and open
+    gates.
 
     If not `whole`, do so only after a node has just sent a signal.
     """
@@ -159,7 +196,11 @@ def _drop_late(draft: Draft, node: Node, now: float) -> None:
     for checkup in node.checkups:
         if checkup not in check_ups and checkup.gang is None:
             busy = f"it or {checkup.peer} was busy" if checkup.peer else "it was busy"
-            why = "has not ended" if checkup.begun_at is not None else f"has not begun: {busy}"
+            why = (
+                "has not ended"
+                if checkup.begun_at is not None
+                else f"has not begun: {busy}"
+            )
             text = f"node {node.id}: the check-up asked by {checkup.by} {why}"
             draft.tell("unchecked", text, node=node.id)
 
@@ -167,13 +208,16 @@ def _drop_late(draft: Draft, node: Node, now: float) -> None:
 def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
     if one.gang is not None:
         attempt = draft.attempt(one.gang[0])
-        held_back = attempt is not None and attempt.gated and attempt.number == one.gang[1]
+        held_back = (
+            attempt is not None and attempt.gated and attempt.number == one.gang[1]
+        )
         return not held_back or now >= one.until
     if one.begun_at is not None:
         return now - one.begun_at >= LONGEST_SECONDS
     if not one.peer or now < one.until:
         return now >= one.until
-    # A link whose ends do nothing but other links waits for those, whatever the patience.
+    # A link whose ends do nothing but other links waits for those, whatever the
+    # patience.
     return now >= one.until + LONGEST_SECONDS or any(
         _works(draft, id) for id in (node.id, one.peer)
     )
@@ -188,8 +232,8 @@ def _works(draft: Draft, id: NodeId) -> bool:
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
-    """Return whether a suspected node has to be tested: at once, and later again if that showed
-    nothing."""
+    """Return whether a suspected node has to be tested: at once, and later again if
+    that showed nothing."""
     if not node.is_to_be_tested:
         return False
     newest = max(ailment.last for ailment in node.ailments if ailment.is_live)
@@ -200,8 +244,8 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
 def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
     """Whether a check of this node is due.
 
-    A pretend GPU returns a preset result, and a machine without one has other work. Such
-    nodes are checked only on request.
+    A pretend GPU returns a preset result, and a machine without one has other work.
+    Such nodes are checked only on request.
     """
     every = rules.check_every_seconds
     at = node.checked_at
@@ -232,7 +276,9 @@ def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
     }
     for node in waiting:
         current = draft.node(node.id) or node
-        if node.id not in idle or any(checkup.begun_at is not None for checkup in current.checkups):
+        if node.id not in idle or any(
+            checkup.begun_at is not None for checkup in current.checkups
+        ):
             continue
         keys = {
             (allocation.job, allocation.attempt)
@@ -282,8 +328,9 @@ def _put(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> None:
 
 
 def gate_gangs(draft: Draft, rules: HealthRules) -> None:
-    """Hold the ranks of big gangs that were placed just now until their nodes are shown to be well,
-    for a bounded time; those that were checked lately are not checked again."""
+    """Hold the ranks of big gangs that were placed just now until their nodes are shown
+    to be well, for a bounded time; those that were checked lately are not checked
+    again."""
     if rules.gang_gpus <= 0:
         return
     for attempt in list(draft.attempts.values()):
@@ -292,7 +339,9 @@ def gate_gangs(draft: Draft, rules: HealthRules) -> None:
             continue
         if sum(len(seat.gpus) for seat in attempt.seats) < rules.gang_gpus:
             continue
-        if stale := [node for id in attempt.nodes if (node := _stale(draft, id, attempt, rules))]:
+        if stale := [
+            node for id in attempt.nodes if (node := _stale(draft, id, attempt, rules))
+        ]:
             _gate(draft, job, attempt, stale, rules)
 
 
@@ -301,7 +350,9 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
     return before is None or before.number != attempt.number
 
 
-def _stale(draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules) -> Node | None:
+def _stale(
+    draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules
+) -> Node | None:
     """Return the node if it can be checked, was not lately, and holds no other job."""
     node, now = draft.node(id), draft.now.wall
     if node is None or not node.inventory.checks or _runs(draft, id):
@@ -319,14 +370,22 @@ def _gate(
     names = []
     for node in nodes:
         gate = CheckUp(
-            id=f"{key[0]}.{key[1]}", kinds=QUICK, by=BY_HEALTH, at=now, begun_at=now,
-            until=now + rules.gang_seconds, seconds=rules.gang_seconds / 20, gang=key,
-        )  # fmt: skip
+            id=f"{key[0]}.{key[1]}",
+            kinds=QUICK,
+            by=BY_HEALTH,
+            at=now,
+            begun_at=now,
+            until=now + rules.gang_seconds,
+            seconds=rules.gang_seconds / 20,
+            gang=key,
+        )
         draft.nodes[node.id] = replace(node, checkups=(gate, *node.checkups))
         names.append(node.id)
     draft.put_attempt(replace(attempt, gated=True))
     text = f"{job.spec.name} begins when {len(names)} of its nodes have been checked, in at most "
-    draft.tell("gated", f"{text}{rules.gang_seconds:.0f} s", job=job.id, attempt=attempt.number)
+    draft.tell(
+        "gated", f"{text}{rules.gang_seconds:.0f} s", job=job.id, attempt=attempt.number
+    )
 
 
 def _open_gates(draft: Draft, rules: HealthRules) -> None:
@@ -339,14 +398,17 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
         failed = [node for node in nodes if _failed(node, key)]
         if failed and rules.mode == "enforce":
             _take_back(draft, job, attempt, failed[0])
-        elif not any(checkup.gang == key for node in nodes for checkup in node.checkups):
+        elif not any(
+            checkup.gang == key for node in nodes for checkup in node.checkups
+        ):
             draft.put_attempt(replace(attempt, gated=False))
             draft.put(job)  # rebuild the desired state of its nodes
 
 
 def _failed(node: Node, key: AttemptKey) -> bool:
     return any(
-        measure.checkup == f"{key[0]}.{key[1]}" and bars(measure) for measure in node.measures
+        measure.checkup == f"{key[0]}.{key[1]}" and bars(measure)
+        for measure in node.measures
     )
 
 
@@ -356,10 +418,19 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
     The health of the failed node closes that node.
     """
     worst = next(measure for measure in node.measures if bars(measure))
-    where = f"{worst.where} of node {node.id}" if worst.gpu is not None else f"node {node.id}"
+    where = (
+        f"{worst.where} of node {node.id}"
+        if worst.gpu is not None
+        else f"node {node.id}"
+    )
     kind = FailureKind.GPU_FAULT if worst.gpu is not None else FailureKind.CLUSTER
     blame(
-        draft, attempt, cause=Cause.INFRA, culprit=where, evidence=worst.text, node=node.id,
+        draft,
+        attempt,
+        cause=Cause.INFRA,
+        culprit=where,
+        evidence=worst.text,
+        node=node.id,
         failure=kind,
-    )  # fmt: skip
+    )
     draft.move(job, JobEvent.RANKS_FAILED, reason=f"{where}: {worst.text}", code=FAULT)

@@ -49,7 +49,8 @@ def grant(draft: Draft, wishes: Seq[Wish]) -> None:
             continue
         try:
             _take(draft, wish)
-        except Exception as error:  # durable, so it would come again at every tick, for ever
+        except Exception as error:
+            # durable, so it would come again at every tick, for ever
             draft.bugs.append((job_id(wish.sequence), error))
             text = f"a fault of Corral was met on wish {wish.sequence} of {wish.by}: {error!r}"
             draft.tell("wish_failed", text)
@@ -57,8 +58,8 @@ def grant(draft: Draft, wishes: Seq[Wish]) -> None:
 
 
 def grant_new(draft: Draft, wish: Wish) -> list[Job]:
-    """The jobs that a wish makes, as the next pass finds them: who waits for nothing any more is in
-    line already. `draft` has changed nothing before."""
+    """The jobs that a wish makes, as the next pass finds them: who waits for nothing
+    any more is in line already. `draft` has changed nothing before."""
     grant(draft, [wish])
     for job in list(draft.jobs.values()):
         release(draft, job)
@@ -88,7 +89,9 @@ def _take(draft: Draft, wish: Wish) -> None:
             set_queues(draft, wish, wish.asked)
 
 
-def _change_job(draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Resume) -> None:
+def _change_job(
+    draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Resume
+) -> None:
     match asked:
         case Cancel(job=id):
             _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
@@ -103,8 +106,9 @@ def _change_job(draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Re
 def ids_of(wish: Wish) -> tuple[JobId, ...]:
     """The ids of the jobs of a Submit.
 
-    A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place; the jobs of
-    an array have the id of its spec and their index behind it: j17_4, or j17_1_4.
+    A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place;
+    the jobs of an array have the id of its spec and their index behind it: j17_4, or
+    j17_1_4.
     """
     arrays = arrays_of(wish)
     specs = cast(Submit, wish.asked).specs
@@ -115,7 +119,8 @@ def ids_of(wish: Wish) -> tuple[JobId, ...]:
 
 
 def arrays_of(wish: Wish) -> tuple[JobId, ...]:
-    """For each job of a Submit the id of its spec, which is that of the array if it is one."""
+    """For each job of a Submit the id of its spec, which is that of the array if it is
+    one."""
     assert isinstance(wish.asked, Submit)
     places: list[int] = []
     last: JobSpec | None = None
@@ -140,14 +145,21 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     ids = ids_of(wish)
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
-        after = tuple(_resolved(dependency, ids, asked.specs) for dependency in spec.after)
+        after = tuple(
+            _resolved(dependency, ids, asked.specs) for dependency in spec.after
+        )
         begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
-        why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
+        why = waits_for(after) or (
+            f"it begins at {moment_text(begins_at)}" if later else ""
+        )
         code = DEPENDENCY if after else BEGIN_TIME if later else ""
         waits = JobState.HELD if after or later else JobState.QUEUED
         if asked.held:
-            why, code = f"held when {wish.by} submitted it", StopWhy.SUSPEND.capitalize()
+            why, code = (
+                f"held when {wish.by} submitted it",
+                StopWhy.SUSPEND.capitalize(),
+            )
         job = Job(
             id=id,
             spec=spec if after == spec.after else replace(spec, after=after),
@@ -170,7 +182,8 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
 
 
 def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
-    """Return the only node that sees the save which it starts from; None where others do too."""
+    """Return the only node that sees the save which it starts from; None where others
+    do too."""
     origin = spec.origin
     node = draft.node(origin.node) if origin is not None else None
     if origin is None or (node is not None and mark_of(node, origin.path) is not None):
@@ -200,9 +213,14 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
 
 
 def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
-    """Let it go on; one that stops to be suspended is in the queue again once it has stopped."""
+    """Let it go on; one that stops to be suspended is in the queue again once it has
+    stopped."""
     job = draft.job(id)
-    if job is not None and job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+    if (
+        job is not None
+        and job.state == JobState.STOPPING
+        and job.why == StopWhy.SUSPEND
+    ):
         reason = f"asked by {wish.by} to go on once it has stopped"
         draft.put(replace(job, why=StopWhy.PREEMPT, reason=reason, reason_code=RESUMED))
     elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
@@ -222,7 +240,9 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     after = bar_by_person(node, asked.to, draft.now.wall)
     if after != node:
         draft.nodes[node.id] = after
-        draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
+        draft.tell(
+            asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id
+        )
 
 
 def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
@@ -234,8 +254,8 @@ def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
 
 
 def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
-    """Apply the labels from the next pass on; jobs that run on the node continue, whatever they
-    requested."""
+    """Apply the labels from the next pass on; jobs that run on the node continue,
+    whatever they requested."""
     node = draft.node(asked.node)
     if node is None:
         return
@@ -243,4 +263,6 @@ def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
     if labels != node.set_labels:
         draft.nodes[node.id] = replace(node, set_labels=labels)
         label_pair = " ".join(label_text(*label) for label in asked.labels)
-        draft.tell("label", f"node {node.id}: {label_pair}, asked by {wish.by}", node=node.id)
+        draft.tell(
+            "label", f"node {node.id}: {label_pair}, asked by {wish.by}", node=node.id
+        )

@@ -13,12 +13,13 @@ from corral.domain.world import World
 from corral.reconcile.changeset import Draft
 from corral.schedule.prediction.runtime_model import Class, Ended
 
-DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before it was measured
+# from a start to the first step, before it was measured
+DEFAULT_RESTART_SECONDS: Final = 60.0
 
 
 def serves_since(attempt: Attempt) -> float | None:
-    """Return when its service began (wall clock): it was up, and back at the save that it began
-    with. Before its first step is reported, the usual time counts."""
+    """Return when its service began (wall clock): it was up, and back at the save that
+    it began with. Before its first step is reported, the usual time counts."""
     if attempt.resume_step is None or attempt.running_at is None:
         return attempt.running_at
     if attempt.first_step_at is not None:
@@ -33,18 +34,22 @@ def attempt_seconds(attempt: Attempt, until: float) -> float:
 
 
 def ran_by(job: Job, attempt: Attempt, until: float) -> float:
-    """Return the seconds that the job has run by then (wall clock), with this attempt."""
+    """Return the seconds that the job has run by then (wall clock), with this
+    attempt."""
     begun = attempt.running_at if attempt.running_at is not None else attempt.placed_at
     return job.ran_seconds + max(0.0, until - begun)
 
 
 def with_all(job: Job, attempt: Attempt, until: float) -> Job:
     """With the whole attempt: the job is over."""
-    return replace(job, served_seconds=job.served_seconds + attempt_seconds(attempt, until))
+    return replace(
+        job, served_seconds=job.served_seconds + attempt_seconds(attempt, until)
+    )
 
 
 def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
-    """With what is not lost of an attempt that another follows: all up to its newest save."""
+    """With what is not lost of an attempt that another follows: all up to its newest
+    save."""
     saves = draft.saves_of(job.id)
     ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     if not saves:
@@ -63,7 +68,8 @@ def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
 
 
 def restart_seconds(attempt: Attempt) -> float:
-    """Return the time of this attempt from placement to its first step; a default before that."""
+    """Return the time of this attempt from placement to its first step; a default
+    before that."""
     if attempt.first_step_at is None:
         return DEFAULT_RESTART_SECONDS
     return max(0.0, attempt.first_step_at - attempt.placed_at)
@@ -100,7 +106,8 @@ def ended_before(runs: Iterable[Ran]) -> list[Ended]:
 
 
 def live_of(world: World, now: float) -> Iterator[tuple[Class, float]]:
-    """Class and service of each job that has had some and is not over, by now (wall clock)."""
+    """Class and service of each job that has had some and is not over, by now (wall
+    clock)."""
     for id, attempt in world.attempts.items():
         job = world.jobs[id]
         seconds = job.served_seconds

@@ -10,7 +10,12 @@ from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
 from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
 from corral.domain.units import MILLIS_PER_GPU
-from corral.reconcile.attained_service import ran_by, restart_seconds, with_all, with_kept
+from corral.reconcile.attained_service import (
+    ran_by,
+    restart_seconds,
+    with_all,
+    with_kept,
+)
 from corral.reconcile.attempts import UNRECORDABLE
 from corral.reconcile.await_node_faults import is_settling
 from corral.reconcile.changeset import Draft
@@ -20,8 +25,8 @@ from corral.reconcile.preemption.texts import settle
 
 DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
-# A program can claim a fault of the cluster by its exit code or by what it prints. Real faults that
-# nothing else shows are few; with more, the job's own budget pays.
+# A program can claim a fault of the cluster by its exit code or by what it prints. Real
+# faults that nothing else shows are few; with more, the job's own budget pays.
 MOST_CLAIMS: Final = 100
 MOST_FRUITLESS_CLAIMS: Final = 10  # in a row without progress
 MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
@@ -42,9 +47,9 @@ _RECEIPTS: Final = {
 def conclude(draft: Draft, job: Job) -> None:
     """Let the job continue once nothing of its attempt is left.
 
-    A recovering job does not wait for a seat that is UNREACHABLE, because its attempt is
-    fenced. A job stopped on request does wait: it is not called stopped while it may still
-    run.
+    A recovering job does not wait for a seat that is UNREACHABLE, because its attempt
+    is fenced. A job stopped on request does wait: it is not called stopped while it may
+    still run.
     """
     attempt = draft.attempt(job.id)
     if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
@@ -53,19 +58,23 @@ def conclude(draft: Draft, job: Job) -> None:
     if job.state == JobState.RECOVERING and seat_states <= {SeatState.UNREACHABLE}:
         if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
             _recover(draft, job, attempt)
-    elif job.state == JobState.STOPPING and not seat_states and _is_read(draft, attempt):
+    elif (
+        job.state == JobState.STOPPING and not seat_states and _is_read(draft, attempt)
+    ):
         _stopped(draft, job, attempt)
 
 
 def _is_read(draft: Draft, attempt: Attempt) -> bool:
-    """Return whether nothing of its log is left to read: that decides who pays, and the reason."""
+    """Return whether nothing of its log is left to read: that decides who pays, and the
+    reason."""
     return (attempt.job, attempt.number) not in draft.unread
 
 
 def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     why = job.why or StopWhy.CANCEL
     ended = attempt
-    if attempt.cause == Cause.NONE:  # one that had failed before it was stopped keeps its cause
+    # one that had failed before it was stopped keeps its cause
+    if attempt.cause == Cause.NONE:
         ended = replace(
             attempt,
             ended_at=draft.now.wall,
@@ -77,7 +86,9 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     receipt: Receipt | None = None
     if why in _RECEIPTS:
         receipt = _receipt(
-            draft, ended, _kind(why, ended, job.reason_code) if ended is not attempt else "failure"
+            draft,
+            ended,
+            _kind(why, ended, job.reason_code) if ended is not attempt else "failure",
         )
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
@@ -97,9 +108,9 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
 def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
     """Return the kind of the receipt.
 
-    A job that was to be moved, and that its user suspended meanwhile, counts as suspended.
-    If a preempted job did not make room for another job, it was requeued on request or its
-    node was drained. The `code` of its reason distinguishes the two.
+    A job that was to be moved, and that its user suspended meanwhile, counts as
+    suspended. If a preempted job did not make room for another job, it was requeued on
+    request or its node was drained. The `code` of its reason distinguishes the two.
     """
     if why != StopWhy.PREEMPT or attempt.gave_way_to is not None:
         moved = why == StopWhy.PREEMPT and attempt.relocated
@@ -109,12 +120,16 @@ def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
 
 def _time_text(job: Job, attempt: Attempt) -> str:
     text = f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
-    return text if attempt.failure is None else f"{text}; {FAILURES[attempt.failure].text}"
+    return (
+        text if attempt.failure is None else f"{text}; {FAILURES[attempt.failure].text}"
+    )
 
 
 def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.ended_at is None:
-        attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
+        attempt = draft.put_attempt(
+            replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA)
+        )
     draft.receipts.append(_receipt(draft, attempt, "failure"))
     if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
@@ -133,8 +148,8 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _remember(job: Job, attempt: Attempt) -> Job:
-    """The job's next attempt avoids where this one failed, also by a fault of its own: that may be
-    the node's after all."""
+    """The job's next attempt avoids where this one failed, also by a fault of its own:
+    that may be the node's after all."""
     if attempt.failed_on is None:
         return job
     others = tuple(node_id for node_id in job.failed_on if node_id != attempt.failed_on)
@@ -142,8 +157,9 @@ def _remember(job: Job, attempt: Attempt) -> Job:
 
 
 def _suspect(draft: Draft, attempt: Attempt) -> None:
-    """Let all jobs take a node last that was to blame for a fault of the cluster. What only a
-    job's own ranks claim is no proof against a node: statistics over users judge that."""
+    """Let all jobs take a node last that was to blame for a fault of the cluster. What
+    only a job's own ranks claim is no proof against a node: statistics over users judge
+    that."""
     node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
     if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
         failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
@@ -182,7 +198,9 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
         used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
         _give_up(draft, job, attempt, used, "NodeFail")
     else:
-        _retry_after_fault(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
+        _retry_after_fault(
+            draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why
+        )
 
 
 def _with_claim(job: Job, attempt: Attempt) -> Job:
@@ -197,7 +215,8 @@ def _claims_too_often(job: Job, attempt: Attempt) -> bool:
 
 
 def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    """Retry after a fault of the cluster; after a delay where it is not the first one recently."""
+    """Retry after a fault of the cluster; after a delay where it is not the first one
+    recently."""
     now = draft.now.wall
     earlier = recent_faults(job.fault_times, now)
     job = replace(job, fault_times=(*earlier, now)[-MOST_RECENT:])
@@ -227,7 +246,9 @@ def _begins_again(why: str) -> str:
 def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
     ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     job = draft.put(with_all(job, attempt, ended))
-    draft.move(job, JobEvent.GIVE_UP, reason=why, code=code, exit_code=attempt.exit_code)
+    draft.move(
+        job, JobEvent.GIVE_UP, reason=why, code=code, exit_code=attempt.exit_code
+    )
 
 
 def _with_best_step(job: Job, attempt: Attempt) -> Job:
@@ -236,7 +257,8 @@ def _with_best_step(job: Job, attempt: Attempt) -> Job:
 
 
 def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
-    """Lost: the steps past the newest committed save, and the GPU time since it was made."""
+    """Lost: the steps past the newest committed save, and the GPU time since it was
+    made."""
     saves = draft.saves_of(attempt.job)
     newest = saves[-1] if saves else None
     job = draft.job(attempt.job)
@@ -262,7 +284,10 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
         gpu_seconds_lost=gpus * max(0.0, ended - since),
         seen_at=draft.now.wall,
         resumed_from_step=saved_step,
-        seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),  # to stop is no work
+        # to stop is no work
+        seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),
         others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),
-        restart_gpu_seconds=gpus * restart_seconds(attempt) if kind == RELOCATION else 0.0,
+        restart_gpu_seconds=gpus * restart_seconds(attempt)
+        if kind == RELOCATION
+        else 0.0,
     )

@@ -1,4 +1,5 @@
-"""Reports of agents about attempts: saves, running ranks, ends; and the cause of an end."""
+"""Reports of agents about attempts: saves, running ranks, ends; and the cause of an
+end."""
 
 from dataclasses import dataclass, replace
 
@@ -58,12 +59,13 @@ class SeatReport:
 
 
 def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
-    """Return the node's report of the attempt; None once the node is proven dead, until it reports
-    again."""
+    """Return the node's report of the attempt; None once the node is proven dead, until
+    it reports again."""
     heard = draft.facts.nodes.get(node)
     if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
         return None
-    for seen in heard.seen:  # no generator: thousands of seats are looked at each second
+    # no generator: thousands of seats are looked at each second
+    for seen in heard.seen:
         if seen.key == key:
             bare = key[0] in draft.facts.unrecordable
             return Seen(key=key, phase=seen.phase) if bare else seen
@@ -94,8 +96,11 @@ def see_attempt(draft: Draft, job: Job) -> None:
         _ending(draft, job, attempt, parts)
 
 
-def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
-    """Record since when the loss of its training loop is not a finite number, and tell it once."""
+def _note_loss(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> Attempt:
+    """Record since when the loss of its training loop is not a finite number, and tell
+    it once."""
     beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
     newest = max(beats, key=lambda beat: beat.step, default=None)
     if newest is None or newest.nan_since == attempt.nan_step:
@@ -111,17 +116,23 @@ def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
     """Fail a job for which a report cannot be stored; the reason shows its user why."""
     blame(
-        draft, attempt, cause=Cause.USER, culprit=f"job {job.id}", evidence=why, node=None,
+        draft,
+        attempt,
+        cause=Cause.USER,
+        culprit=f"job {job.id}",
+        evidence=why,
+        node=None,
         failure=FailureKind.COMMAND,
-    )  # fmt: skip
+    )
     draft.move(job, JobEvent.RANKS_FAILED, reason=why, code=UNRECORDABLE)
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
-    """Return the seconds that the gang has been up, as its nodes report: the wall clock of the
-    head may be set. Nodes whose ranks have ended report no more.
+    """Return the seconds that the gang has been up, as its nodes report: the wall clock
+    of the head may be set. Nodes whose ranks have ended report no more.
 
-    0 before the first report to this head; the wall clock stands in for a node without a report.
+    0 before the first report to this head; the wall clock stands in for a node without
+    a report.
     """
     if attempt.running_at is None:
         return 0.0
@@ -150,7 +161,9 @@ def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> 
         draft.move(job, JobEvent.RANKS_FAILED, reason=reason, code="RanksFailed")
     elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
         _finish(draft, job, attempt, parts)
-    elif all(part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts):
+    elif all(
+        part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts
+    ):
         if job.state == JobState.STARTING:
             _up(draft, job, attempt)
         elif attempt.first_step_at is None and _has_stepped(parts):
@@ -164,19 +177,31 @@ def _has_stepped(parts: list[SeatReport]) -> bool:
     return any(beat.step > beat.first_step for beat in beats)
 
 
-def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
+def _forgotten(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> None:
     """Fail an attempt that a living node has reported before, and no longer knows."""
     for part in parts:
         node = part.allocation.seat.node
         known_node = draft.node(node)
         heard = draft.facts.nodes.get(node)
-        if part.seen is None and heard and known_node and known_node.liveness == Liveness.ALIVE:
+        if (
+            part.seen is None
+            and heard
+            and known_node
+            and known_node.liveness == Liveness.ALIVE
+        ):
             why = f"node {node} no longer knows it"
             culprit = f"node {node}"
             blame(
-                draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node,
+                draft,
+                attempt,
+                cause=Cause.INFRA,
+                culprit=culprit,
+                evidence=why,
+                node=node,
                 failure=FailureKind.CLUSTER,
-            )  # fmt: skip
+            )
             draft.move(job, JobEvent.RANKS_FAILED, reason=why, code="RanksFailed")
             return
 
@@ -188,8 +213,12 @@ def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
-    ended = max((exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall)
-    started = attempt.running_at or min((_started(part) for part in parts), default=ended)
+    ended = max(
+        (exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall
+    )
+    started = attempt.running_at or min(
+        (_started(part) for part in parts), default=ended
+    )
     doubt = doubt_of(end for part in parts for end in _exits(part))
     over = replace(
         attempt,
@@ -255,12 +284,14 @@ def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
 def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> None:
     """Blame the earliest bad exit; later exits are its consequences.
 
-    If a node reported why its ranks ended, that report is recorded together with their exit
-    code.
+    If a node reported why its ranks ended, that report is recorded together with their
+    exit code.
     """
     ends: list[tuple[float, int, Exit, SeatReport]] = []
     for part in failed:
-        ends += [(exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean]
+        ends += [
+            (exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean
+        ]
     for part in failed:
         if part.seen is not None and part.seen.trouble:
             cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
@@ -269,12 +300,20 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
             node = part.allocation.seat.node if here else None
             trouble, culprit = part.seen.trouble, other or f"node {node}"
             own_ends = [end for end in ends if end[3] is part and cause == Cause.USER]
-            at, _, exit, _ = min(own_ends, key=lambda end: end[:2], default=(None, 0, None, part))
+            at, _, exit, _ = min(
+                own_ends, key=lambda end: end[:2], default=(None, 0, None, part)
+            )
             blame(
-                draft, attempt, cause=cause, culprit=culprit, evidence=trouble, node=node,
+                draft,
+                attempt,
+                cause=cause,
+                culprit=culprit,
+                evidence=trouble,
+                node=node,
                 failure=_of_trouble(trouble, cause),
-                at=at, exit_code=exit.shell_code if exit is not None else None,
-            )  # fmt: skip
+                at=at,
+                exit_code=exit.shell_code if exit is not None else None,
+            )
             ends = [end for end in ends if end not in own_ends]
             attempt = draft.attempt(attempt.job) or attempt
     if ends:
@@ -301,8 +340,8 @@ def _of_trouble(told: str, cause: Cause) -> FailureKind:
 
 
 def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
-    """Diagnose an attempt. The last output of ranks may come a moment after their ends: it is read
-    again at each pass, as long as all nodes report the attempt."""
+    """Diagnose an attempt. The last output of ranks may come a moment after their ends:
+    it is read again at each pass, as long as all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
     seen = {
@@ -312,7 +351,9 @@ def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     }
     is_whole = len(seen) == len(attempt.nodes)
     if job.why == StopWhy.TIME:
-        known_attempt = left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
+        known_attempt = (
+            left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
+        )
         return attempt if known_attempt == attempt else draft.put_attempt(known_attempt)
     known_attempt = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
     known_attempt = explained(draft, known_attempt)
@@ -331,8 +372,8 @@ def blame(
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:
-    """Write down who ended the attempt. A lost node explains failed ranks, and never the reverse;
-    of two failed ranks the earlier one explains the other."""
+    """Write down who ended the attempt. A lost node explains failed ranks, and never
+    the reverse; of two failed ranks the earlier one explains the other."""
     current = draft.attempt(attempt.job) or attempt
     at = draft.now.wall if at is None else at
     if current.cause == Cause.INFRA and (cause != Cause.INFRA or exit_code is not None):
@@ -357,13 +398,21 @@ def blame(
     )
 
 
-def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
+def _take_saves(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> None:
     """Commit what this attempt saved. A fenced attempt's saves never come here."""
     if job.state not in ON_NODES:
         return
-    saves_by_attempt = {(save.attempt, save.step): save for save in draft.saves_of(job.id)}
-    gone = {(s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined}
-    for save in (stored_save for part in parts if part.seen for stored_save in part.seen.saves):
+    saves_by_attempt = {
+        (save.attempt, save.step): save for save in draft.saves_of(job.id)
+    }
+    gone = {
+        (s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined
+    }
+    for save in (
+        stored_save for part in parts if part.seen for stored_save in part.seen.saves
+    ):
         key = (save.attempt, save.step)
         if key in gone:
             continue
@@ -371,7 +420,9 @@ def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport
             _quarantine(draft, job, saves_by_attempt[key], save.quarantined)
             gone.add(key)
         elif (
-            not save.quarantined and key not in saves_by_attempt and save.attempt == attempt.number
+            not save.quarantined
+            and key not in saves_by_attempt
+            and save.attempt == attempt.number
         ):
             draft.saves.append(save)
             saves_by_attempt[key] = save
@@ -404,6 +455,8 @@ def _started(part: SeatReport) -> float:
 
 
 def _last_step(parts: list[SeatReport], attempt: Attempt) -> int | None:
-    steps = [part.seen.progress.step for part in parts if part.seen and part.seen.progress]
+    steps = [
+        part.seen.progress.step for part in parts if part.seen and part.seen.progress
+    ]
     steps += [attempt.last_step] if attempt.last_step is not None else []
     return max(steps, default=None)

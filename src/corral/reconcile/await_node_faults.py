@@ -1,7 +1,7 @@
 """Ends that the machine may still explain.
 
-A driver or kernel message about a rank's end arrives a moment after the end. Until then no
-user is charged (0058).
+A driver or kernel message about a rank's end arrives a moment after the end. Until then
+no user is charged (0058).
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,10 @@ from corral.domain.node_fault import Ailment
 from corral.reconcile.changeset import Draft
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 
-SETTLES_SECONDS: Final = 2.0  # a driver's word comes within one, and in a beat of its own
-OPEN: Final = frozenset(  # classes that a broken machine has, too; others name what is wrong
+# a driver's word comes within one, and in a beat of its own
+SETTLES_SECONDS: Final = 2.0
+# classes that a broken machine has, too; others name what is wrong
+OPEN: Final = frozenset(
     {
         FailureKind.UNKNOWN,
         FailureKind.CRASH,
@@ -34,7 +36,8 @@ UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})
 
 
 def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
-    """Whether to wait before its user is charged: it held GPUs, and nothing names its own fault."""
+    """Whether to wait before its user is charged: it held GPUs, and nothing names its
+    own fault."""
     return (
         _is_open(attempt)
         and any(seat.gpus for seat in attempt.seats)
@@ -43,7 +46,8 @@ def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
 
 
 def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
-    """Jobs whose newest attempt has ended, as it seems by its own fault, and is not concluded."""
+    """Jobs whose newest attempt has ended, as it seems by its own fault, and is not
+    concluded."""
     for job in draft.in_states(JobState.RECOVERING):
         attempt = draft.attempt(job.id)
         if attempt is not None and _is_open(attempt):
@@ -54,14 +58,16 @@ def _is_open(attempt: Attempt) -> bool:
     # The evidence names a fault; the machine names its owner.
     if attempt.cause == Cause.INFRA:
         return attempt.failure in UNNAMED and attempt.culprit.startswith("rank ")
-    return attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
+    return (
+        attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
+    )
 
 
 def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
     """Whether the attempt was on the device when it failed, before the attempt's end.
 
-    The node may no longer know which attempts ended there. In that case the seats of the
-    attempt count, from its placing on.
+    The node may no longer know which attempts ended there. In that case the seats of
+    the attempt count, from its placing on.
     """
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
     at = ailment.noticed_at

@@ -1,4 +1,5 @@
-"""Borrowed GPU time of queues, stored as rows of the world because a head's memory may go."""
+"""Borrowed GPU time of queues, stored as rows of the world because a head's memory may
+go."""
 
 from collections.abc import Iterable
 
@@ -11,9 +12,11 @@ from corral.schedule.quota.borrowing import Claim, counted
 from corral.schedule.quota.limits import holding_of
 
 
-def count_debts(draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]) -> None:
-    """Write down what queues owe, where that does not go on as it did. `claims`: what they held and
-    asked for before these were placed."""
+def count_debts(
+    draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]
+) -> None:
+    """Write down what queues owe, where that does not go on as it did. `claims`: what
+    they held and asked for before these were placed."""
     for placed_gang in placed if claims else ():
         job = draft.job(placed_gang.job)
         if job is not None and not job.spec.preemptible:
@@ -23,7 +26,9 @@ def count_debts(draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[P
         draft.debts[debt.queue] = debt
 
 
-def _grant(draft: Draft, claims: dict[QueueName, Claim], job: Job, placed: Placed) -> None:
+def _grant(
+    draft: Draft, claims: dict[QueueName, Claim], job: Job, placed: Placed
+) -> None:
     holding = holding_of(job.spec.queue, job.owner, placed.seats, types_of(draft))
     millis = sum(millis for _, millis in holding.gpu_millis)
     for queue in draft.tree.path(job.spec.queue):

@@ -1,4 +1,5 @@
-"""Changes being decided, laid over the recorded world, which does not change before the commit."""
+"""Changes being decided, laid over the recorded world, which does not change before the
+commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +7,14 @@ from typing import Any, TypeVar
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.diagnosis import RankEnds
-from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
+from corral.domain.ids import (
+    AttemptNumber,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+)
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState
 from corral.domain.ledger import UsageRecord
@@ -23,7 +31,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """One moment on two clocks: `wall` for records, `serving` (the head's own) for bounds."""
+    """One moment on two clocks: `wall` for records, `serving` (the head's own) for
+    bounds."""
 
     wall: float
     serving: float
@@ -37,7 +46,8 @@ class Mark:
     job: Job | None
     attempt: Attempt | None
     replaced: int
-    seats: dict[AllocationKey, Allocation | None]  # of its newest attempt; None: not in the draft
+    # of its newest attempt; None: not in the draft
+    seats: dict[AllocationKey, Allocation | None]
     saves: int
     receipts: int
     events: int
@@ -45,14 +55,16 @@ class Mark:
 
 @dataclass(slots=True)
 class Draft:
-    """New rows over the world. Reading sees them; `changes()` is what will be committed."""
+    """New rows over the world. Reading sees them; `changes()` is what will be
+    committed."""
 
     world: World
     facts: Facts
     now: Now
     jobs: dict[JobId, Job] = field(default_factory=dict)
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
-    replaced: list[Attempt] = field(default_factory=list)  # ended and followed by another in here
+    # ended and followed by another in here
+    replaced: list[Attempt] = field(default_factory=list)
     allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     saves: list[Save] = field(default_factory=list)
@@ -68,9 +80,11 @@ class Draft:
     forgotten: list[JobId] = field(default_factory=list)
     removed: set[NodeId] = field(default_factory=set)
     frozen: set[NodeId] = field(default_factory=set)
-    is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
+    # what is done for a node's health waits for no pass of the scheduler
+    is_urgent: bool = False
     trusts_health: bool = True  # what nodes notice of themselves explains ends
-    noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
+    # new in this look
+    noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
     # Logs to read off the event loop.
     unread: dict[AttemptKey, RankEnds] = field(default_factory=dict)
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
@@ -103,7 +117,9 @@ class Draft:
         """Unfinished jobs in any of these states, without a look at the others."""
         for state in states:
             yield from (
-                job for id, job in self.world.in_state(state).items() if id not in self.jobs
+                job
+                for id, job in self.world.in_state(state).items()
+                if id not in self.jobs
             )
         yield from (job for job in self.jobs.values() if job.state in states)
 
@@ -121,17 +137,21 @@ class Draft:
 
     def with_deadline(self) -> Iterator[Job]:
         """Unfinished jobs that have a `start_by`, without a look at the others."""
-        yield from (self.jobs.get(id, job) for id, job in self.world.with_deadline().items())
+        yield from (
+            self.jobs.get(id, job) for id, job in self.world.with_deadline().items()
+        )
         new = (job for id, job in self.jobs.items() if id not in self.world.jobs)
         yield from (job for job in new if job.spec.start_by is not None)
 
     def all_nodes(self) -> Mapping[NodeId, Node]:
-        """Return the world's own nodes if none is changed: a copy costs as much as the cluster is
-        large."""
+        """Return the world's own nodes if none is changed: a copy costs as much as the
+        cluster is large."""
         if not self.nodes and not self.removed:
             return self.world.nodes
         nodes_by_node = {**self.world.nodes, **self.nodes}
-        return {id: node for id, node in nodes_by_node.items() if id not in self.removed}
+        return {
+            id: node for id, node in nodes_by_node.items() if id not in self.removed
+        }
 
     def use(self, leaf: tuple[QueueName, UserName]) -> QueueUsage | None:
         return self.uses.get(leaf) or self.world.uses.get(leaf)
@@ -147,14 +167,18 @@ class Draft:
         """All allocations that are not released."""
         merged = {**self.world.allocations, **self.allocations}
         return (
-            allocation for allocation in merged.values() if allocation.state != SeatState.RELEASED
+            allocation
+            for allocation in merged.values()
+            if allocation.state != SeatState.RELEASED
         )
 
     def seats_of(self, attempt: Attempt) -> list[Allocation]:
         """The unreleased allocations of the attempt, in the order of its seats."""
         keys = [(attempt.job, attempt.number, seat.node) for seat in attempt.seats]
         rows = [self.allocation(key) for key in keys]
-        return [row for row in rows if row is not None and row.state != SeatState.RELEASED]
+        return [
+            row for row in rows if row is not None and row.state != SeatState.RELEASED
+        ]
 
     def allocation(self, key: AllocationKey) -> Allocation | None:
         return self.allocations.get(key) or self.world.allocations.get(key)
@@ -173,7 +197,11 @@ class Draft:
 
     def mark(self, id: JobId) -> Mark:
         attempt = self.attempt(id)
-        keys = [(id, attempt.number, seat.node) for seat in attempt.seats] if attempt else []
+        keys = (
+            [(id, attempt.number, seat.node) for seat in attempt.seats]
+            if attempt
+            else []
+        )
         return Mark(
             id=id,
             job=self.jobs.get(id),
@@ -191,7 +219,11 @@ class Draft:
         _restore(self.attempts, mark.id, mark.attempt)
         for key, row in mark.seats.items():
             _restore(self.allocations, key, row)
-        del self.saves[mark.saves :], self.receipts[mark.receipts :], self.events[mark.events :]
+        del (
+            self.saves[mark.saves :],
+            self.receipts[mark.receipts :],
+            self.events[mark.events :],
+        )
         del self.replaced[mark.replaced :]
 
     def put(self, job: Job) -> Job:
@@ -206,7 +238,8 @@ class Draft:
         return attempt
 
     def seat_to(self, allocation: Allocation, state: SeatState) -> None:
-        """Move an allocation on; a released one stays released (each returns just once)."""
+        """Move an allocation on; a released one stays released (each returns just
+        once)."""
         current = self.allocations.get(allocation.key, allocation)
         if current.state not in (state, SeatState.RELEASED):
             gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
@@ -226,18 +259,21 @@ class Draft:
     ) -> Job:
         """Move the job, with the changes in `also`, and record the event.
 
-        A move without effect changes and records nothing. `at_node`: also add the event to
-        the history of that node.
+        A move without effect changes and records nothing. `at_node`: also add the event
+        to the history of that node.
         """
         moved = job.moved(event, self.now.wall, reason=reason, code=code, **also)
         if moved is job:
             return job
         text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
-        self.tell(str(event), text, job=job.id, node=at_node, attempt=moved.attempt or None)
+        self.tell(
+            str(event), text, job=job.id, node=at_node, attempt=moved.attempt or None
+        )
         return self.put(moved)
 
     def quarantine(self, job: Job, error: Exception) -> None:
-        """Note a bug of ours that was met while deciding on the job; one that waits is HELD."""
+        """Note a bug of ours that was met while deciding on the job; one that waits is
+        HELD."""
         self.bugs.append((job.id, error))
         sentence = f"a fault of Corral was met while deciding on it: {error!r}"
         self.move(job, JobEvent.QUARANTINED, reason=sentence, code="Quarantined")
@@ -252,7 +288,14 @@ class Draft:
         attempt: AttemptNumber | None = None,
     ) -> None:
         self.events.append(
-            Event(at=self.now.wall, kind=kind, text=text, job=job, node=node, attempt=attempt)
+            Event(
+                at=self.now.wall,
+                kind=kind,
+                text=text,
+                job=job,
+                node=node,
+                attempt=attempt,
+            )
         )
 
     def changes(self) -> Changes:

@@ -27,10 +27,11 @@ def movables_of(
     over: frozenset[QueueName],
     as_gang: Callable[[Job], Waiting],
 ) -> Movables:
-    """Return all running jobs that save, are past their guard, and were not moved recently.
+    """Return all running jobs that save, are past their guard, and were not moved
+    recently.
 
-    The list is empty while a job is on the way to its new place, because the cost of that
-    move is not known yet. `over`: queues whose budget is spent.
+    The list is empty while a job is on the way to its new place, because the cost of
+    that move is not known yet. `over`: queues whose budget is spent.
     """
     receipts = list(_relocations(draft))
     budget = rule.gpu_hours * HOUR_SECONDS
@@ -39,12 +40,22 @@ def movables_of(
     if not _is_somebody_on_the_way(draft):
         after = draft.now.wall - rule.pause_seconds
         spared = {receipt.job for receipt in receipts if receipt.seen_at > after}
-        spared |= {victim.job for some in standing_reservations(draft) for victim in some.victims}
-        jobs = (job for job in draft.in_states(JobState.RUNNING) if job.id not in spared)
-        in_order = sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0))
+        spared |= {
+            victim.job
+            for some in standing_reservations(draft)
+            for victim in some.victims
+        }
+        jobs = (
+            job for job in draft.in_states(JobState.RUNNING) if job.id not in spared
+        )
+        in_order = sorted(
+            jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)
+        )
         movables = (_movable(draft, job, over, as_gang) for job in in_order)
         gangs = [movable for movable in movables if movable is not None]
-    return Movables(gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=budget_left)
+    return Movables(
+        gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=budget_left
+    )
 
 
 def _relocations(draft: Draft) -> Iterator[Receipt]:
@@ -54,7 +65,9 @@ def _relocations(draft: Draft) -> Iterator[Receipt]:
 
 def _is_somebody_on_the_way(draft: Draft) -> bool:
     for standing_reservation in standing_reservations(draft):
-        moves = any(victim.why == PreemptWhy.ROOM for victim in standing_reservation.victims)
+        moves = any(
+            victim.why == PreemptWhy.ROOM for victim in standing_reservation.victims
+        )
         if standing_reservation.moved_for is not None or (
             moves and standing_reservation.latest_start is None
         ):
@@ -64,7 +77,10 @@ def _is_somebody_on_the_way(draft: Draft) -> bool:
 
 
 def _movable(
-    draft: Draft, job: Job, over: frozenset[QueueName], as_gang: Callable[[Job], Waiting]
+    draft: Draft,
+    job: Job,
+    over: frozenset[QueueName],
+    as_gang: Callable[[Job], Waiting],
 ) -> Movable | None:
     attempt = draft.attempt(job.id)
     if attempt is None or not _may_move(draft, job, attempt):
@@ -74,16 +90,24 @@ def _movable(
         return None
     running = running_gang(draft, job, attempt, over, stopping=False)
     gpus = running.gpu_millis / MILLIS_PER_GPU
-    seconds = unsaved_seconds(draft, attempt) + job.spec.grace_seconds + restart_seconds(attempt)
-    return Movable(running=running, gang=as_gang(job), shape=shape, cost_gpu_seconds=gpus * seconds)
+    seconds = (
+        unsaved_seconds(draft, attempt)
+        + job.spec.grace_seconds
+        + restart_seconds(attempt)
+    )
+    return Movable(
+        running=running, gang=as_gang(job), shape=shape, cost_gpu_seconds=gpus * seconds
+    )
 
 
 def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
-    """Not one that has a node alone, was promised its place for a turn, or takes turns with others
-    of its array."""
+    """Not one that has a node alone, was promised its place for a turn, or takes turns
+    with others of its array."""
     spec, seats = job.spec, draft.seats_of(attempt)
     is_whole = len(seats) == len(attempt.seats)
-    is_protected = attempt.protected_until is not None and draft.now.wall < attempt.protected_until
+    is_protected = (
+        attempt.protected_until is not None and draft.now.wall < attempt.protected_until
+    )
     return (
         spec.checkpoint is not None
         and spec.array_limit is None

@@ -41,7 +41,9 @@ def held_by(draft: Draft, job: Job) -> Reason | None:
             code=BEGIN_TIME,
             sentence=f"it begins in {duration_text(begins_at - draft.now.wall)}, at "
             f"{moment_text(begins_at)}",
-            suggestions=(f"to begin sooner: corral stop {job.id}, and submit it without begin",),
+            suggestions=(
+                f"to begin sooner: corral stop {job.id}, and submit it without begin",
+            ),
         )
     return None
 
@@ -67,13 +69,17 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
 
 
 def release(draft: Draft, job: Job) -> None:
-    """Jobs held by `after` and `begin` go on when both are met, and end when one never can be.
-    Jobs held for the delay of a retry go on after it."""
+    """Jobs held by `after` and `begin` go on when both are met, and end when one never
+    can be. Jobs held for the delay of a retry go on after it."""
     if is_delayed(job):
         if _delay_reason(draft, job) is None:
             draft.move(job, JobEvent.RELEASED, reason=job.reason, code=REQUEUED)
         return
-    is_waiting = job.state == JobState.HELD and job.reason_code in (DEPENDENCY, BEGIN_TIME, "")
+    is_waiting = job.state == JobState.HELD and job.reason_code in (
+        DEPENDENCY,
+        BEGIN_TIME,
+        "",
+    )
     suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
     waits = job.spec.after or job.spec.begin
     if not waits or not (is_waiting or suspended_first):
@@ -89,14 +95,17 @@ def release(draft: Draft, job: Job) -> None:
 
 
 def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
-    """A job that has not run by its start_by ends, with a receipt. `why` it waited last."""
+    """A job that has not run by its start_by ends, with a receipt. `why` it waited
+    last."""
     starts_by = job.starts_by
     waiting = job.state in (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
     if not waiting or starts_by is None or job.started_at is not None:
         return
     if draft.now.wall < starts_by:
         return
-    last = why or held_by(draft, job) or Reason(code=job.reason_code, sentence=job.reason)
+    last = (
+        why or held_by(draft, job) or Reason(code=job.reason_code, sentence=job.reason)
+    )
     cause = f"; {last.sentence}" if last.sentence else ""
     reason = f"it has not started by {moment_text(starts_by)}, its start_by{cause}"
     draft.receipts.append(
@@ -125,8 +134,8 @@ def waits_for(afters: Seq[After]) -> str:
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """Return what the job still waits for; of an array of which one job is to fail, the first that
-    has not ended, or the last if none has failed."""
+    """Return what the job still waits for; of an array of which one job is to fail, the
+    first that has not ended, or the last if none has failed."""
     waits = [
         dependency
         for dependency in spec.after
@@ -137,13 +146,17 @@ def unmet(draft: Draft, spec: JobSpec) -> list[After]:
         if after.any_of_array:
             arrays.setdefault(after.of, []).append(after)
     return waits + [
-        dependency for parts in arrays.values() for dependency in _unmet_of(draft, parts)
+        dependency
+        for parts in arrays.values()
+        for dependency in _unmet_of(draft, parts)
     ]
 
 
 def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
     states = [draft.state_of(part.job) for part in parts]
-    afters = (after for after, state in zip(parts, states, strict=True) if state not in _OVER)
+    afters = (
+        after for after, state in zip(parts, states, strict=True) if state not in _OVER
+    )
     waits = next(afters, None)
     if waits is not None:
         return (waits,)
@@ -155,14 +168,19 @@ def never(draft: Draft, spec: JobSpec) -> After | None:
     for after in unmet(draft, spec):
         state = draft.state_of(after.job)
         job = draft.job(after.job)
-        if state is None or state in _REACHED[On.ENDED] or (job is not None and job.is_final):
+        if (
+            state is None
+            or state in _REACHED[On.ENDED]
+            or (job is not None and job.is_final)
+        ):
             return after
     return None
 
 
 def _met(draft: Draft, after: After) -> bool:
     state = draft.state_of(after.job)
-    if after.on == On.STARTED:  # as Slurm's `after`: started, or over without ever having been
+    # as Slurm's `after`: started, or over without ever having been
+    if after.on == On.STARTED:
         job = draft.job(after.job)
         started = job is not None and job.started_at is not None
         return started or state == JobState.RUNNING or state in FINAL

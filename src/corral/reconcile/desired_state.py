@@ -9,7 +9,7 @@ from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning,
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
-from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
@@ -31,8 +31,15 @@ def wanted_of(
     attempt_keys = {(allocation.job, allocation.attempt) for allocation in held}
     for allocation in held:
         key = (allocation.job, allocation.attempt)
-        job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
-        if job is not None and attempt is not None and _should_run(job, attempt, allocation):
+        job, attempt = (
+            world.jobs.get(allocation.job),
+            world.attempts.get(allocation.job),
+        )
+        if (
+            job is not None
+            and attempt is not None
+            and _should_run(job, attempt, allocation)
+        ):
             if attempt.gated:
                 continue  # its nodes are checked first
             run.append(launch_of(world, job, attempt, node))
@@ -40,22 +47,20 @@ def wanted_of(
                 notices.append(_notice(job, key))
         else:
             stop[key] = _stop(job, key)
-        steps = tuple(s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1])
+        steps = tuple(
+            s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1]
+        )
         if steps:
             committed.append((key, steps))
     settled: list[AttemptKey] = []
     for seen in heard.seen if heard is not None else ():
-        unknown = world.state_of(seen.key[0]) is None
         over = seen.phase in _OVER
-        if seen.key in attempt_keys or (unknown and not (over and world.forgot(seen.key[0]))):
+        if seen.key in attempt_keys or _is_unknown(world, seen, over=over):
             continue  # still counted on, or nothing we know: then it is left alone
-        if over:
-            if not _is_told_of_still(world, seen.key):
-                settled.append(seen.key)
-        else:
-            stop[seen.key] = Stop(
-                key=seen.key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced"
-            )
+        if not over:
+            stop[seen.key] = _fenced(seen.key)
+        elif not _is_told_of_still(world, seen.key):
+            settled.append(seen.key)
     return DesiredState(
         cluster=world.cluster,
         version=version,
@@ -70,25 +75,44 @@ def wanted_of(
     )
 
 
+def _is_unknown(world: World, seen: Seen, *, over: bool) -> bool:
+    """Whether nothing is known of the job, nor that it was forgotten after its end."""
+    id = seen.key[0]
+    return world.state_of(id) is None and not (over and world.forgot(id))
+
+
+def _fenced(key: AttemptKey) -> Stop:
+    """Return the order to end an attempt that holds nothing here any more."""
+    return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced")
+
+
 def _is_told_of_still(world: World, key: AttemptKey) -> bool:
-    """Return whether nodes must still report: all reports of a gang's end are read together, so
-    none is dropped before the last."""
+    """Return whether nodes must still report: all reports of a gang's end are read
+    together, so none is dropped before the last."""
     job = world.jobs.get(key[0])
-    return job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
+    return (
+        job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
+    )
 
 
 def grounds_of(
     world: World, node: NodeId, held: Iterable[Allocation], heard: NodeFacts | None
 ) -> list[object]:
-    """All that the word is made of, but for where nodes are: as long as that is the same, so is the
-    word. Rows are the same objects, so that a look at a thousand nodes costs next to nothing."""
+    """All that the word is made of, but for where nodes are: as long as that is the
+    same, so is the word. Rows are the same objects, so that a look at a thousand nodes
+    costs next to nothing."""
     known_node = world.nodes.get(node)
     grounds: list[object] = (
         [known_node.boot, known_node.checkups] if known_node is not None else [None]
     )
     for allocation in held:
         id = allocation.job
-        grounds += (allocation, world.jobs.get(id), world.attempts.get(id), world.saves.get(id))
+        grounds += (
+            allocation,
+            world.jobs.get(id),
+            world.attempts.get(id),
+            world.saves.get(id),
+        )
     for seen in heard.seen if heard is not None else ():
         id = seen.key[0]
         grounds += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
@@ -96,10 +120,13 @@ def grounds_of(
 
 
 def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
-    """Return the checks for a node on which nothing runs; none if a job is to run there."""
+    """Return the checks for a node on which nothing runs; none if a job is to run
+    there."""
     known_node = world.nodes.get(node)
     for checkup in known_node.checkups if known_node is not None else ():
-        if checkup.begun_at is not None and mine <= ({checkup.gang} if checkup.gang else set()):
+        if checkup.begun_at is not None and mine <= (
+            {checkup.gang} if checkup.gang else set()
+        ):
             return checkup
     return None
 
@@ -113,21 +140,32 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
 
 
 def _stop(job: Job | None, key: AttemptKey) -> Stop:
-    """Return the stop of an attempt, with its grace period, and a save unless it was cancelled."""
-    is_asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
+    """Return the stop of an attempt, with its grace period, and a save unless it was
+    cancelled."""
+    is_asked = (
+        job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
+    )
     if job is None or not is_asked:
-        return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="failed elsewhere")
+        return Stop(
+            key=key,
+            grace_seconds=FAILED_GRACE_SECONDS,
+            save=False,
+            why="failed elsewhere",
+        )
     save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
     why = str(job.why or StopWhy.CANCEL)
     return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
 
 
 def _notice(job: Job, key: AttemptKey) -> TimeWarning:
-    return TimeWarning(key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None)
+    return TimeWarning(
+        key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None
+    )
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
-    """Return what the node needs to start its part. It never changes while the attempt lives."""
+    """Return what the node needs to start its part. It never changes while the attempt
+    lives."""
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
@@ -170,7 +208,8 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
 
 
 def _origin_of(spec: JobSpec) -> list[Save]:
-    """Return the save that the job itself starts from: it comes after all of its own."""
+    """Return the save that the job itself starts from: it comes after all of its
+    own."""
     origin = spec.origin
     if origin is None:
         return []

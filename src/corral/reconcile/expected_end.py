@@ -1,4 +1,5 @@
-"""Expected end of a running job: as similar jobs did that ran longer, and by its limit. Pure."""
+"""Expected end of a running job: as similar jobs did that ran longer, and by its limit.
+Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +23,8 @@ def ending_of(
     now: float,
     progress: Progress | None = None,
 ) -> ExpectedEnd | None:
-    """Return when the job ends, seen from now (wall clock); None for one that does not run.
+    """Return when the job ends, seen from now (wall clock); None for one that does not
+    run.
 
     Args:
         runs: ended jobs, the newest last.
@@ -67,7 +69,8 @@ def _by_steps(
 
 
 def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
-    """Ranked run times of the newest jobs of the same user, name and size that are done."""
+    """Ranked run times of the newest jobs of the same user, name and size that are
+    done."""
     kind = (job.owner, stem_of(job.spec.name), job.spec.shapes[0].gpu_millis)
     alike = [
         ran.seconds
@@ -78,8 +81,9 @@ def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
 
 
 def _middle(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
-    """The middle four fifths; of too few for that, from the least to the most, which hold the next
-    one n - 1 times of n + 1. No percentage where that is less than half."""
+    """The middle four fifths; of too few for that, from the least to the most, which
+    hold the next one n - 1 times of n + 1. No percentage where that is less than
+    half."""
     count = len(ranked)
     if (count - 1) / (count + 1) >= PERCENT / 100:
         return (quantile(ranked, MISS / 2), quantile(ranked, 1 - MISS / 2)), PERCENT

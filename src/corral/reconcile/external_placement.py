@@ -1,5 +1,5 @@
-"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it has
-chosen."""
+"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it
+has chosen."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,12 @@ def in_line(jobs: Iterable[Job]) -> list[Job]:
     """Return the jobs by priority, then by age."""
     return sorted(
         jobs,
-        key=lambda job: (-job.spec.priority, job.submitted, job.spec.array_index or 0, job.id),
+        key=lambda job: (
+            -job.spec.priority,
+            job.submitted,
+            job.spec.array_index or 0,
+            job.id,
+        ),
     )
 
 
@@ -40,7 +45,10 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
     if not queued:
         return []
     running = Counter(
-        job.array for state in ON_NODES for job in world.in_state(state).values() if job.array
+        job.array
+        for state in ON_NODES
+        for job in world.in_state(state).values()
+        if job.array
     )
     nodes = [node for _, node in sorted(world.nodes.items())]
     excluded: dict[tuple[PlaceRule, NodeId | None], tuple[NodeId, ...]] = {}
@@ -48,7 +56,9 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
     for job in in_line(queued):
         rule = (job.spec.place, job.pinned_to)
         if rule not in excluded:
-            excluded[rule] = tuple(node.id for node in nodes if not _will_do(node, *rule))
+            excluded[rule] = tuple(
+                node.id for node in nodes if not _will_do(node, *rule)
+            )
         candidate = ExternalCandidate(
             key=next_key(job),
             spec=job.spec,
@@ -78,7 +88,9 @@ def chosen_now(
         else:
             sentence = placing.says.get(key, NOT_ASKED)
             if nodes:
-                sentence = f"it has {', '.join(nodes)}, where others are not seen gone yet"
+                sentence = (
+                    f"it has {', '.join(nodes)}, where others are not seen gone yet"
+                )
             reasons[job.id] = Reason(code=BY_ENGINE, sentence=sentence)
     return placed, reasons
 
@@ -86,12 +98,16 @@ def chosen_now(
 def _seats(
     job: Job, nodes: Sequence[NodeId], floor: Floor, changed: dict[NodeId, NodeRoom]
 ) -> tuple[Seat, ...] | None:
-    """A seat on each of the nodes, taken; None while one of them has no room in the books: its last
-    attempt is not seen gone yet."""
+    """A seat on each of the nodes, taken; None while one of them has no room in the
+    books: its last attempt is not seen gone yet."""
     rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
     exclusive, room_seats = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
     for room in rooms.values():
-        seat = room.seat(job.spec.resources, exclusive=exclusive) if room is not None else None
+        seat = (
+            room.seat(job.spec.resources, exclusive=exclusive)
+            if room is not None
+            else None
+        )
         if room is None or seat is None:
             return None
         room_seats.append((room, seat))

@@ -14,7 +14,8 @@ from corral.reconcile.changeset import Draft
 
 
 def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None:
-    """One try more on each of its nodes; a job that fails on a node again counts there once."""
+    """One try more on each of its nodes; a job that fails on a node again counts there
+    once."""
     for id in dict.fromkeys(attempt.nodes):
         node = draft.node(id)
         if node is not None:
@@ -24,12 +25,14 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
 
 
 def see_blame(draft: Draft, rules: HealthRules) -> None:
-    """Suspect the nodes where another job has begun to fail, if they stand out by now."""
+    """Suspect the nodes where another job has begun to fail, if they stand out by
+    now."""
     nodes_by_node = draft.world.nodes
     failed = [
         node
         for id, node in draft.nodes.items()
-        if id in nodes_by_node and node.record.failures > nodes_by_node[id].record.failures
+        if id in nodes_by_node
+        and node.record.failures > nodes_by_node[id].record.failures
     ]
     if not failed:
         return
@@ -43,13 +46,21 @@ def see_blame(draft: Draft, rules: HealthRules) -> None:
 def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
     now = draft.now.wall
     signal = Signal(number=0, at=now, kind=SignalKind.BLAME, text=found.text)
-    ailments, _ = judge_ailments(node.ailments, [Noticed(signal=signal)], now, rules, lambda _: "")
+    ailments, _ = judge_ailments(
+        node.ailments, [Noticed(signal=signal)], now, rules, lambda _: ""
+    )
     draft.nodes[node.id] = replace(node, ailments=ailments)
     draft.tell("blamed", f"node {node.id} is blamed: {found.text}", node=node.id)
 
 
 def forget_blame(before: Node, node: Node) -> Node:
     """Reset the failure record of a node after its blame is cleared."""
-    was = any(ailment.kind == SignalKind.BLAME and ailment.is_live for ailment in before.ailments)
-    still = any(ailment.kind == SignalKind.BLAME and ailment.is_live for ailment in node.ailments)
+    was = any(
+        ailment.kind == SignalKind.BLAME and ailment.is_live
+        for ailment in before.ailments
+    )
+    still = any(
+        ailment.kind == SignalKind.BLAME and ailment.is_live
+        for ailment in node.ailments
+    )
     return replace(node, record=NodeRecord()) if was and not still else node

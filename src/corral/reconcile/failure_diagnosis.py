@@ -24,7 +24,8 @@ PLAIN: Final = frozenset(  # the end of the rank says it already
         FailureKind.UNKNOWN,
     }
 )
-OF_FULL_DISK: Final = frozenset(  # what a program fails of where it cannot write, log included
+# what a program fails of where it cannot write, log included
+OF_FULL_DISK: Final = frozenset(
     {
         FailureKind.UNKNOWN,
         FailureKind.PROGRAM,
@@ -43,9 +44,13 @@ SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 def diagnosed(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
-    """The attempt with its class, culprit and evidence, where ranks ended it; `seen`: by node. The
-    cluster pays for what is wrong with a machine, whatever code a program ended with."""
-    if not attempt.culprit.startswith("rank ") or attempt.cause not in (Cause.USER, Cause.INFRA):
+    """The attempt with its class, culprit and evidence, where ranks ended it; `seen`:
+    by node. The cluster pays for what is wrong with a machine, whatever code a program
+    ended with."""
+    if not attempt.culprit.startswith("rank ") or attempt.cause not in (
+        Cause.USER,
+        Cause.INFRA,
+    ):
         return attempt
     ends = tuple(_ends(attempt, spec, seen))
     failure = _failure(draft, attempt, ends)
@@ -66,7 +71,9 @@ def diagnosed(
         culprit=failure.culprit,
         failed_on=failure.node,
         evidence=_evidence(failure, exit),
-        cause=Cause.INFRA if failure.meaning.is_infra or by_full_disk else attempt.cause,
+        cause=Cause.INFRA
+        if failure.meaning.is_infra or by_full_disk
+        else attempt.cause,
         exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
     )
 
@@ -74,8 +81,8 @@ def diagnosed(
 def left_behind(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
-    """Return the attempt, which was stopped at its time limit, with the error of a process that
-    one of its ranks had started: the rank waited for it."""
+    """Return the attempt, which was stopped at its time limit, with the error of a
+    process that one of its ranks had started: the rank waited for it."""
     if attempt.failure == FailureKind.INPUT:
         return replace(attempt, quote=_prompt(_ends(attempt, spec, seen)))
     if attempt.failure not in (None, FailureKind.CHILD):
@@ -96,16 +103,21 @@ def left_behind(
 def _prompt(ends: Iterable[RankEnd]) -> str:
     """Return the last line that one of them printed, without the notes of its node."""
     for end in ends:
-        own_lines = [row.partition("[corral]")[0].strip() for row in end.tail.split("\n")]
+        own_lines = [
+            row.partition("[corral]")[0].strip() for row in end.tail.split("\n")
+        ]
         if shown := [row for row in own_lines if row]:
-            return "".join(letter for letter in shown[-1] if letter.isprintable())[-PROMPT:]
+            return "".join(letter for letter in shown[-1] if letter.isprintable())[
+                -PROMPT:
+            ]
     return ""
 
 
 def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
     """Return why the ranks failed, as far as it is known.
 
-    If last lines are read outside the event loop, request those that are not covered yet.
+    If last lines are read outside the event loop, request those that are not covered
+    yet.
     """
     diagnoses = draft.facts.diagnoses
     if diagnoses is None or not any(end.tail for end in ends):
@@ -118,8 +130,8 @@ def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
 
 
 def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
-    """An image, and the system's own folders, are read-only by their nature: who writes there does
-    so on every node (0064)."""
+    """An image, and the system's own folders, are read-only by their nature: who writes
+    there does so on every node (0064)."""
     if failure.kind != FailureKind.STORAGE or READ_ONLY not in failure.quote:
         return False
     checkpoint_path = spec.checkpoint.path if spec.checkpoint is not None else None
@@ -128,7 +140,9 @@ def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
     return spec.image is not None or SYSTEM.search(failure.quote) is not None
 
 
-def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Iterator[RankEnd]:
+def _ends(
+    attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
+) -> Iterator[RankEnd]:
     for node in attempt.nodes:
         if (attempt_seen := seen.get(node)) is not None:
             exits, tails = dict(attempt_seen.exits), dict(attempt_seen.tails)

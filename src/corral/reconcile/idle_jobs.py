@@ -1,4 +1,5 @@
-"""Jobs that hold GPUs and run nothing on them: since when, and what their queue does about it."""
+"""Jobs that hold GPUs and run nothing on them: since when, and what their queue does
+about it."""
 
 from dataclasses import replace
 from typing import Final
@@ -69,9 +70,12 @@ def _warn(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> None:
 
 def _reclaim(draft: Draft, job: Job, since: float) -> None:
     reason = (
-        f"it {_text(since)}, longer than queue {job.spec.queue} lets it: corral resume {job.id}"
+        f"it {_text(since)}, longer than queue {job.spec.queue} lets it: corral resume "
+        f"{job.id}"
     )
-    draft.move(job, JobEvent.ASKED_SUSPEND, reason=reason, code=IDLE, why=StopWhy.SUSPEND)
+    draft.move(
+        job, JobEvent.ASKED_SUSPEND, reason=reason, code=IDLE, why=StopWhy.SUSPEND
+    )
 
 
 def _text(since: float) -> str:

@@ -13,9 +13,11 @@ from corral.reconcile.changeset import Draft
 
 def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B008 - frozen
     """I3: no GPU oversubscribed, no node over its capacity, no exclusive one shared.
-    I8: nothing returns twice. I16: health cordons no more nodes by itself than the breaker lets.
+    I8: nothing returns twice. I16: health cordons no more nodes by itself than the
+    breaker lets.
 
-    Only nodes on which something new is placed are looked at: elsewhere nothing can have grown.
+    Only nodes on which something new is placed are looked at: elsewhere nothing can
+    have grown.
     Raises: InvariantBroken with what would have been broken.
     """
     _returned_once(draft)
@@ -40,7 +42,11 @@ def _returned_once(draft: Draft) -> None:
         known_allocation = draft.world.allocations.get(key)
         job = draft.job(key[0])
         newest = job is not None and job.attempt == key[1]
-        if known_allocation is None and not newest and allocation.state == SeatState.HELD:
+        if (
+            known_allocation is None
+            and not newest
+            and allocation.state == SeatState.HELD
+        ):
             raise InvariantBroken(f"I8: {key} is held again after it was returned")
 
 
@@ -50,12 +56,16 @@ def _under_breaker(draft: Draft, rules: HealthRules) -> None:
         node.id
         for node in draft.nodes.values()
         if node.is_barred_by_health
-        and not (node.id in nodes_by_node and nodes_by_node[node.id].is_barred_by_health)
+        and not (
+            node.id in nodes_by_node and nodes_by_node[node.id].is_barred_by_health
+        )
     ]
     nodes = draft.all_nodes()
     lately = barred_lately(nodes.values(), draft.now.wall, rules) if fresh else 0
     if lately > rules.most(len(nodes)):
-        raise InvariantBroken(f"I16: {lately} of {len(nodes)} nodes would be cordoned: {fresh[:9]}")
+        raise InvariantBroken(
+            f"I16: {lately} of {len(nodes)} nodes would be cordoned: {fresh[:9]}"
+        )
 
 
 def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
@@ -70,12 +80,19 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     alone = any(allocation.seat.exclusive for allocation in allocations)
     if alone and len(allocations) > 1:
         jobs = sorted({allocation.job for allocation in allocations})
-        raise InvariantBroken(f"I3: node {id} is exclusive and would be shared by {jobs}")
+        raise InvariantBroken(
+            f"I3: node {id} is exclusive and would be shared by {jobs}"
+        )
     has = node.inventory
-    for what, total in (("cpu_millis", has.cpu_millis - has.taken_cpu_millis),
-                        ("memory_bytes", has.memory_bytes - has.taken_memory_bytes)):  # fmt: skip
+    for what, total in (
+        ("cpu_millis", has.cpu_millis - has.taken_cpu_millis),
+        ("memory_bytes", has.memory_bytes - has.taken_memory_bytes),
+    ):
         amount_total = sum(getattr(allocation.seat, what) for allocation in allocations)
-        fresh = any(allocation.key not in draft.world.allocations and getattr(allocation.seat, what)
-                    for allocation in allocations)  # fmt: skip
+        fresh = any(
+            allocation.key not in draft.world.allocations
+            and getattr(allocation.seat, what)
+            for allocation in allocations
+        )
         if fresh and amount_total > total:
             raise InvariantBroken(f"I3: {what} of node {id}: {amount_total} of {total}")

@@ -1,4 +1,5 @@
-"""Jobs that are over are forgotten in the end: a head that lives for years does not grow."""
+"""Jobs that are over are forgotten in the end: a head that lives for years does not
+grow."""
 
 from collections.abc import Iterator, Set
 from heapq import nsmallest
@@ -13,7 +14,8 @@ MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it
 
 
 def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
-    """Choose the jobs that ended first, those that are too old or too many, and that nothing needs.
+    """Choose the jobs that ended first, those that are too old or too many, and that
+    nothing needs.
 
     `spared`: jobs that a submission names which is not taken in yet.
     """
@@ -25,12 +27,14 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
     needed = spared | set(_needed(draft))
     free = ((at, id) for id, at in ended.items() if id not in needed)
     oldest = enumerate(nsmallest(MOST_AT_ONCE, free))
-    draft.forgotten += [id for place, (at, id) in oldest if place < too_many or at < latest]
+    draft.forgotten += [
+        id for place, (at, id) in oldest if place < too_many or at < latest
+    ]
 
 
 def _needed(draft: Draft) -> Iterator[JobId]:
-    """Jobs that an unfinished one waits for or starts from, that hold anything, or that a node
-    still reports."""
+    """Jobs that an unfinished one waits for or starts from, that hold anything, or that
+    a node still reports."""
     for job in draft.all_jobs():
         if not job.is_final:
             yield from job.spec.needs
@@ -38,7 +42,8 @@ def _needed(draft: Draft) -> Iterator[JobId]:
     yield from draft.world.reservations
     yield from draft.reservations
     for receipt in draft.world.relocations.values():
-        if receipt.seen_at > draft.now.wall - DAY_SECONDS:  # what it has cost still counts
+        # what it has cost still counts
+        if receipt.seen_at > draft.now.wall - DAY_SECONDS:
             yield receipt.job
     for heard in draft.facts.nodes.values():
         yield from (seen.key[0] for seen in heard.seen)

@@ -22,24 +22,34 @@ CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the h
 def holds_seconds(spec: JobSpec) -> float | None:
     """Return the longest time a placed job holds its seats; None if it is unknown."""
     limit = spec.max_duration_seconds
-    return None if limit is None else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
+    return (
+        None
+        if limit is None
+        else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
+    )
 
 
 def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
-    """Return the jobs that hold seats now and have a limit, or near their end, in the order of
-    submission."""
+    """Return the jobs that hold seats now and have a limit, or near their end, in the
+    order of submission."""
     live.see(draft)
     types, latest_endings = types_of(draft), []
-    for job in sorted((*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of):
+    for job in sorted(
+        (*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of
+    ):
         attempt = draft.attempt(job.id)
         until = inf if attempt is None else until_of(draft, job, attempt)
         if attempt is None or until == inf:
             continue
         spec = job.spec
         seats = tuple(
-            allocation.seat for allocation in draft.seats_of(attempt) if not allocation.charged
+            allocation.seat
+            for allocation in draft.seats_of(attempt)
+            if not allocation.charged
         )
-        holding = holding_of(spec.queue, job.owner, seats, types, preemptible=spec.preemptible)
+        holding = holding_of(
+            spec.queue, job.owner, seats, types, preemptible=spec.preemptible
+        )
         latest_endings.append(
             SeatEnd(
                 job=job.id,
@@ -54,15 +64,19 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
 
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return when its seats will be free (wall clock); inf: unknown. A later pass gives the same,
-    unless a clock was set: else each would move what is promised."""
+    """Return when its seats will be free (wall clock); inf: unknown. A later pass gives
+    the same, unless a clock was set: else each would move what is promised."""
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
     stops = job.state in (JobState.STOPPING, JobState.RECOVERING)
     if limit is None or attempt.running_at is None:
         if stops:
             return job.since + gone_seconds
-        return inf if limit is None else attempt.placed_at + START_SECONDS + limit + gone_seconds
+        return (
+            inf
+            if limit is None
+            else attempt.placed_at + START_SECONDS + limit + gone_seconds
+        )
     ran = ran_seconds(draft, attempt) or draft.now.wall - attempt.running_at
     stop = job.since if stops else draft.now.wall + max(0.0, limit - ran)
     by_wall = attempt.running_at + limit

@@ -14,8 +14,8 @@ from corral.schedule.placement.availability import SAME_SECONDS
 
 
 def why_late(draft: Draft, before: Reservation) -> str:
-    """Return what prevents a promise at its time: a job that exceeds its limit, one with a right to
-    the place, or a removed node."""
+    """Return what prevents a promise at its time: a job that exceeds its limit, one
+    with a right to the place, or a removed node."""
     latest = before.latest_start
     assert latest is not None
     for seat in before.seats:
@@ -42,8 +42,8 @@ def why_late(draft: Draft, before: Reservation) -> str:
 
 
 def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
-    """Yield the jobs that hold what was promised, else those on the same nodes, or those that were
-    waited for."""
+    """Yield the jobs that hold what was promised, else those on the same nodes, or
+    those that were waited for."""
     seats_by_node = {seat.node: seat for seat in before.seats}
     blocking_attempts: list[tuple[bool, Job, Attempt]] = []
     for job in draft.in_states(*ON_NODES):
@@ -58,7 +58,9 @@ def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attemp
         if seats or job.id in before.after:
             meets = any(_meet(seat, seats_by_node[seat.node]) for seat in seats)
             blocking_attempts.append((not meets, job, attempt))
-    for _, job, attempt in sorted(blocking_attempts, key=lambda one: (one[0], one[1].id)):
+    for _, job, attempt in sorted(
+        blocking_attempts, key=lambda one: (one[0], one[1].id)
+    ):
         yield job, attempt
 
 

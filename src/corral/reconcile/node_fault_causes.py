@@ -11,7 +11,8 @@ from corral.reconcile.changeset import Draft
 
 
 def explained(draft: Draft, attempt: Attempt) -> Attempt:
-    """With the fault that a node has noticed about then; itself where none explains it."""
+    """With the fault that a node has noticed about then; itself where none explains
+    it."""
     if (
         not draft.trusts_health
         or attempt.cause not in (Cause.USER, Cause.INFRA)
@@ -28,7 +29,9 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
     if not explained_faults:
         return attempt
     ended = attempt.ended_at or 0.0
-    node, ailment, rule = min(explained_faults, key=lambda one: abs(ended - one[1].noticed_at))
+    node, ailment, rule = min(
+        explained_faults, key=lambda one: abs(ended - one[1].noticed_at)
+    )
     if not rule.is_machine:
         return replace(attempt, failure=rule.by, next_step=None, evidence=ailment.text)
     return replace(
@@ -43,12 +46,16 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
 
 
 def culprit_of(node: Node, ailment: Ailment) -> str:
-    return f"{ailment.where} of node {node.id}" if ailment.gpu is not None else f"node {node.id}"
+    return (
+        f"{ailment.where} of node {node.id}"
+        if ailment.gpu is not None
+        else f"node {node.id}"
+    )
 
 
 def _rule(attempt: Attempt, node: Node, ailment: Ailment) -> Explains | None:
-    """Return how this fault explains the end: it hit its own GPUs, or the node on which it
-    failed."""
+    """Return how this fault explains the end: it hit its own GPUs, or the node on which
+    it failed."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None

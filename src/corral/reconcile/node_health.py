@@ -1,5 +1,5 @@
-"""Automatic actions for the health of nodes: avoid, cordon, drain, and end jobs on broken devices;
-limited by a breaker, and all recorded."""
+"""Automatic actions for the health of nodes: avoid, cordon, drain, and end jobs on
+broken devices; limited by a breaker, and all recorded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,8 @@ from corral.reconcile.failure_counts import forget_blame
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 from corral.reconcile.node_fault_causes import culprit_of
 
-FAULT: Final = "NodeFault"  # the reason code of a job that a broken GPU or node has ended
+# the reason code of a job that a broken GPU or node has ended
+FAULT: Final = "NodeFault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ class _Breaker:
 
     def __init__(self, draft: Draft, rules: HealthRules) -> None:
         nodes = draft.all_nodes()
-        self._left = rules.most(len(nodes)) - barred_lately(nodes.values(), draft.now.wall, rules)
+        self._left = rules.most(len(nodes)) - barred_lately(
+            nodes.values(), draft.now.wall, rules
+        )
 
     def take(self) -> bool:
         """Whether one node more may be cordoned by itself; then it has been."""
@@ -55,11 +58,18 @@ class _Breaker:
 
 
 def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
-    """Judge what is new, and with `whole` also what time has changed; the jobs that this ends."""
+    """Judge what is new, and with `whole` also what time has changed; the jobs that
+    this ends."""
     draft.trusts_health = rules.mode == "enforce"
     nodes = draft.all_nodes()
-    ailing = {id for id, node in nodes.items() if node.ailments or node.suspect} if whole else set()
-    verdicts = [_judged(draft, nodes[id], rules) for id in ailing | draft.noticed.keys()]
+    ailing = (
+        {id for id, node in nodes.items() if node.ailments or node.suspect}
+        if whole
+        else set()
+    )
+    verdicts = [
+        _judged(draft, nodes[id], rules) for id in ailing | draft.noticed.keys()
+    ]
     if not verdicts:
         return set()
     ended: set[JobId] = set()
@@ -68,14 +78,20 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
         AllocationsByNode(draft),
         list(settling(draft)),
     )
-    for verdict in sorted(verdicts, key=lambda one: one.urgency):  # the worst ask the breaker first
+    # the worst ask the breaker first
+    for verdict in sorted(verdicts, key=lambda one: one.urgency):
         node = _set_bar(draft, verdict.node, rules, breaker)
         before = nodes[node.id]
         if node is not before:
             draft.nodes[node.id] = node
-            draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
+            draft.is_urgent |= (node.cordoned, node.suspect) != (
+                before.cordoned,
+                before.suspect,
+            )
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
-            ended |= _end_jobs(draft, node, verdict.struck, allocations_by_node.take(node.id))
+            ended |= _end_jobs(
+                draft, node, verdict.struck, allocations_by_node.take(node.id)
+            )
         # Also for a suspect: it affects no job.
         if verdict.struck and rules.mode == "enforce":
             ended |= _explain_ends(draft, node, verdict.struck, open_ends)
@@ -102,7 +118,9 @@ def _family(types: dict[int, str], gpu: int | None) -> str:
 
 def _noticed(draft: Draft, signal: Signal) -> Noticed:
     jobs = (draft.job(job) for job, _ in signal.attempts)
-    return Noticed(signal=signal, users=tuple(job.owner for job in jobs if job is not None))
+    return Noticed(
+        signal=signal, users=tuple(job.owner for job in jobs if job is not None)
+    )
 
 
 def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
@@ -117,8 +135,15 @@ def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
         ):
             line = mending(ailment, node)
             to_mend = f"; to mend it: {line}" if line else ""
-            draft.tell("ailment", f"node {node.id}: {ailment.says}{to_mend}", node=node.id)
-        if not ailment.is_live and old is not None and old.is_live and old.bar != Bar.OPEN:
+            draft.tell(
+                "ailment", f"node {node.id}: {ailment.says}{to_mend}", node=node.id
+            )
+        if (
+            not ailment.is_live
+            and old is not None
+            and old.is_live
+            and old.bar != Bar.OPEN
+        ):
             text = f"node {node.id}: {ailment.where or 'the node'} is well again: {ailment.text}"
             draft.tell("mended", text, node=node.id)
 
@@ -130,19 +155,29 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
         return _reopened(draft, node)
     if node.cordoned:
         if node.is_barred_by_health and bar == Bar.DRAIN and not node.draining:
-            draft.tell("drain", f"node {node.id}: drain, by its health: {_why(node)}", node=node.id)
+            draft.tell(
+                "drain",
+                f"node {node.id}: drain, by its health: {_why(node)}",
+                node=node.id,
+            )
             node = replace(node, draining=True)
         return replace(node, suspect=False) if node.suspect else node
     if node.suspect:
         return node  # a person decides
     if rules.mode == "observe" or not breaker.take():
-        what = "would be cordoned" if rules.mode == "observe" else "is held back by the breaker"
+        what = (
+            "would be cordoned"
+            if rules.mode == "observe"
+            else "is held back by the breaker"
+        )
         text = f"node {node.id} {what}: {_why(node)}; corral node cordon --suspects"
         draft.tell("suspect", text, node=node.id)
         return replace(node, suspect=True)
     draining = bar == Bar.DRAIN
     word = "drain" if draining else "cordon"
-    draft.tell(word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id)
+    draft.tell(
+        word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id
+    )
     return replace(
         node,
         cordoned=True,
@@ -153,11 +188,15 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
 
 
 def _reopened(draft: Draft, node: Node) -> Node:
-    """Reopen a node that was closed automatically once no fault restricts it; actions of a person
-    stay."""
+    """Reopen a node that was closed automatically once no fault restricts it; actions
+    of a person stay."""
     if node.is_barred_by_health:
-        draft.tell("uncordon", f"node {node.id}: uncordon, it is well again", node=node.id)
-        return replace(node, cordoned=False, draining=False, cordoned_by="", suspect=False)
+        draft.tell(
+            "uncordon", f"node {node.id}: uncordon, it is well again", node=node.id
+        )
+        return replace(
+            node, cordoned=False, draining=False, cordoned_by="", suspect=False
+        )
     return replace(node, suspect=False) if node.suspect else node
 
 
@@ -172,8 +211,9 @@ def _why(node: Node) -> str:
 def _end_jobs(
     draft: Draft, node: Node, struck: Iterable[Struck], held: Sequence[Allocation]
 ) -> set[JobId]:
-    """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose ranks had failed
-    before, who is charged already, is not among them (`_explain_ends`)."""
+    """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose
+    ranks had failed before, who is charged already, is not among them
+    (`_explain_ends`)."""
     ended: set[JobId] = set()
     for strike in struck:
         for allocation in (seat for seat in held if _is_on(seat, strike)):
@@ -190,13 +230,18 @@ def _end_jobs(
 
 
 def _explain_ends(
-    draft: Draft, node: Node, struck: Iterable[Struck], ends: Iterable[tuple[Job, Attempt]]
+    draft: Draft,
+    node: Node,
+    struck: Iterable[Struck],
+    ends: Iterable[tuple[Job, Attempt]],
 ) -> set[JobId]:
-    """Attempts that ended a moment ago by what they had met here: the cluster pays (0058)."""
+    """Attempts that ended a moment ago by what they had met here: the cluster pays
+    (0058)."""
     job_ids: set[JobId] = set()
     for strike in struck:
         for job, attempt in ends:
-            now = draft.attempt(job.id) or attempt  # another fault may have explained it by now
+            # another fault may have explained it by now
+            now = draft.attempt(job.id) or attempt
             if explains(strike.ailment, node.id, now):
                 _end(draft, job, now, node, strike.ailment)
                 _tell_why(draft, job, now, node)
@@ -204,15 +249,24 @@ def _explain_ends(
     return job_ids
 
 
-def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment) -> None:
+def _end(
+    draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment
+) -> None:
     culprit, why = culprit_of(node, ailment), ailment.text
     failure = FailureKind.GPU_FAULT if ailment.gpu is not None else FailureKind.CLUSTER
     if attempt.cause == Cause.INFRA and attempt.culprit.startswith("rank "):
-        attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))  # its words say less
+        # its words say less
+        attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))
     blame(
-        draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node.id,
-        failure=failure, at=attempt.ended_at,
-    )  # fmt: skip
+        draft,
+        attempt,
+        cause=Cause.INFRA,
+        culprit=culprit,
+        evidence=why,
+        node=node.id,
+        failure=failure,
+        at=attempt.ended_at,
+    )
     if job.state != JobState.RECOVERING:
         draft.move(job, JobEvent.RANKS_FAILED, reason=f"{culprit}: {why}", code=FAULT)
 
@@ -228,8 +282,8 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
 
 
 def _is_on(held: Allocation, struck: Struck) -> bool:
-    """Whether it was there when it was noticed: by the node's word of who was on the device; of a
-    whole node also by when it was given out."""
+    """Whether it was there when it was noticed: by the node's word of who was on the
+    device; of a whole node also by when it was given out."""
     ailment = struck.ailment
     if (held.job, held.attempt) in ailment.attempts:
         return True

@@ -9,13 +9,15 @@ from corral.reconcile.changeset import Draft
 
 
 def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
-    """Treat a node as dead on request, from now on and until it reports again; the request is the
-    proof."""
+    """Treat a node as dead on request, from now on and until it reports again; the
+    request is the proof."""
     if node.said_dead:
         return
     dead_node = replace(node, said_dead=wish.by)
     draft.nodes[node.id] = dead_node
-    draft.facts = replace(draft.facts, proofs={**draft.facts.proofs, node.id: dead_node.word})
+    draft.facts = replace(
+        draft.facts, proofs={**draft.facts.proofs, node.id: dead_node.word}
+    )
 
 
 def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
@@ -24,20 +26,25 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
     A node that still holds jobs is refused, because their seats could not be returned.
     """
     if any(allocation.seat.node == node for allocation in draft.held()):
-        draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
+        draft.tell(
+            "not_removed", f"node {node} is not removed: it holds jobs", node=node
+        )
         return
     _let_go(draft, node)
     draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)
 
 
 def see_gone(draft: Draft) -> None:
-    """Remove nodes that the engine no longer has, once they count as dead and so hold nothing.
-    Settings such as a cordon go too: a later node of that name is another one."""
+    """Remove nodes that the engine no longer has, once they count as dead and so hold
+    nothing. Settings such as a cordon go too: a later node of that name is another
+    one."""
     for id in sorted(draft.facts.gone):
         node = draft.node(id)
         if node is not None and node.liveness == Liveness.DEAD:
             _let_go(draft, id)
-            draft.tell("node_gone", f"node {id} is no node of this cluster any more", node=id)
+            draft.tell(
+                "node_gone", f"node {id} is no node of this cluster any more", node=id
+            )
 
 
 def _let_go(draft: Draft, node: NodeId) -> None:

@@ -18,7 +18,11 @@ def bar_by_person(
     match to:
         case "cordon" | "drain":
             return replace(
-                node, cordoned=True, draining=to == "drain", cordoned_by="", suspect=False
+                node,
+                cordoned=True,
+                draining=to == "drain",
+                cordoned_by="",
+                suspect=False,
             )
         case "uncordon":
             return _open(replace(node, ailments=excused(node.ailments)))
@@ -29,16 +33,21 @@ def bar_by_person(
 
 
 def bar_suspects(draft: Draft, wish: Wish) -> None:
-    """Each as its health would have it. They do not count for the breaker, and open again by
-    themselves when they are well."""
+    """Each as its health would have it. They do not count for the breaker, and open
+    again by themselves when they are well."""
     draft.is_urgent = True
-    for node in [all_node for all_node in draft.all_nodes().values() if all_node.suspect]:
+    for node in [
+        all_node for all_node in draft.all_nodes().values() if all_node.suspect
+    ]:
         draining = node.bar == Bar.DRAIN
         draft.nodes[node.id] = replace(
             node, cordoned=True, draining=draining, cordoned_by=BY_HEALTH, suspect=False
         )
         ailment = node.worst
-        word, why = "drain" if draining else "cordon", ailment.says if ailment is not None else ""
+        word, why = (
+            "drain" if draining else "cordon",
+            ailment.says if ailment is not None else "",
+        )
         text = f"node {node.id}: {word}, asked by {wish.by} for all suspects: {why}"
         draft.tell(word, text, node=node.id)
 

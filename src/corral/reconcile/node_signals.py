@@ -22,7 +22,9 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
         text = f"node {node.id}: {signal.text}"
         own_attempts = (key for key in signal.attempts if _was_on(draft, node.id, key))
         job, attempt = next(own_attempts, (None, None))
-        draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
+        draft.tell(
+            f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt
+        )
     node = draft.nodes[node.id] = node.taking(new)
     draft.noticed[node.id] = take_results(draft, node, tuple(new))
 

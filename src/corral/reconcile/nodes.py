@@ -46,7 +46,8 @@ def see_nodes(draft: Draft) -> set[JobId]:
 
 
 def _take_in(draft: Draft, heard: NodeFacts) -> bool:
-    """A node that says who it is. True for another boot: all that ran there before is gone."""
+    """A node that says who it is. True for another boot: all that ran there before is
+    gone."""
     old = draft.node(heard.node)
     if old is not None and _says_the_same(heard, old):
         return False
@@ -68,19 +69,24 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
 
 
 def _says_the_same(heard: NodeFacts, old: Node) -> bool:
-    """Told by the object first: an inventory is long, and a thousand nodes are looked at."""
+    """Told by the object first: an inventory is long, and a thousand nodes are looked
+    at."""
     same = heard.inventory is old.inventory or heard.inventory == old.inventory
     return same and (heard.boot, heard.address) == (old.boot, old.address)
 
 
-def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: AllocationsByNode) -> set[JobId]:
+def _believe(
+    draft: Draft, id: NodeId, verdict: Verdict, held: AllocationsByNode
+) -> set[JobId]:
     node = draft.node(id)
     assert node is not None
     touched: set[JobId] = set()
     if node.said_dead and verdict.liveness != Liveness.DEAD:
         node = draft.nodes[id] = replace(node, said_dead="")  # heartbeats arrive again
     if node.liveness != verdict.liveness:
-        node = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
+        node = replace(
+            node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why
+        )
         if verdict.liveness == Liveness.ALIVE:
             node = replace(node, lost_jobs=())
         draft.nodes[id] = node
@@ -112,7 +118,9 @@ def _lose(
     return touched
 
 
-def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode) -> set[JobId]:
+def _silent(
+    draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode
+) -> set[JobId]:
     """Past its bound, a silent node's work is replaced where the job allows it."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
@@ -121,7 +129,11 @@ def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNod
             continue
         if _may_replace(job, verdict) and not _others_step_on(draft, job, verdict):
             draft.seat_to(allocation, SeatState.UNREACHABLE)
-            _lost(draft, allocation, f"node {node} silent for {verdict.silent_seconds:.0f} s")
+            _lost(
+                draft,
+                allocation,
+                f"node {node} silent for {verdict.silent_seconds:.0f} s",
+            )
             touched.add(job.id)
     return touched
 
@@ -131,12 +143,15 @@ def _may_replace(job: Job, verdict: Verdict) -> bool:
         return verdict.past_bound
     if job.spec.self_stop_seconds is None:
         return False
-    stopped = job.spec.self_stop_seconds + job.spec.grace_seconds + SELF_STOP_MARGIN_SECONDS
+    stopped = (
+        job.spec.self_stop_seconds + job.spec.grace_seconds + SELF_STOP_MARGIN_SECONDS
+    )
     return verdict.past_bound and verdict.counted_seconds > stopped
 
 
 def _others_step_on(draft: Draft, job: Job, verdict: Verdict) -> bool:
-    """A synchronous gang whose other ranks report new steps is alive, silent node and all."""
+    """A synchronous gang whose other ranks report new steps is alive, silent node and
+    all."""
     stepped = draft.facts.stepped.get((job.id, job.attempt))
     if job.state != JobState.RUNNING or stepped is None:
         return False
@@ -150,7 +165,8 @@ def _lost(
     why: str,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> None:
-    """Blame the node for the attempt, if it is the job's living one, and let the job recover."""
+    """Blame the node for the attempt, if it is the job's living one, and let the job
+    recover."""
     job = draft.job(allocation.job)
     attempt = draft.attempt(allocation.job)
     if job is None or attempt is None or attempt.number != allocation.attempt:
@@ -160,18 +176,28 @@ def _lost(
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         culprit = f"node {node}"
         blame(
-            draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node,
+            draft,
+            attempt,
+            cause=Cause.INFRA,
+            culprit=culprit,
+            evidence=why,
+            node=node,
             failure=failure,
-        )  # fmt: skip
+        )
     if job.state in (JobState.STARTING, JobState.RUNNING):
         draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost", at_node=node)
 
 
 def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
-    """The node's last word of how far the attempt had come: the receipt counts from there."""
+    """The node's last word of how far the attempt had come: the receipt counts from
+    there."""
     heard = draft.facts.nodes.get(node)
     key = (attempt.job, attempt.number)
     for seen in heard.seen if heard is not None else ():
-        if seen.key == key and seen.progress is not None and key[0] not in draft.facts.unrecordable:
+        if (
+            seen.key == key
+            and seen.progress is not None
+            and key[0] not in draft.facts.unrecordable
+        ):
             step = max(seen.progress.step, attempt.last_step or 0)
             draft.put_attempt(replace(attempt, last_step=step))

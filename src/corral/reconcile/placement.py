@@ -39,9 +39,11 @@ from corral.schedule.order.priority_key import PriorityKeys
 from corral.schedule.order.queue_order import QueueLine, in_order
 from corral.schedule.quota.borrowing import claims_of
 
-# Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
-# 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4); smaller sites
-# report several times more, so 30 days. It weighs as much as a tenth of a failure.
+# Before a node has a record of its own: 419 unexpected interruptions in 54 days on
+# 2,048 nodes of
+# 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4);
+# smaller sites report several times more, so 30 days. It weighs as much as a tenth of a
+# failure.
 PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
 PRIOR_WEIGHT: Final = 0.1
 
@@ -89,8 +91,8 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
 
 
 def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId]:
-    """All that wait, in the order in which the next pass tries them if none of them is placed. The
-    draft is thrown away afterwards."""
+    """All that wait, in the order in which the next pass tries them if none of them is
+    placed. The draft is thrown away afterwards."""
     if draft.facts.placing is not None:
         return
     memo.look(draft)
@@ -118,7 +120,9 @@ def _movables(
     if rule is None:
         return None
     nodes = memo.queued.of_nodes(draft)
-    return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, nodes))
+    return lambda: movables_of(
+        draft, rule, over, lambda job: waiting_of(draft, job, over, nodes)
+    )
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
@@ -136,7 +140,9 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
     return queued.of(draft, over, guarded)
 
 
-def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes) -> Waiting:
+def waiting_of(
+    draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes
+) -> Waiting:
     """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
@@ -170,32 +176,42 @@ def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNode
 def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
     """The job's rule, without the nodes that refuse its owner."""
     refused, rule = nodes.refused.get(job.owner), job.spec.place
-    return rule if refused is None else replace(rule, constraints=(*rule.constraints, refused))
+    return (
+        rule
+        if refused is None
+        else replace(rule, constraints=(*rule.constraints, refused))
+    )
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
     """Return the GPUs per node charged at least to a job that requires exclusive nodes.
 
-    This is the size of the smallest sufficient node, regardless of the request. 0: the job
-    shares its nodes.
+    This is the size of the smallest sufficient node, regardless of the request. 0: the
+    job shares its nodes.
     """
     if not spec.place.exclusive:
         return 0
     least = min(shape.resources.gpus for shape in spec.shapes)
-    sizes = (len(node.inventory.gpus) for node in nodes if spec.place.admits(node.labels))
+    sizes = (
+        len(node.inventory.gpus) for node in nodes if spec.place.admits(node.labels)
+    )
     return min((size for size in sizes if size >= least), default=0)
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:
-    """Return the expectation that only a queue ordered by it uses, so that gangs elsewhere are more
-    alike."""
+    """Return the expectation that only a queue ordered by it uses, so that gangs
+    elsewhere are more alike."""
     if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
         return {}
-    return {"stem": stem_of(job.spec.name), "limit_seconds": job.spec.max_duration_seconds}
+    return {
+        "stem": stem_of(job.spec.name),
+        "limit_seconds": job.spec.max_duration_seconds,
+    }
 
 
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:
-    """The mark of the shared path that the job's saves lie on: they are not elsewhere."""
+    """The mark of the shared path that the job's saves lie on: they are not
+    elsewhere."""
     attempt, rule = draft.attempt(job.id), job.spec.checkpoint
     if rule is None:
         return None
@@ -206,7 +222,8 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
 
 
 def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
-    """The mark that the save which it starts from lies under, where its own saves go there too."""
+    """The mark that the save which it starts from lies under, where its own saves go
+    there too."""
     node = draft.node(rule.origin.node) if rule.origin is not None else None
     if node is None or rule.origin is None:
         return None
@@ -216,10 +233,14 @@ def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
-    """Return the nodes where the job ran last without failing there: its files are there, its reads
-    are cached."""
+    """Return the nodes where the job ran last without failing there: its files are
+    there, its reads are cached."""
     attempt = draft.attempt(job.id)
-    return frozenset(attempt.nodes) - set(job.failed_on) if attempt is not None else frozenset()
+    return (
+        frozenset(attempt.nodes) - set(job.failed_on)
+        if attempt is not None
+        else frozenset()
+    )
 
 
 def _arrays(draft: Draft) -> Counter[JobId]:
@@ -255,10 +276,15 @@ def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
         )
     )
     pinned_to = _pin(draft, job, placed)
-    if pinned_to is not None and job.pinned_to is None and job.spec.checkpoint is not None:
+    if (
+        pinned_to is not None
+        and job.pinned_to is None
+        and job.spec.checkpoint is not None
+    ):
         path = job.spec.checkpoint.path
         text = (
-            f"{job.spec.name} saves to {path}, which no other node sees: it is bound to {pinned_to}"
+            f"{job.spec.name} saves to {path}, which no other node sees: it is bound to "
+            f"{pinned_to}"
         )
         draft.tell("pinned", text, job=job.id, node=pinned_to)
     where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
@@ -279,7 +305,8 @@ def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
 
 
 def _pin(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
-    """A checkpoint path that is not shared binds the job to the node that it first ran on."""
+    """A checkpoint path that is not shared binds the job to the node that it first ran
+    on."""
     rule = job.spec.checkpoint
     node = draft.node(placed.seats[0].node)
     if rule is None or node is None or mark_of(node, rule.path) is not None:
@@ -288,10 +315,15 @@ def _pin(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
 
 
 def _mtbf_seconds(draft: Draft, job: Job, nodes: int) -> float:
-    """Mean time between failures of one node: the prior, corrected by this job's own record.
+    """Mean time between failures of one node: the prior, corrected by this job's own
+    record.
 
     Gamma-Poisson: (weight * prior + node-seconds run) / (weight + failures).
     """
-    ran = nodes * max(0.0, draft.now.wall - job.started_at) if job.started_at is not None else 0.0
+    ran = (
+        nodes * max(0.0, draft.now.wall - job.started_at)
+        if job.started_at is not None
+        else 0.0
+    )
     failures = job.infra_retries
     return (PRIOR_WEIGHT * PRIOR_MTBF_SECONDS + ran) / (PRIOR_WEIGHT + failures)

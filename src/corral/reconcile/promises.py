@@ -26,7 +26,9 @@ def promised_of(draft: Draft) -> list[Promise]:
         Promise(
             job=standing_reservation.job,
             shape=standing_reservation.shape,
-            seats=standing_reservation.seats if _are_there(draft, standing_reservation) else (),
+            seats=standing_reservation.seats
+            if _are_there(draft, standing_reservation)
+            else (),
             start=standing_reservation.latest_start,
             after=standing_reservation.after,
             since=standing_reservation.since,
@@ -87,15 +89,22 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
     """A first promise, and one that had to be moved, with the cause."""
     assert row.latest_start is not None
     if before is None:
-        draft.tell("promised", f"{name_of(draft, row.job)}: {_text(draft, row)}", job=row.job)
-    elif before.latest_start is not None and row.latest_start > before.latest_start + SAME_SECONDS:
+        draft.tell(
+            "promised", f"{name_of(draft, row.job)}: {_text(draft, row)}", job=row.job
+        )
+    elif (
+        before.latest_start is not None
+        and row.latest_start > before.latest_start + SAME_SECONDS
+    ):
         late = f"{name_of(draft, row.job)} cannot start when it was promised to"
         text = f"{late}: {why_late(draft, before)}; {_text(draft, row)}"
         draft.tell("promise_moved", text, job=row.job)
 
 
 def _tell_ended(draft: Draft, ended: Reservation) -> None:
-    text = f"{name_of(draft, ended.job)} is promised that start no longer: {ended.ended}"
+    text = (
+        f"{name_of(draft, ended.job)} is promised that start no longer: {ended.ended}"
+    )
     draft.tell("promise_ended", text, job=ended.job)
 
 
@@ -105,10 +114,13 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
         standing_reservation.job: Reason(
             code="Promised",
             sentence=_text(draft, standing_reservation),
-            suggestions=tuple(f"see: corral why {job}" for job in standing_reservation.after[:1]),
+            suggestions=tuple(
+                f"see: corral why {job}" for job in standing_reservation.after[:1]
+            ),
         )
         for standing_reservation in standing_reservations(draft)
-        if standing_reservation.latest_start is not None and standing_reservation.job in reasons
+        if standing_reservation.latest_start is not None
+        and standing_reservation.job in reasons
     }
     return reasons.instead(over) if over else reasons
 
@@ -116,7 +128,11 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
 def _text(draft: Draft, one: Reservation) -> str:
     assert one.latest_start is not None
     millis = one.shape.gpu_millis
-    verb = "are" if millis > MILLIS_PER_GPU or (not millis and one.shape.nodes > 1) else "is"
+    verb = (
+        "are"
+        if millis > MILLIS_PER_GPU or (not millis and one.shape.nodes > 1)
+        else "is"
+    )
     reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
     names = _names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"

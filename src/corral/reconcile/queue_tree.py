@@ -20,7 +20,9 @@ def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
     try:
         tree = tree_of(before, asked, wish.at)
     except ValueError as error:
-        draft.tell("queues_refused", f"the queues that {wish.by} asked for cannot be: {error}")
+        draft.tell(
+            "queues_refused", f"the queues that {wish.by} asked for cannot be: {error}"
+        )
         return
     if tree != before:
         draft.queues = tree
@@ -30,9 +32,13 @@ def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
 def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
     """The tree after the wish. Raises: ValueError when it cannot be one."""
     half_life, guard = asked.half_life_seconds, asked.guard_seconds
-    tree = whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
+    tree = (
+        whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
+    )
     if asked.removed:
-        queues = tuple(queue for queue in tree.queues if queue.name not in asked.removed)
+        queues = tuple(
+            queue for queue in tree.queues if queue.name not in asked.removed
+        )
         tree = replace(tree, queues=queues)
     if asked.whole:
         tree = replace(

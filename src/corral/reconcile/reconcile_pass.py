@@ -48,12 +48,12 @@ _MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
 class PassOutcome:
     """Result of a pass.
 
-    It holds the changes to commit, the reason why each job waits, and the latest time of
-    the next pass. `reasons` None: nothing changed that could place a job, so the previous
-    reasons still hold. `frozen`: nodes whose silence is ignored now, because too many
-    others are silent too. `unread`: last lines of ranks to read outside the event loop.
-    `bugs`: jobs on which a step failed because of a bug in Corral. They were left
-    unchanged, or HELD.
+    It holds the changes to commit, the reason why each job waits, and the latest time
+    of the next pass. `reasons` None: nothing changed that could place a job, so the
+    previous reasons still hold. `frozen`: nodes whose silence is ignored now, because
+    too many others are silent too. `unread`: last lines of ranks to read outside the
+    event loop. `bugs`: jobs on which a step failed because of a bug in Corral. They
+    were left unchanged, or HELD.
     """
 
     changes: Changes
@@ -81,7 +81,8 @@ def reconcile(
     """Decide everything that follows from what is known now; the world is not changed.
 
     Args:
-        touched: jobs whose facts have changed since the last look; None looks at every job.
+        touched: jobs whose facts have changed since the last look; None looks at every
+            job.
         placing: False when placement as a whole is stopped.
         keep: how long jobs that are over are kept; None forgets none of them now.
         spared: jobs that must not be forgotten now.
@@ -107,29 +108,46 @@ def reconcile(
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.removed, draft.queues)
     chosen = draft.facts.placing is not None and bool(draft.facts.placing.chosen)
     anything_new = touched is None or any(rows) or chosen
-    placing = placing and not draft.is_urgent  # a pass may take long: a later look places
-    reasons = place(draft, memo or Memo(), learned) if placing and anything_new else None
+    # a pass may take long: a later look places
+    placing = placing and not draft.is_urgent
+    reasons = (
+        place(draft, memo or Memo(), learned) if placing and anything_new else None
+    )
     gate_gangs(draft, health)
     _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)
     check(draft, health)
     deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
+    nap_seconds = min(deadline_seconds, LONGEST_NAP_SECONDS)
+    return _outcome_of(draft, reasons, nap_seconds)
+
+
+def _outcome_of(
+    draft: Draft, reasons: Mapping[JobId, Reason] | None, nap_seconds: float
+) -> PassOutcome:
     return PassOutcome(
         changes=draft.changes(),
         reasons=reasons,
-        nap_seconds=min(deadline_seconds, LONGEST_NAP_SECONDS),
+        nap_seconds=nap_seconds,
         frozen=frozenset(draft.frozen),
         unread=draft.unread,
         bugs=tuple(draft.bugs),
     )
 
 
-def _moved(draft: Draft, health: HealthRules, touched: Iterable[JobId] | None) -> set[JobId]:
-    """The jobs that wishes, nodes, health and facts may have moved; None: all that are on nodes."""
+def _moved(
+    draft: Draft, health: HealthRules, touched: Iterable[JobId] | None
+) -> set[JobId]:
+    """The jobs that wishes, nodes, health and facts may have moved; None: all that are
+    on nodes."""
     job_ids = see_nodes(draft) | set(draft.jobs)
     job_ids |= see_health(draft, health, whole=touched is None)
-    job_ids |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
+    job_ids |= (
+        {job.id for job in draft.in_states(*ON_NODES)}
+        if touched is None
+        else set(touched)
+    )
     return job_ids | {job.id for job, _ in settling(draft)}
 
 
@@ -147,7 +165,8 @@ def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> Non
 
 
 def _hold_unrecordable(draft: Draft) -> None:
-    """A job that waits, and of which no store can hold what is to be recorded, is held."""
+    """A job that waits, and of which no store can hold what is to be recorded, is
+    held."""
     for id, why in draft.facts.unrecordable.items():
         if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
             draft.move(job, JobEvent.QUARANTINED, reason=why, code=UNRECORDABLE)
@@ -175,7 +194,12 @@ def _timers(draft: Draft, job: Job) -> None:
     """First the warning, then the end."""
     attempt = draft.attempt(job.id)
     limit, warned_after = job.spec.max_duration_seconds, job.spec.warned_after_seconds
-    if job.state != JobState.RUNNING or attempt is None or limit is None or warned_after is None:
+    if (
+        job.state != JobState.RUNNING
+        or attempt is None
+        or limit is None
+        or warned_after is None
+    ):
         return
     ran = ran_seconds(draft, attempt)
     if attempt.warned_at is None and ran >= warned_after:
@@ -190,11 +214,16 @@ def _timers(draft: Draft, job: Job) -> None:
 
 
 def _drains(draft: Draft, job: Job) -> None:
-    """A draining node gives its jobs back, with a save, their place in the queue kept."""
+    """A draining node gives its jobs back, with a save, their place in the queue
+    kept."""
     attempt = draft.attempt(job.id)
     if job.state not in (JobState.STARTING, JobState.RUNNING) or attempt is None:
         return
-    draining = [id for id in attempt.nodes if (node := draft.node(id)) and node.draining]
+    draining = [
+        id for id in attempt.nodes if (node := draft.node(id)) and node.draining
+    ]
     if draining:
         reason = f"node {draining[0]} is being drained"
-        draft.move(job, JobEvent.PREEMPTED, reason=reason, code=DRAIN, why=StopWhy.PREEMPT)
+        draft.move(
+            job, JobEvent.PREEMPTED, reason=reason, code=DRAIN, why=StopWhy.PREEMPT
+        )

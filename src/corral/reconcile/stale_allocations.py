@@ -1,4 +1,5 @@
-"""Seats that a replaced attempt still holds: they return when its ranks are seen gone."""
+"""Seats that a replaced attempt still holds: they return when its ranks are seen
+gone."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.job_states import ON_NODES
@@ -9,11 +10,16 @@ from corral.reconcile.changeset import Draft
 
 
 def see_stale(draft: Draft) -> None:
-    """Let go of fenced seats by evidence. A node that answers again is stopping them."""
+    """Let go of fenced seats by evidence. A node that answers again is stopping
+    them."""
     for allocation in [
-        held_allocation for held_allocation in draft.held() if _is_stale(draft, held_allocation)
+        held_allocation
+        for held_allocation in draft.held()
+        if _is_stale(draft, held_allocation)
     ]:
-        seen = seen_at(draft, allocation.seat.node, (allocation.job, allocation.attempt))
+        seen = seen_at(
+            draft, allocation.seat.node, (allocation.job, allocation.attempt)
+        )
         node = draft.node(allocation.seat.node)
         if seen is not None and seen.phase in (Phase.ENDED, Phase.REFUSED):
             draft.seat_to(allocation, SeatState.RELEASED)
@@ -25,4 +31,5 @@ def _is_stale(draft: Draft, allocation: Allocation) -> bool:
     job = draft.job(allocation.job)
     if job is None or job.attempt != allocation.attempt:
         return True
-    return job.state not in ON_NODES  # it waits for its next attempt, for this very seat perhaps
+    # it waits for its next attempt, for this very seat perhaps
+    return job.state not in ON_NODES

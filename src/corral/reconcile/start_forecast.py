@@ -40,7 +40,12 @@ from corral.replay.conformal_interval import (
 from corral.replay.quantile import quantile
 from corral.replay.runtime_history import RuntimeHistory
 from corral.replay.snapshot import Present, SeatHolder
-from corral.replay.start_distribution import HORIZON_SECONDS, Drawn, RunTimeKnowledge, outlook
+from corral.replay.start_distribution import (
+    HORIZON_SECONDS,
+    Drawn,
+    RunTimeKnowledge,
+    outlook,
+)
 from corral.schedule import Learned
 from corral.schedule.waiting import Waiting
 
@@ -50,19 +55,25 @@ FEWEST: Final = 5  # runs, where they take no more than PATIENCE times the time 
 PATIENCE: Final = 3
 PASSES: Final = 2_000  # of one run
 FIRST_PART: Final = 0.5  # of the time is for the forecast, the rest for suggestions
-SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
+# a suggestion is worth it when it starts in this part of the time, or less
+SOONER: Final = 0.75
 NOW_SECONDS: Final = 1.0  # a start within them is that of the next pass
 MOST_INSTEAD: Final = 3
-OFTEN: Final = 0.25  # of the runs in which a suggestion stops others, from which on it says so
+# of the runs in which a suggestion stops others, from which on it says so
+OFTEN: Final = 0.25
 STOP_SECONDS: Final = (
     2.0  # from the end of its last save until a job is seen gone, when all is well
 )
 
 
-def foretell(question: Question, is_within: Callable[[float], bool]) -> StartForecast | None:
-    """The forecast; None for a job that does not wait, or waits for what no replay can tell.
+def foretell(
+    question: Question, is_within: Callable[[float], bool]
+) -> StartForecast | None:
+    """The forecast; None for a job that does not wait, or waits for what no replay can
+    tell.
 
-    `is_within`: whether no more than this part of the time for it is gone; asked between runs.
+    `is_within`: whether no more than this part of the time for it is gone; asked
+    between runs.
     """
     now = Now(wall=question.wall, serving=question.serving)
     draft = Draft(question.world, question.facts, now)
@@ -109,7 +120,9 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> StartFor
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
         row=_row(job, question.wall, starts, interval),
-        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), interval, record),
+        instead=_sooner(
+            plays, present, lives, job, quantile(_waits(drawn), 0.5), interval, record
+        ),
     )
 
 
@@ -124,9 +137,14 @@ class _Plays:
     is_within: Callable[[float], bool]
 
     def draw(
-        self, present: Present, lives: Mapping[JobId, RunTimeKnowledge], runs: int, part: float
+        self,
+        present: Present,
+        lives: Mapping[JobId, RunTimeKnowledge],
+        runs: int,
+        part: float,
     ) -> list[Drawn]:
-        """So many runs, or as many as are begun before that part of the time is gone."""
+        """So many runs, or as many as are begun before that part of the time is
+        gone."""
         return outlook(
             present,
             lives,
@@ -136,7 +154,9 @@ class _Plays:
             runs=runs,
             since=self.since,
             most_passes=PASSES,
-            keep_on=lambda found: self.is_within(part * (PATIENCE if found < FEWEST else 1)),
+            keep_on=lambda found: self.is_within(
+                part * (PATIENCE if found < FEWEST else 1)
+            ),
         )
 
 
@@ -153,24 +173,27 @@ def _waits(drawn: Iterable[Drawn]) -> list[float]:
 
 
 def _interval(drawn: Sequence[Drawn]) -> Interval:
-    """The middle four fifths of the starts. Those that were cut are at least as late as they were
-    followed, which is all that the lower end may lean on; the upper is the horizon as soon as it
-    would lean on one of them."""
+    """The middle four fifths of the starts. Those that were cut are at least as late as
+    they were followed, which is all that the lower end may lean on; the upper is the
+    horizon as soon as it would lean on one of them."""
     least = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
     waits = _waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
-    return Interval(low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high)
+    return Interval(
+        low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high
+    )
 
 
 def _promised_seconds(present: Present, job: JobId) -> float:
-    """Return the seconds from now to the latest promised start; infinite without one ahead."""
+    """Return the seconds from now to the latest promised start; infinite without one
+    ahead."""
     starts = (promise.start for promise in present.promised if promise.job == job)
     return next((start - present.now for start in starts if start > present.now), inf)
 
 
 def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
-    """Return the draws, with no start behind the promised one: the limits behind it hold for all,
-    and no draw knows better."""
+    """Return the draws, with no start behind the promised one: the limits behind it
+    hold for all, and no draw knows better."""
     return [
         replace(run, wait_seconds=most_seconds, is_cut=False)
         if most_seconds < inf and (run.is_cut or run.wait_seconds > most_seconds)
@@ -180,8 +203,8 @@ def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
 
 
 def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> float:
-    """The part of these that have a limit. The job's own says nothing of its start: it counts only
-    where it is the one that nothing is known of."""
+    """The part of these that have a limit. The job's own says nothing of its start: it
+    counts only where it is the one that nothing is known of."""
     run_time_knowledges = [life for id, life in unknown if id != job] or [
         life for _, life in unknown
     ]
@@ -197,7 +220,8 @@ def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> f
 
 
 def record_of(told: Iterable[StartForecastTold]) -> Record:
-    """Return the outcomes of predictions, in order; jobs that still wait are left out."""
+    """Return the outcomes of predictions, in order; jobs that still wait are left
+    out."""
     record = Record()
     for start_forecast_told in told:
         if start_forecast_told.waited_seconds is not None:
@@ -207,7 +231,8 @@ def record_of(told: Iterable[StartForecastTold]) -> Record:
                     high=start_forecast_told.drawn_high_seconds,
                 ),
                 told=Interval(
-                    low=start_forecast_told.low_seconds, high=start_forecast_told.high_seconds
+                    low=start_forecast_told.low_seconds,
+                    high=start_forecast_told.high_seconds,
                 ),
                 actual=start_forecast_told.waited_seconds,
             )
@@ -218,12 +243,14 @@ def record_of(told: Iterable[StartForecastTold]) -> Record:
 def _span(told: Interval) -> TimeSpan:
     beyond = told.high >= HORIZON_SECONDS
     return TimeSpan(
-        low_seconds=min(told.low, HORIZON_SECONDS), high_seconds=None if beyond else told.high
+        low_seconds=min(told.low, HORIZON_SECONDS),
+        high_seconds=None if beyond else told.high,
     )
 
 
 def _ends(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
-    """The start, as far as it was moved by the record, and the job's own run time behind it."""
+    """The start, as far as it was moved by the record, and the job's own run time
+    behind it."""
     starts = _interval(drawn)
     interval = _interval(
         [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
@@ -253,7 +280,8 @@ def _sooner(
     told: Interval,
     record: Record,
 ) -> tuple[ChangeSuggestion, ...]:
-    """Return the changes with which the job would start clearly sooner, the soonest first.
+    """Return the changes with which the job would start clearly sooner, the soonest
+    first.
 
     The start must be sooner than the middle of the drawn starts. Neither end of the
     interval may be later than in the forecast without the change.
@@ -276,8 +304,12 @@ def _sooner(
         other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
         waits = _waits(other_drawn)
         then = told_interval(_interval(other_drawn), record)
-        if all(drawn.wait_seconds < NOW_SECONDS and not drawn.is_cut for drawn in other_drawn):
-            then = Interval(low=0.0, high=0.0)  # the next pass places it, whatever comes
+        if all(
+            drawn.wait_seconds < NOW_SECONDS and not drawn.is_cut
+            for drawn in other_drawn
+        ):
+            # the next pass places it, whatever comes
+            then = Interval(low=0.0, high=0.0)
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
@@ -285,15 +317,21 @@ def _sooner(
             suggestions.append((quantile(waits, 0.5), instead))
     return tuple(
         change_suggestion
-        for _, change_suggestion in sorted(suggestions, key=lambda one: one[0])[:MOST_INSTEAD]
+        for _, change_suggestion in sorted(suggestions, key=lambda one: one[0])[
+            :MOST_INSTEAD
+        ]
     )
 
 
 def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
-    """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than OFTEN of
-    the runs stop anybody who is there now."""
+    """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than
+    OFTEN of the runs stop anybody who is there now."""
     gangs = {holder.gang.job: holder.gang for holder in present.holders}
-    stopping = [job_ids for run in drawn if (job_ids := [id for id in run.stopped if id in gangs])]
+    stopping = [
+        job_ids
+        for run in drawn
+        if (job_ids := [id for id in run.stopped if id in gangs])
+    ]
     if len(stopping) < OFTEN * len(drawn):
         return ""
     middle = sorted(stopping, key=len)[len(stopping) // 2]
@@ -308,7 +346,8 @@ def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
 
 
 def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
-    """The cluster as the scheduler sees it now, and what is known of how long its jobs run."""
+    """The cluster as the scheduler sees it now, and what is known of how long its jobs
+    run."""
     charged_allocations = list(held_now(draft))
     over = judge_budgets(draft, charged_allocations)
     waiting = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
@@ -342,7 +381,9 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
         reserved=reserved_of(draft),
         promised=promised_of(draft),
         closed=frozenset(nodes.keys() - heard),
-        suspicion={id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()},
+        suspicion={
+            id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()
+        },
         stripped=stripped_of(draft, over),
         debts=draft.debts_now(),
     )
@@ -350,18 +391,28 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
 
 
 def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
-    """Until the last step of its training loop, as its nodes report; None without one."""
+    """Until the last step of its training loop, as its nodes report; None without
+    one."""
     key = (job.id, attempt.number)
     seen = [seen_at(draft, node, key) for node in attempt.nodes]
     beats = [
-        attempt.progress for attempt in seen if attempt is not None and attempt.progress is not None
+        attempt.progress
+        for attempt in seen
+        if attempt is not None and attempt.progress is not None
     ]
     newest = max(beats, key=lambda beat: beat.step, default=None)
-    return newest.left_seconds if newest is not None and job.state == JobState.RUNNING else None
+    return (
+        newest.left_seconds
+        if newest is not None and job.state == JobState.RUNNING
+        else None
+    )
 
 
-def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> RunTimeKnowledge:
-    """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin tell of all."""
+def _life(
+    job: Job, ran_seconds: float, left_seconds: float | None = None
+) -> RunTimeKnowledge:
+    """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin
+    tell of all."""
     spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
     limit = spec.max_duration_seconds
@@ -390,12 +441,15 @@ def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHold
 
 
 def _port(held: Sequence[Allocation]) -> int:
-    return next((allocation.port for allocation in held if allocation.port is not None), 0)
+    return next(
+        (allocation.port for allocation in held if allocation.port is not None), 0
+    )
 
 
 def _frees_at(draft: Draft, job: Job) -> float:
-    """Return when its seats are free: as long after its stop as its newest save took, and a little;
-    if that is over, or there is no save, at the end of its grace period."""
+    """Return when its seats are free: as long after its stop as its newest save took,
+    and a little; if that is over, or there is no save, at the end of its grace
+    period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
     over = max(now, job.since + job.spec.grace_seconds)
     saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else over

@@ -9,7 +9,8 @@ from corral.reconcile.changeset import Draft
 
 
 def with_input_wait(draft: Draft, attempt: Attempt) -> Attempt:
-    """Return the attempt with this class of failure where a rank of it waits for input now."""
+    """Return the attempt with this class of failure where a rank of it waits for input
+    now."""
     for node in attempt.nodes:
         seen = seen_at(draft, node, (attempt.job, attempt.number))
         if seen is not None and seen.waits_for_input is not None:

@@ -1,8 +1,9 @@
-"""Usage of queues and users, present and past, their spending, and the effect of a spent budget.
+"""Usage of queues and users, present and past, their spending, and the effect of a
+spent budget.
 
-What is still held is known from the allocations; what was given back is in the rows of use. An
-allocation goes over from the one to the other in the commit that lets it go, so nothing is counted
-twice or lost, whatever dies between.
+What is still held is known from the allocations; what was given back is in the rows of
+use. An allocation goes over from the one to the other in the commit that lets it go, so
+nothing is counted twice or lost, whatever dies between.
 """
 
 from collections import defaultdict
@@ -64,7 +65,8 @@ def held_by(
 
 @dataclass(frozen=True, slots=True)
 class _Types(Mapping[NodeId, Sequence[str]]):
-    """Only those are looked up that are asked for: a copy costs what a cluster is large."""
+    """Only those are looked up that are asked for: a copy costs what a cluster is
+    large."""
 
     nodes: Mapping[NodeId, Node]
 
@@ -87,7 +89,9 @@ def _holding(
     job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
 ) -> QuotaHolding:
     spec = job.spec
-    return holding_of(spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible)
+    return holding_of(
+        spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible
+    )
 
 
 # -- into the books --------------------------------------------------------------------------------
@@ -111,12 +115,16 @@ def _charge(draft: Draft, holding: QuotaHolding, began: float) -> None:
     seconds = max(0.0, now - began)
     leaf = (holding.queue, holding.user)
     use = draft.use(leaf) or QueueUsage(queue=holding.queue, user=holding.user, at=now)
-    rate, constant = holding.amounts, accrued_seconds(seconds, draft.tree.half_life_seconds)
+    rate, constant = (
+        holding.amounts,
+        accrued_seconds(seconds, draft.tree.half_life_seconds),
+    )
     draft.uses[leaf] = replace(
         _decayed(use, now, draft.tree.half_life_seconds),
         gpu_seconds=_left(draft, use, use.gpu_seconds) + rate.gpus * constant,
         cpu_seconds=_left(draft, use, use.cpu_seconds) + rate.cpus * constant,
-        memory_gib_seconds=_left(draft, use, use.memory_gib_seconds) + rate.gib * constant,
+        memory_gib_seconds=_left(draft, use, use.memory_gib_seconds)
+        + rate.gib * constant,
         total_gpu_seconds=use.total_gpu_seconds + rate.gpus * seconds,
     )
     for queue in draft.tree.path(holding.queue):
@@ -144,7 +152,8 @@ def _decayed(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage
 
 
 def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
-    """Return what was spent and given back in the present period; nothing yet in a new one."""
+    """Return what was spent and given back in the present period; nothing yet in a new
+    one."""
     budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
     since = budget.period_start(draft.now.wall)
     return (
@@ -172,7 +181,9 @@ def _more(
     )
 
 
-def spent_now(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[QueueName, BudgetSpent]:
+def spent_now(
+    draft: Draft, held: Iterable[ChargedAllocation]
+) -> dict[QueueName, BudgetSpent]:
     """Return what each queue with a budget has spent in this period, including current
     allocations."""
     tree = draft.tree
@@ -196,10 +207,14 @@ def is_spent(budget: Budget, spent: BudgetSpent, at: float) -> bool:
     if budget.money is not None:
         return budget.is_over(at) or spent.money >= budget.money
     hours = spent.gpu_seconds / HOUR_SECONDS
-    return budget.is_over(at) or (budget.gpu_hours is not None and hours >= budget.gpu_hours)
+    return budget.is_over(at) or (
+        budget.gpu_hours is not None and hours >= budget.gpu_hours
+    )
 
 
-def judge_budgets(draft: Draft, held: Iterable[ChargedAllocation]) -> frozenset[QueueName]:
+def judge_budgets(
+    draft: Draft, held: Iterable[ChargedAllocation]
+) -> frozenset[QueueName]:
     """Return the queues whose budget is spent or over.
 
     One event is recorded for each such queue, and for each new period.
@@ -216,7 +231,9 @@ def judge_budgets(draft: Draft, held: Iterable[ChargedAllocation]) -> frozenset[
         if is_over != was_over:
             row = spent_of(draft, name, queue.budget)
             draft.spent[name] = replace(row, demoted=is_over)
-            draft.tell("budget_spent" if is_over else "budget_renewed", _told(queue, is_over))
+            draft.tell(
+                "budget_spent" if is_over else "budget_renewed", _told(queue, is_over)
+            )
     return frozenset(over)
 
 
@@ -251,7 +268,9 @@ def standing_of(
     draft: Draft, held: list[ChargedAllocation], over: frozenset[QueueName]
 ) -> Standing:
     """Quota and fair share as they are now."""
-    nodes = [node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD]
+    nodes = [
+        node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD
+    ]
     return Standing(
         draft.tree,
         capacity=NodeTypes(nodes).capacity,
@@ -271,26 +290,40 @@ def owing_now(draft: Draft) -> frozenset[QueueName]:
 
 def queues_named(draft: Draft) -> set[QueueName]:
     """Return the queue names of all jobs, whether the queue still exists or not."""
-    return {*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())}
+    return {
+        *draft.world.queues_named(),
+        *(job.spec.queue for job in draft.jobs.values()),
+    }
 
 
-def past_of(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[Leaf, ResourceAmounts]:
-    """Return the past use of each user of a queue, decayed, in the unit of current use."""
+def past_of(
+    draft: Draft, held: Iterable[ChargedAllocation]
+) -> dict[Leaf, ResourceAmounts]:
+    """Return the past use of each user of a queue, decayed, in the unit of current
+    use."""
     now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
     constant = constant_seconds(half_life_seconds)
     past: dict[Leaf, ResourceAmounts] = defaultdict(ResourceAmounts)
     for leaf, use in {**draft.world.uses, **draft.uses}.items():
         use = _decayed(use, now, half_life_seconds)
-        amounts = ResourceAmounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
+        amounts = ResourceAmounts(
+            use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds
+        )
         past[leaf] = past[leaf].plus(amounts, 1.0 / constant)
     for charged_allocation in held:
-        seconds = accrued_seconds(now - charged_allocation.allocation.began, half_life_seconds)
+        seconds = accrued_seconds(
+            now - charged_allocation.allocation.began, half_life_seconds
+        )
         leaf = (charged_allocation.holding.queue, charged_allocation.holding.user)
-        past[leaf] = past[leaf].plus(charged_allocation.holding.amounts, seconds / constant)
+        past[leaf] = past[leaf].plus(
+            charged_allocation.holding.amounts, seconds / constant
+        )
     return past
 
 
 def stripped_of(draft: Draft, over: frozenset[QueueName]) -> frozenset[QueueName]:
     """Return those queues with a spent budget that no longer have GPUs of their own."""
     budgets = {queue.name: queue.budget for queue in draft.tree.queues}
-    return frozenset(n for n in over if (b := budgets[n]) is not None and b.demote_to is None)
+    return frozenset(
+        n for n in over if (b := budgets[n]) is not None and b.demote_to is None
+    )

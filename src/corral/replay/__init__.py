@@ -1,7 +1,13 @@
 """Jobs of a trace through the scheduler's own core in virtual time. Pure."""
 
 from corral.replay.array_replay import ReplayOutcome, compiles_first, replay
-from corral.replay.metrics import Metrics, MetricsSubset, metrics_of, parts_of, size_labels
+from corral.replay.metrics import (
+    Metrics,
+    MetricsSubset,
+    metrics_of,
+    parts_of,
+    size_labels,
+)
 from corral.replay.node_failures import NodeFaults
 from corral.replay.workload import Workload, largest_gang
 

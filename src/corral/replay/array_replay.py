@@ -1,4 +1,5 @@
-"""A workload through the scheduler in virtual time: from event to event, a pass at each."""
+"""A workload through the scheduler in virtual time: from event to event, a pass at
+each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,8 @@ from corral.schedule.columns.state import PassState, state_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEvent:
-    """One row of the log; `node` and `gpus` only for a start (one row a node of the gang)."""
+    """One row of the log; `node` and `gpus` only for a start (one row a node of the
+    gang)."""
 
     at: float
     kind: int
@@ -42,10 +44,11 @@ class ReplayEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """`ended`: seconds at which each job ended. GPU-seconds: held until the last submission, and
-    lost to restarts and failures. `failures`: starts that a failing node cut short. `used`: the
-    share of GPUs held in each of the windows up to the last submission. `fragmentation`: of the GPU
-    time that was free while jobs waited, the share on nodes in part held."""
+    """`ended`: seconds at which each job ended. GPU-seconds: held until the last
+    submission, and lost to restarts and failures. `failures`: starts that a failing
+    node cut short. `used`: the share of GPUs held in each of the windows up to the last
+    submission. `fragmentation`: of the GPU time that was free while jobs waited, the
+    share on nodes in part held."""
 
     workload: Workload
     nodes: tuple[int, ...]
@@ -66,7 +69,8 @@ class ReplayOutcome:
 
 
 def compiles_first() -> bool:
-    """Whether the first replay here compiles the core, which takes about a minute of two cores."""
+    """Whether the first replay here compiles the core, which takes about a minute of
+    two cores."""
     return must_compile(advance)
 
 
@@ -78,18 +82,23 @@ def replay(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends on nodes of this many GPUs. The same input gives the same outcome.
+    """Run all jobs to their ends on nodes of this many GPUs. The same input gives the
+    same outcome.
 
     Raises: ValueError when a job is larger than the nodes can hold.
     """
     if max(workload.gpus, default=0) > largest_gang(nodes):
-        raise ValueError(f"a job of {max(workload.gpus)} GPUs, room for {largest_gang(nodes)}")
+        raise ValueError(
+            f"a job of {max(workload.gpus)} GPUs, room for {largest_gang(nodes)}"
+        )
     if named.with_limits and workload.limits and min(workload.limits) > 0:
         named = _with_limits(named)
     world = world_of(workload, failures)
     state = state_of_workload(workload, nodes, named)
     plan_failure(world, state)
-    log = log_of(gpus=sum(nodes), jobs=len(workload.submits), is_kept=on_event is not None)
+    log = log_of(
+        gpus=sum(nodes), jobs=len(workload.submits), is_kept=on_event is not None
+    )
     is_done = False
     while not is_done:
         is_done = advance(named.policy, world, state, log)
@@ -104,7 +113,9 @@ def replay(
         lost_gpu_seconds=float(world.number[LOST]),
         failures=int(world.count[CUT]),
         used=_shares(_plain(world.windows), world.horizon * sum(nodes) / WINDOWS),
-        fragmentation=float(world.number[SPLIT] / world.number[IDLE] if world.number[IDLE] else 0),
+        fragmentation=float(
+            world.number[SPLIT] / world.number[IDLE] if world.number[IDLE] else 0
+        ),
     )
 
 
@@ -127,7 +138,8 @@ def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
         submits=_filled(workload.submits),
         duration=_filled(workload.durations),
         ended=column(jobs, "float"),
-        mtbf=float(failures.mtbf_seconds),  # of another type it would all be compiled once more
+        # of another type it would all be compiled once more
+        mtbf=float(failures.mtbf_seconds),
         save=float(failures.save_seconds),
         windows=column(WINDOWS, "float"),
         dice=dice_of(failures.seed),
@@ -138,7 +150,9 @@ def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
     return world
 
 
-def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> PassState:
+def state_of_workload(
+    workload: Workload, nodes: Sequence[int], named: Named
+) -> PassState:
     """Empty nodes, and a row of each job to come."""
     classes: dict[tuple[int, int], int] = {}
     klass = [
@@ -166,7 +180,8 @@ def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) ->
 
 
 def _kin(workload: Workload) -> tuple[list[list[int]], int]:
-    """The groups of each job, from those of its user and name to all jobs; and how many."""
+    """The groups of each job, from those of its user and name to all jobs; and how
+    many."""
     rows: dict[tuple[int, ...], int] = {}
     unknown = [-1] * len(workload.submits)
     columns = zip(
@@ -178,7 +193,9 @@ def _kin(workload: Workload) -> tuple[list[list[int]], int]:
     )
     groups = [
         [
-            rows.setdefault((0, user, kind, gpus), len(rows)) if min(user, kind) >= 0 else -1,
+            rows.setdefault((0, user, kind, gpus), len(rows))
+            if min(user, kind) >= 0
+            else -1,
             rows.setdefault((1, user, gpus), len(rows)) if user >= 0 else -1,
             rows.setdefault((2, queue, gpus), len(rows)),
             rows.setdefault((3,), len(rows)),

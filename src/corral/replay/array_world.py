@@ -1,7 +1,9 @@
-"""Virtual time: from event to event, a pass of the scheduler at each, and the log of what it did.
+"""Virtual time: from event to event, a pass of the scheduler at each, and the log of
+what it did.
 
-How long jobs take lies here, where the scheduler does not look. All that is compiled in this room
-is in this one file: numba keeps code by the text of its file, and `compiled` by that of schedule.
+How long jobs take lies here, where the scheduler does not look. All that is compiled in
+this room is in this one file: numba keeps code by the text of its file, and `compiled`
+by that of schedule.
 """
 
 from math import log
@@ -13,7 +15,12 @@ from corral.schedule.columns.aging import earn
 from corral.schedule.columns.gpu_pool import NOBODY, USED
 from corral.schedule.columns.job_groups import AT_RUNNING, WAITING, served
 from corral.schedule.columns.one_pass import conclude, put_back, submit, take_turns
-from corral.schedule.columns.order import CONSERVATIVE, ColumnPolicy, has_waiting, preempts
+from corral.schedule.columns.order import (
+    CONSERVATIVE,
+    ColumnPolicy,
+    has_waiting,
+    preempts,
+)
 from corral.schedule.columns.state import PREEMPTED, STARTED, PassState
 
 BEGAN_ON, GAVE_WAY, ENDED, WAS_PROMISED, FAILED = 0, 1, 2, 3, 4
@@ -25,11 +32,12 @@ TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
 class ReplayWorld(NamedTuple):
     """Columns of jobs, in the order of submission.
 
-    `count`: jobs submitted so far, ended so far, and starts cut short by a failing node. `number`:
-    now; GPU-seconds held before `horizon`, lost to restarts and
-    failures, free while a job waited, and of these on nodes in part held; the next failure.
-    `windows`: GPU-seconds held in equal parts of the time before `horizon`. A node fails every
-    `mtbf` seconds (0: never) and is back at once; its jobs keep what they saved every `save`.
+    `count`: jobs submitted so far, ended so far, and starts cut short by a failing
+    node. `number`: now; GPU-seconds held before `horizon`, lost to restarts and
+    failures, free while a job waited, and of these on nodes in part held; the next
+    failure. `windows`: GPU-seconds held in equal parts of the time before `horizon`. A
+    node fails every `mtbf` seconds (0: never) and is back at once; its jobs keep what
+    they saved every `save`.
     """
 
     jobs: int
@@ -53,8 +61,8 @@ WINDOWS: Final = 120
 class ReplayLog(NamedTuple):
     """Columns of rows: one for each node of a start, one for any other event.
 
-    `service`: the seconds of service that the job has had by then; of a promise, when the job
-    starts at the latest. With no rows nothing is kept.
+    `service`: the seconds of service that the job has had by then; of a promise, when
+    the job starts at the latest. With no rows nothing is kept.
     """
 
     rows: int
@@ -131,7 +139,9 @@ def note_start(world: ReplayWorld, state: PassState, log: ReplayLog, job: int) -
 
 
 @compiled
-def note(world: ReplayWorld, state: PassState, log: ReplayLog, kind: int, job: int) -> None:
+def note(
+    world: ReplayWorld, state: PassState, log: ReplayLog, kind: int, job: int
+) -> None:
     if log.rows == 0:
         return
     at = log.count[0]
@@ -146,7 +156,8 @@ def note(world: ReplayWorld, state: PassState, log: ReplayLog, kind: int, job: i
 
 @compiled
 def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
-    """Count the GPUs held, and those left over, until now, as far as that is before the horizon."""
+    """Count the GPUs held, and those left over, until now, as far as that is before the
+    horizon."""
     begun, pool = world.number[NOW], state.pool
     seconds = min(now, world.horizon) - min(begun, world.horizon)
     world.number[NOW] = now
@@ -178,8 +189,11 @@ def plan_failure(world: ReplayWorld, state: PassState) -> None:
 
 
 @compiled
-def fail_node(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
-    """The node's jobs wait again with what they saved last; the node itself is back at once."""
+def fail_node(
+    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
+) -> None:
+    """The node's jobs wait again with what they saved last; the node itself is back at
+    once."""
     jobs, pool, now = state.jobs, state.pool, world.number[NOW]
     node = int(roll(world.dice) * pool.nodes)
     while pool.holders[node] > 0:
@@ -196,15 +210,20 @@ def fail_node(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: R
 
 
 @compiled
-def advance(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> bool:
-    """Replay from event to event until all jobs have ended (True), or until the log is full."""
+def advance(
+    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
+) -> bool:
+    """Replay from event to event until all jobs have ended (True), or until the log is
+    full."""
     while world.count[DONE] < world.jobs and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[DONE] == world.jobs)
 
 
 @compiled
-def step(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
+def step(
+    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
+) -> None:
     """All that happens at the next moment at which anything does."""
     now = _next_event(policy, world, state)
     pass_time(world, state, now)
@@ -212,7 +231,9 @@ def step(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: Replay
     _end_jobs(policy, world, state, log, now)
     if now >= world.number[FAILS_AT]:
         fail_node(policy, world, state, log)
-    while world.count[SUBMITTED] < world.jobs and (world.submits[world.count[SUBMITTED]] <= now):
+    while world.count[SUBMITTED] < world.jobs and (
+        world.submits[world.count[SUBMITTED]] <= now
+    ):
         submit(policy, state, world.count[SUBMITTED], now)
         world.count[SUBMITTED] += 1
     take_turns(policy, state, now)
@@ -228,8 +249,8 @@ def advance_until_started(
     job: int,
     until: float,
 ) -> float:
-    """Replay from event to event until a waiting job starts, or nothing more happens before
-    `until`.
+    """Replay from event to event until a waiting job starts, or nothing more happens
+    before `until`.
 
     Gives the time of the start, or `until`.
     """
@@ -242,10 +263,14 @@ def advance_until_started(
 
 @compiled
 def advance_to(
-    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog, submitted: int
+    policy: ColumnPolicy,
+    world: ReplayWorld,
+    state: PassState,
+    log: ReplayLog,
+    submitted: int,
 ) -> bool:
-    """Replay from event to event until this many jobs are submitted (True), or until the log is
-    full."""
+    """Replay from event to event until this many jobs are submitted (True), or until
+    the log is full."""
     while world.count[SUBMITTED] < submitted and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[SUBMITTED] >= submitted)
@@ -253,8 +278,8 @@ def advance_to(
 
 @compiled
 def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> float:
-    """The next submission, end or failure; a tick while a job waits that might preempt by
-    then, or the start that was promised next."""
+    """The next submission, end or failure; a tick while a job waits that might preempt
+    by then, or the start that was promised next."""
     soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:
         soonest = world.submits[world.count[SUBMITTED]]
@@ -270,7 +295,11 @@ def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> f
 
 @compiled
 def _end_jobs(
-    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog, now: float
+    policy: ColumnPolicy,
+    world: ReplayWorld,
+    state: PassState,
+    log: ReplayLog,
+    now: float,
 ) -> None:
     jobs, place = state.jobs, 0
     while place < jobs.count[AT_RUNNING]:

@@ -15,14 +15,18 @@ HOUR_SECONDS: Final = 3600.0
 
 
 class Spending:
-    """Spending from `now` on, starting at zero. `over`: the queues whose budget is spent. Without a
-    tree no budget is counted."""
+    """Spending from `now` on, starting at zero. `over`: the queues whose budget is
+    spent. Without a tree no budget is counted."""
 
     def __init__(self, tree: QueueTree | None, now: float) -> None:
         self.over: frozenset[QueueName] = frozenset()
         self._tree, self._now = tree or QueueTree(), now
-        self._budgets = {q.name: q.budget for q in self._tree.queues if q.budget is not None}
-        self._since = {name: budget.period_start(now) for name, budget in self._budgets.items()}
+        self._budgets = {
+            q.name: q.budget for q in self._tree.queues if q.budget is not None
+        }
+        self._since = {
+            name: budget.period_start(now) for name, budget in self._budgets.items()
+        }
         self._spent = dict.fromkeys(self._budgets, 0.0)
         self._rate = dict.fromkeys(self._budgets, 0.0)
 
@@ -66,7 +70,8 @@ class Spending:
         return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
 
     def priority(self, queue: QueueName, own: int) -> int:
-        """Return the present priority of a job of the queue whose own priority is `own`."""
+        """Return the present priority of a job of the queue whose own priority is
+        `own`."""
         for ancestor in self._tree.path(queue) if self.over else ():
             if ancestor.name in self.over and ancestor.budget is not None:
                 to = ancestor.budget.demote_to
@@ -81,7 +86,9 @@ class Spending:
     @property
     def stripped(self) -> frozenset[QueueName]:
         """Return those queues with a spent budget that no longer own GPUs."""
-        return frozenset(name for name in self.over if self._budgets[name].demote_to is None)
+        return frozenset(
+            name for name in self.over if self._budgets[name].demote_to is None
+        )
 
 
 def _most(budget: Budget) -> float:

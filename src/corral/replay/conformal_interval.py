@@ -1,7 +1,9 @@
-"""An interval that holds four times of five: drawn waits, corrected by how earlier ones came out.
+"""An interval that holds four times of five: drawn waits, corrected by how earlier ones
+came out.
 
-Source: conformalised quantile regression (Romano, Patterson and Candes 2019), on the logarithm of
-the wait and with each side for itself; the level follows the record (Gibbs and Candes 2021).
+Source: conformalised quantile regression (Romano, Patterson and Candes 2019), on the
+logarithm of the wait and with each side for itself; the level follows the record (Gibbs
+and Candes 2021).
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,8 +35,8 @@ class Interval:
 class IntervalScale:
     """Scale of errors: by ratio; waits shorter than `soft_seconds` by seconds.
 
-    With a `steady` it counts in how far apart the drawn ends are, and so much more: what was drawn
-    wide may be off by more. 0: it counts alike for all.
+    With a `steady` it counts in how far apart the drawn ends are, and so much more:
+    what was drawn wide may be off by more. 0: it counts alike for all.
     """
 
     soft_seconds: float
@@ -44,7 +46,11 @@ class IntervalScale:
         return log(seconds + self.soft_seconds)
 
     def unit(self, drawn: Interval) -> float:
-        return self.log(drawn.high) - self.log(drawn.low) + self.steady if self.steady else 1.0
+        return (
+            self.log(drawn.high) - self.log(drawn.low) + self.steady
+            if self.steady
+            else 1.0
+        )
 
     def moved(self, drawn: Interval, low: float, high: float) -> Interval:
         """With its ends this many units further out."""
@@ -73,7 +79,8 @@ class CalibrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The newest outcomes, the oldest first; `level` is the miss that is now aimed at."""
+    """The newest outcomes, the oldest first; `level` is the miss that is now aimed
+    at."""
 
     kept: tuple[CalibrationRecord, ...] = ()
     level: float = MISS
@@ -104,49 +111,59 @@ def drawn_interval(ranked: Sequence[float]) -> Interval:
 def told_interval(drawn: Interval, record: Record) -> Interval:
     """The interval to tell: on the record its like held often enough, and was short.
 
-    Fewer than FEW outcomes cannot say how much too wide it is, only that it was too narrow: with n
-    of them a side that reaches as far as the worst holds n times of n + 1.
+    Fewer than FEW outcomes cannot say how much too wide it is, only that it was too
+    narrow: with n of them a side that reaches as far as the worst holds n times of n +
+    1.
     """
     if not record.kept:
         return drawn
     if len(record.kept) < FEW:
         below = [
-            WORST.log(calibration_record.drawn.low) - WORST.log(calibration_record.actual)
+            WORST.log(calibration_record.drawn.low)
+            - WORST.log(calibration_record.actual)
             for calibration_record in record.kept
         ]
         above = [
-            WORST.log(calibration_record.actual) - WORST.log(calibration_record.drawn.high)
+            WORST.log(calibration_record.actual)
+            - WORST.log(calibration_record.drawn.high)
             for calibration_record in record.kept
         ]
         return WORST.moved(drawn, max(0.0, *below), max(0.0, *above))
-    intervals = (scaled for scale in SCALES for scaled in _corrected(drawn, record, scale))
+    intervals = (
+        scaled for scale in SCALES for scaled in _corrected(drawn, record, scale)
+    )
     return min(intervals, key=lambda one: one[0])[1]
 
 
 def _corrected(
     drawn: Interval, record: Record, scale: IntervalScale
 ) -> Iterator[tuple[float, Interval]]:
-    """Yield the interval by this scale, with more or less of the misses below: its usual width on
-    the record, and the result for the present draw."""
+    """Yield the interval by this scale, with more or less of the misses below: its
+    usual width on the record, and the result for the present draw."""
     weighted_records = [
         (calibration_record, scale.unit(calibration_record.drawn))
         for calibration_record in record.kept
     ]
     below = sorted(
-        (scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in weighted_records
+        (scale.log(k.drawn.low) - scale.log(k.actual)) / unit
+        for k, unit in weighted_records
     )
     above = sorted(
-        (scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in weighted_records
+        (scale.log(k.actual) - scale.log(k.drawn.high)) / unit
+        for k, unit in weighted_records
     )
     for part in LOW_SIDES:
         low = _rank(below, record.level * part)
         high = _rank(above, record.level * (1 - part))
-        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in weighted_records)
+        widths = sorted(
+            _width(scale.moved(k.drawn, low, high)) for k, _ in weighted_records
+        )
         yield quantile(widths, 0.5), scale.moved(drawn, low, high)
 
 
 def _rank(scores: Sequence[float], miss: float) -> float:
-    """The score that all but this many are below, counting the one that is still to come."""
+    """The score that all but this many are below, counting the one that is still to
+    come."""
     return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
 
 

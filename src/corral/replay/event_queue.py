@@ -18,14 +18,18 @@ Patience = tuple[float, JobId, float]
 
 
 class Agenda:
-    """Moments are wall clock. Who stops or starts meanwhile makes what was planned for it moot: it
-    is passed over, by `running` and `waiting`, which are the play's own and are not changed.
+    """Moments are wall clock. Who stops or starts meanwhile makes what was planned for
+    it moot: it is passed over, by `running` and `waiting`, which are the play's own and
+    are not changed.
 
     `coming`: who will be submitted, the soonest first.
     """
 
     def __init__(
-        self, running: Mapping[JobId, SimulatedJob], waiting: Groups, coming: Sequence[Coming]
+        self,
+        running: Mapping[JobId, SimulatedJob],
+        waiting: Groups,
+        coming: Sequence[Coming],
     ) -> None:
         self._running, self._waiting = running, waiting
         self._ends: list[End] = []
@@ -37,7 +41,8 @@ class Agenda:
         heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
 
     def plan_patience(self, tree: QueueTree, gang: Waiting, now: float) -> None:
-        """It waits from now on: nodes may be kept for it once it has for long enough."""
+        """It waits from now on: nodes may be kept for it once it has for long
+        enough."""
         for over in patience_ends(tree, gang):
             if over > now:
                 heappush(self._patience, (over, gang.job, gang.since))
@@ -56,8 +61,8 @@ class Agenda:
         return soonest
 
     def ended(self, now: float) -> Iterator[JobId]:
-        """Yield the jobs whose seats are free by now. Each is released before the next is
-        requested."""
+        """Yield the jobs whose seats are free by now. Each is released before the next
+        is requested."""
         while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
             end = heappop(self._ends)
             if self._is_due(end):

@@ -1,7 +1,8 @@
 """Predicted start of a waiting job: many replays of the present with the same core.
 
-What is not known is drawn: how long each job still runs, from the record of ended jobs that the
-order itself goes by; and who will come, from a stretch of the past that is played again.
+What is not known is drawn: how long each job still runs, from the record of ended jobs
+that the order itself goes by; and who will come, from a stretch of the past that is
+played again.
 """
 
 from bisect import bisect_left
@@ -37,7 +38,17 @@ from corral.schedule.columns.state import PassState, state_of
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
 MOST_ARRIVALS: Final = 4_000  # of one run
 _COPIED: Final = (
-    *("submitted", "gpus", "klass", "expected", "weight", "turn", "level", "started", "overhead"),
+    *(
+        "submitted",
+        "gpus",
+        "klass",
+        "expected",
+        "weight",
+        "turn",
+        "level",
+        "started",
+        "overhead",
+    ),
     *("attained", "queued", "preempted", "key", "elder_until"),
 )
 
@@ -50,7 +61,8 @@ class Arrivals(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Rows of arrivals, and by how many seconds they come later when they are played again."""
+    """Rows of arrivals, and by how many seconds they come later when they are played
+    again."""
 
     first: int
     rows: int
@@ -59,7 +71,8 @@ class Stretch(NamedTuple):
 
 @compiled
 def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> float:
-    """The service at which a job of the class ends that has had `attained` seconds of it."""
+    """The service at which a job of the class ends that has had `attained` seconds of
+    it."""
     level = level_after(history, 0, attained)
     begin = attained
     while level < LEVELS - 1:
@@ -85,8 +98,9 @@ def waits(
 ) -> list[float]:
     """Seconds from now to the start of the row `job`, one of each run, ranked.
 
-    `present` has the jobs of now in its first rows, as many as run and wait, and MOST_ARRIVALS
-    more; it is left as it is. A run that sees no start by the horizon counts as the horizon.
+    `present` has the jobs of now in its first rows, as many as run and wait, and
+    MOST_ARRIVALS more; it is left as it is. A run that sees no start by the horizon
+    counts as the horizon.
     """
     dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
@@ -97,12 +111,15 @@ def waits(
         state, world = clone(present), _world(here, here + stretch.rows, now)
         _draw(world, state, past, stretch, dice)
         until = now + horizon_seconds
-        wait_list.append(advance_until_started(policy, world, state, log, job, until) - now)
+        wait_list.append(
+            advance_until_started(policy, world, state, log, job, until) - now
+        )
     return sorted(wait_list)
 
 
 def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretch:
-    """Arrivals of this many seconds up to now, or of all the past if that is shorter."""
+    """Arrivals of this many seconds up to now, or of all the past if that is
+    shorter."""
     if not len(past.at):
         return Stretch(0, 0, 0.0)
     oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))
@@ -152,7 +169,8 @@ def _draw(
 
 
 def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[int]]:
-    """A state of those alone that run or wait now, for `waits`; and the rows that they had."""
+    """A state of those alone that run or wait now, for `waits`; and the rows that they
+    had."""
     jobs = state.jobs
     rows = sorted(
         [int(jobs.running[place]) for place in range(jobs.count[AT_RUNNING])]

@@ -1,4 +1,5 @@
-"""Times at which a pass of a replay may decide otherwise although nothing has happened."""
+"""Times at which a pass of a replay may decide otherwise although nothing has
+happened."""
 
 from collections.abc import Iterator
 from math import inf, nextafter
@@ -10,7 +11,8 @@ from corral.schedule.waiting import Waiting
 
 
 def patience_ends(tree: QueueTree, gang: Waiting) -> Iterator[float]:
-    """The moments (wall clock) at which the gang has waited for as long as it has patience."""
+    """The moments (wall clock) at which the gang has waited for as long as it has
+    patience."""
     for seconds in (PATIENCE_SECONDS, *patience_seconds(tree, gang)):
         over = gang.since + seconds
         yield over if over - gang.since >= seconds else nextafter(over, inf)

@@ -1,7 +1,8 @@
-"""The live decision in virtual time: from event to event, a pass of `schedule.decide` at each.
+"""The live decision in virtual time: from event to event, a pass of `schedule.decide`
+at each.
 
-The same function as in the head decides here; the nodes and the queues' standing are kept in step
-with what it decides, and are never made again.
+The same function as in the head decides here; the nodes and the queues' standing are
+kept in step with what it decides, and are never made again.
 """
 
 from collections import Counter
@@ -28,8 +29,23 @@ from corral.replay.simulated_job import (
     standing_of,
     victims_left,
 )
-from corral.replay.snapshot import Coming, Happened, JobClass, Present, SeatHolder, Terms
-from corral.schedule import Groups, NodeTypes, Placed, Reserved, RunningGang, Waiting, decide
+from corral.replay.snapshot import (
+    Coming,
+    Happened,
+    JobClass,
+    Present,
+    SeatHolder,
+    Terms,
+)
+from corral.schedule import (
+    Groups,
+    NodeTypes,
+    Placed,
+    Reserved,
+    RunningGang,
+    Waiting,
+    decide,
+)
 from corral.schedule.order.aging import TURN_SECONDS
 from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.prediction.runtime_model import Lessons
@@ -44,8 +60,8 @@ class Play:
     """One way that things may go on from the present.
 
     Args:
-        seconds: what each gang of the present still needs: one that holds seats, until its end if
-            it is let; one that waits, of service.
+        seconds: what each gang of the present still needs: one that holds seats, until
+            its end if it is let; one that waits, of service.
         coming: who will be submitted, the soonest first.
         lessons: learns from each end; None keeps to what is learned at present.
         hear: is called at each start, stop and end, in the order in which they happen.
@@ -65,10 +81,14 @@ class Play:
         self.passes = 0
         self._terms, self._hear = terms, hear
         self._learning = ReplayLearning(lessons, present.learned)
-        self._failing = Failing(terms.failures, [n.id for n in present.nodes], present.now)
+        self._failing = Failing(
+            terms.failures, [n.id for n in present.nodes], present.now
+        )
         self._guard_seconds = present.tree.guard_seconds
         self._stripped = present.stripped
-        self._spending = Spending(present.tree if terms.counts_budgets else None, present.now)
+        self._spending = Spending(
+            present.tree if terms.counts_budgets else None, present.now
+        )
         self._rooms = NodeStates(present)
         self._types = {n.id: n.inventory.types for n in present.nodes}
         self._fleet = NodeTypes(present.nodes)
@@ -97,11 +117,13 @@ class Play:
         for reserved in present.reserved:
             self._keep(reserved)
             for job in victims_left(self._kept[reserved.job], self._running):
-                job.told_by = reserved.job if reserved.pending and job.stopping else None
+                job.told_by = (
+                    reserved.job if reserved.pending and job.stopping else None
+                )
 
     def present(self) -> Present:
-        """Return the present state, from which another replay may continue with the knowledge of a
-        head."""
+        """Return the present state, from which another replay may continue with the
+        knowledge of a head."""
         return Present(
             now=self.now,
             nodes=list(self._rooms.nodes.values()),
@@ -126,9 +148,11 @@ class Play:
     def run(
         self, *, until: float = inf, job: JobId | None = None, most_passes: float = inf
     ) -> float | None:
-        """Replay from event to event until nothing more happens before `until` (wall clock).
+        """Replay from event to event until nothing more happens before `until` (wall
+        clock).
 
-        With a job it stops as soon as that one has started, and answers when; None: it has not.
+        With a job it stops as soon as that one has started, and answers when; None: it
+        has not.
         """
         most = self.passes + most_passes
         while self.passes < most:
@@ -141,8 +165,8 @@ class Play:
         return None
 
     def _next(self) -> float:
-        """The next end, submission or failure; or the moment at which a job is asked to yield,
-        or has waited long enough that nodes may be kept for it."""
+        """The next end, submission or failure; or the moment at which a job is asked to
+        yield, or has waited long enough that nodes may be kept for it."""
         soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
         soonest = min(
             [
@@ -180,7 +204,8 @@ class Play:
         )
         self._is_new |= self._learning.due_at <= now
         most = self.passes + MOST_AT_ONCE
-        while self._is_new:  # as in the head: who can start without them is placed first
+        # as in the head: who can start without them is placed first
+        while self._is_new:
             self._is_new = False
             if self.passes == most:
                 break
@@ -191,7 +216,8 @@ class Play:
         claims = claims_of(self._standing, self._waiting)
         half_life_seconds = self._standing.tree.half_life_seconds
         self._debts |= {
-            debt.queue: debt for debt in counted(self._debts, claims, now, half_life_seconds)
+            debt.queue: debt
+            for debt in counted(self._debts, claims, now, half_life_seconds)
         }
 
     def _see_owing(self) -> None:
@@ -251,7 +277,9 @@ class Play:
         self._begin(job, placed.seats, placed.port, self.now)
         self._tell(JobClass.STARTED, job)
 
-    def _begin(self, job: SimulatedJob, seats: tuple[Seat, ...], port: int, at: float) -> None:
+    def _begin(
+        self, job: SimulatedJob, seats: tuple[Seat, ...], port: int, at: float
+    ) -> None:
         gang = job.gang
         job.seats, job.port, job.placed_at, job.known = seats, port, at, None
         job.starts += 1
@@ -263,7 +291,8 @@ class Play:
         self._agenda.plan_end(job, job.ends_at)
 
     def _leave(self, id: JobId) -> None:
-        """Its seats come free: it has ended, or it yields and waits again in its old place."""
+        """Its seats come free: it has ended, or it yields and waits again in its old
+        place."""
         job = self._running.pop(id)
         self._free(job)
         self._is_new = True
@@ -273,7 +302,9 @@ class Play:
             self._tell(JobClass.ENDED, job)
             self._learning.hear(job.gang, done)
             return
-        job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
+        job.left_seconds = (
+            job.left_seconds - done if job.can_save else job.needs_seconds
+        )
         self._tell(JobClass.PREEMPTED, job)
         self._again(job, done if job.can_save else 0.0)
 
@@ -284,9 +315,14 @@ class Play:
             return
         del self._running[job.gang.job]
         self._free(job)
-        before, worked = job.needs_seconds - job.left_seconds, job.worked_seconds(self.now)
+        before, worked = (
+            job.needs_seconds - job.left_seconds,
+            job.worked_seconds(self.now),
+        )
         kept_seconds = (
-            self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
+            self._terms.failures.kept_seconds(before + worked, before)
+            if job.can_save
+            else 0.0
         )
         job.left_seconds = job.needs_seconds - kept_seconds
         self._tell(JobClass.FAILED, job)
@@ -313,24 +349,36 @@ class Play:
         self._spending.take(self._holding(gang, job.seats), -1)
 
     def _demote(self) -> None:
-        """Budgets are spent, or count again: what queues own, and priorities, have changed."""
+        """Budgets are spent, or count again: what queues own, and priorities, have
+        changed."""
         self._is_new, self._stripped = True, self._spending.stripped
-        quota_holdings = [self._holding(job.gang, job.seats) for job in self._running.values()]
-        self._standing = standing_of(self.present(), self._coming, self._fleet, quota_holdings)
+        quota_holdings = [
+            self._holding(job.gang, job.seats) for job in self._running.values()
+        ]
+        self._standing = standing_of(
+            self.present(), self._coming, self._fleet, quota_holdings
+        )
         for gang in [gang for gangs in self._waiting for gang in gangs]:
             job = self._jobs[gang.job]
             job.gang = self._spending.ranked(job.gang, job.own_priority)
             self._waiting.put(job.gang)
         for job in self._running.values():
-            job.gang, job.known = self._spending.ranked(job.gang, job.own_priority), None
+            job.gang, job.known = (
+                self._spending.ranked(job.gang, job.own_priority),
+                None,
+            )
 
     def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> QuotaHolding:
-        return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
+        return holding_of(
+            gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible
+        )
 
     def _tell(self, kind: JobClass, job: SimulatedJob) -> None:
         if self._hear is not None:
             service = job.needs_seconds - job.left_seconds
-            happened = Happened(self.now, kind, job.gang.job, job.seats, service, job.told_by)
+            happened = Happened(
+                self.now, kind, job.gang.job, job.seats, service, job.told_by
+            )
             self._hear(happened)
 
     # -- a pass ----------------------------------------------------------------------------------
@@ -364,14 +412,18 @@ class Play:
         for reserved in decision.reserved:
             self._keep(reserved)
         self._take_back([*before, *decision.reserved])
-        # shares have changed, and what is kept or promised: a head's next look might decide more
+        # shares have changed, and what is kept or promised: a head's next look might
+        # decide more
         self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)
         self._is_new |= promised != self._promised
         self._promised = promised
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
-        """A pass counts what it keeps as taken; here it is not, as the next pass keeps it again."""
-        self._rooms.refill({seat.node for reserved in reserved for seat in reserved.seats})
+        """A pass counts what it keeps as taken; here it is not, as the next pass keeps
+        it again."""
+        self._rooms.refill(
+            {seat.node for reserved in reserved for seat in reserved.seats}
+        )
         for simulated_reservation in self._kept.values():
             gang, seats = (
                 self._jobs[simulated_reservation.reserved.job].gang,
@@ -392,17 +444,26 @@ class Play:
 
     def _keep(self, reserved: Reserved) -> None:
         running = self._running
-        victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
-        self._kept[reserved.job] = SimulatedReservation(reserved=reserved, victims=victims)
+        victims = tuple(
+            (id, running[id].starts) for id in reserved.victims if id in running
+        )
+        self._kept[reserved.job] = SimulatedReservation(
+            reserved=reserved, victims=victims
+        )
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """Return when all victims that were not notified yet are past their guard; never, if
-        there are none."""
-        untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
+        """Return when all victims that were not notified yet are past their guard;
+        never, if there are none."""
+        untold = [
+            job.placed_at
+            for job in victims_left(kept, self._running)
+            if not job.stopping
+        ]
         return max(untold) + self._guard_seconds if untold else inf
 
     def _tell_due(self) -> None:
-        """All victims of a gang are notified together, and come free after their grace."""
+        """All victims of a gang are notified together, and come free after their
+        grace."""
         for simulated_reservation in [
             due_reservation
             for due_reservation in self._kept.values()

@@ -7,7 +7,8 @@ from typing import Final
 from corral.replay.array_replay import ReplayOutcome
 from corral.replay.quantile import quantile
 
-SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as this long (Feitelson 1998)
+# bounded slowdown counts shorter jobs as this long (Feitelson 1998)
+SHORTEST_SECONDS: Final = 10.0
 
 SIZES: Final = (
     *((1, "1 GPU"), (4, "2 to 4"), (8, "5 to 8"), (16, "9 to 16"), (64, "17 to 64")),
@@ -17,11 +18,12 @@ SIZES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """`jct`: from submission to end. `wait`: that less the job's own run time. `slowdown`: bounded
-    by 10 s. `utilisation`: GPU time held over all GPU time, from the first submission to the last.
-    `lost_gpu_s`: GPU-seconds in which restarted jobs only restored themselves, or that a failing
-    node undid. `failures`: starts that a failing node cut short. `fragmentation`: of the GPU time
-    that was free while jobs waited, the share on nodes in part held."""
+    """`jct`: from submission to end. `wait`: that less the job's own run time.
+    `slowdown`: bounded by 10 s. `utilisation`: GPU time held over all GPU time, from
+    the first submission to the last. `lost_gpu_s`: GPU-seconds in which restarted jobs
+    only restored themselves, or that a failing node undid. `failures`: starts that a
+    failing node cut short. `fragmentation`: of the GPU time that was free while jobs
+    waited, the share on nodes in part held."""
 
     jobs: int
     jct_mean_s: float
@@ -92,7 +94,8 @@ def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, Metrics
         ranked = sorted(waits[row] for row in own_rows)
         made[label] = MetricsSubset(
             jobs=len(own_rows),
-            gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own_rows) / 3_600,
+            gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own_rows)
+            / 3_600,
             jct_mean_s=sum(jct[row] for row in own_rows) / len(own_rows),
             wait_mean_s=sum(ranked) / len(own_rows),
             wait_p50_s=quantile(ranked, 0.5),
@@ -109,13 +112,18 @@ def size_labels(gpus: Sequence[int]) -> list[str]:
 
 
 def _jct(outcome: ReplayOutcome) -> list[float]:
-    return [end - at for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)]
+    return [
+        end - at
+        for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)
+    ]
 
 
 def _slowdown(outcome: ReplayOutcome) -> list[float]:
     return [
         max(1.0, took / max(SHORTEST_SECONDS, own_seconds))
-        for took, own_seconds in zip(_jct(outcome), outcome.workload.durations, strict=True)
+        for took, own_seconds in zip(
+            _jct(outcome), outcome.workload.durations, strict=True
+        )
     ]
 
 
@@ -123,6 +131,9 @@ def _spread(name: str, values: Sequence[float], unit: str) -> dict[str, float]:
     ranked = sorted(values)
     return {
         f"{name}_mean{unit}": sum(values) / len(values),
-        **{f"{name}_p{share}{unit}": quantile(ranked, share / 100) for share in (50, 90, 99)},
+        **{
+            f"{name}_p{share}{unit}": quantile(ranked, share / 100)
+            for share in (50, 90, 99)
+        },
         f"{name}_max{unit}": ranked[-1],
     }

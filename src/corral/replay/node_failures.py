@@ -12,10 +12,11 @@ from corral.replay.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFaults:
-    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of `seed`, and is
-    back at once.
+    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of
+    `seed`, and is back at once.
 
-    Its jobs go on from their last save, one every `save_seconds` of service; 0: they have none.
+    Its jobs go on from their last save, one every `save_seconds` of service; 0: they
+    have none.
     """
 
     mtbf_seconds: float = 0.0
@@ -23,8 +24,8 @@ class NodeFaults:
     seed: int = 0
 
     def kept_seconds(self, done_seconds: float, saved_seconds: float) -> float:
-        """Return the useful part of a service time, of which `saved_seconds` were saved at the last
-        stop."""
+        """Return the useful part of a service time, of which `saved_seconds` were saved
+        at the last stop."""
         if not self.save_seconds:
             return 0.0
         return max(saved_seconds, done_seconds // self.save_seconds * self.save_seconds)
@@ -37,8 +38,8 @@ MOST_STARTS: Final = 10_000  # to get from one save to the next
 def endless(
     work: Workload, nodes: Sequence[int], failures: NodeFaults, restart_seconds: float
 ) -> int | None:
-    """The first job that would be expected to start more than MOST_STARTS times before it gets to
-    its next save, or its end; None: all get on."""
+    """The first job that would be expected to start more than MOST_STARTS times before
+    it gets to its next save, or its end; None: all get on."""
     if not failures.mtbf_seconds:
         return None
     rows = zip(work.durations, work.gpus, strict=True)
@@ -52,7 +53,9 @@ def endless(
 class Failing:
     """Next failure of a node, at `due_at` (wall clock); never is infinite."""
 
-    def __init__(self, failures: NodeFaults, nodes: Sequence[NodeId], now: float) -> None:
+    def __init__(
+        self, failures: NodeFaults, nodes: Sequence[NodeId], now: float
+    ) -> None:
         self._failures, self._nodes = failures, nodes
         self._dice = dice_of(failures.seed)
         self.due_at = self._after(now)
@@ -66,4 +69,6 @@ class Failing:
     def _after(self, now: float) -> float:
         if not self._failures.mtbf_seconds or not self._nodes:
             return inf
-        return now - log(roll(self._dice)) * self._failures.mtbf_seconds / len(self._nodes)
+        return now - log(roll(self._dice)) * self._failures.mtbf_seconds / len(
+            self._nodes
+        )

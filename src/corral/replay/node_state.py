@@ -10,7 +10,8 @@ from corral.schedule import NodeRoom
 
 
 class NodeStates:
-    """`free` has the nodes that take work. Seats of the present are taken before `open`."""
+    """`free` has the nodes that take work. Seats of the present are taken before
+    `open`."""
 
     def __init__(self, present: Present) -> None:
         self.nodes = {node.id: node for node in present.nodes}
@@ -36,7 +37,8 @@ class NodeStates:
         return [job for job, _ in self._on[node].values()]
 
     def seat(self, job: SimulatedJob) -> None:
-        """It holds its seats; that they are free no longer, the pass that gave them has noted."""
+        """It holds its seats; that they are free no longer, the pass that gave them has
+        noted."""
         for seat in job.seats:
             self._on[seat.node][job.gang.job] = (job, seat)
 
@@ -52,7 +54,8 @@ class NodeStates:
             self.free[job.seats[0].node].give_port(job.port)
 
     def refill(self, nodes: Iterable[NodeId]) -> None:
-        """Set the free capacity of the nodes by their seats, whatever else was recorded."""
+        """Set the free capacity of the nodes by their seats, whatever else was
+        recorded."""
         for node in nodes:
             if node in self.free:
                 self.free[node] = self._room(node)

@@ -1,4 +1,5 @@
-"""A workload through the live decision, with queues: the same numbers and log as `replay` gives."""
+"""A workload through the live decision, with queues: the same numbers and log as
+`replay` gives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,19 +42,30 @@ def replay_queued(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends as a head with these queues would. `names`: of each number in
-    `workload.queues`. Everybody can save.
+    """Run all jobs to their ends as a head with these queues would. `names`: of each
+    number in `workload.queues`. Everybody can save.
 
     Raises: ValueError when a job is larger than the nodes, or its queue, can hold.
     """
     if held_by_no_queue(workload, nodes, tree, names):
         raise ValueError("a job asks for more than its queue may ever hold")
-    books = _Books(workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event)
+    books = _Books(
+        workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event
+    )
     Play(
-        Present(now=0.0, nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)], tree=tree),
+        Present(
+            now=0.0,
+            nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)],
+            tree=tree,
+        ),
         {},
-        [coming_of(workload, row, names, nodes) for row in range(len(workload.submits))],
-        terms=Terms(restart_seconds=restart_seconds, failures=failures, counts_budgets=True),
+        [
+            coming_of(workload, row, names, nodes)
+            for row in range(len(workload.submits))
+        ],
+        terms=Terms(
+            restart_seconds=restart_seconds, failures=failures, counts_budgets=True
+        ),
         hear=books.hear,
         lessons=Lessons(),
     ).run()
@@ -62,7 +74,9 @@ def replay_queued(
 
 def node_of(row: int, gpus: int) -> Node:
     """A node that has GPUs of one type, and is never short of anything else."""
-    made = (Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus))
+    made = (
+        Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus)
+    )
     return Node(
         id=NodeId(f"{row:05d}"),
         inventory=Inventory(gpus=tuple(made), ports=PORTS),
@@ -79,7 +93,8 @@ def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
     for parts in range(1, len(nodes) + 1):
         if gpus % parts == 0 and sum(size >= gpus // parts for size in nodes) >= parts:
             return Shape(
-                nodes=parts, resources=Resources(gpu_millis=gpus // parts * MILLIS_PER_GPU)
+                nodes=parts,
+                resources=Resources(gpu_millis=gpus // parts * MILLIS_PER_GPU),
             )
     raise ValueError(f"a gang of {gpus} GPUs fits no nodes in equal parts")
 
@@ -109,7 +124,9 @@ def held_by_no_queue(
     return [row for row, (queue, gpus) in rows if is_refused(names[queue], gpus)]
 
 
-def coming_of(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
+def coming_of(
+    work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]
+) -> Coming:
     user = work.users[row] if work.users else -1
     limit = work.limits[row] if work.limits and work.limits[row] > 0 else None
     gang = Waiting(
@@ -192,24 +209,35 @@ class _Books:
         if self.submitted > self.active + len(self.ended):
             self.idle += (end - begun) * idle
             rows = zip(self.free, self.nodes, strict=True)
-            self.split += (end - begun) * sum(free for free, size in rows if free < size)
+            self.split += (end - begun) * sum(
+                free for free, size in rows if free < size
+            )
         wide = horizon / WINDOWS
         for window in range(int(begun / wide), min(WINDOWS, int(end / wide) + 1)):
             part = min(end, (window + 1) * wide) - max(begun, window * wide)
             self.windows[window] += max(0.0, part) * used
 
-    def _log(self, on_event: Callable[[ReplayEvent], None], job: int, one: Happened) -> None:
+    def _log(
+        self, on_event: Callable[[ReplayEvent], None], job: int, one: Happened
+    ) -> None:
         kind, starts = _KINDS[one.kind], one.kind == JobClass.STARTED
         for seat in one.seats if starts else one.seats[:1]:
             node, gpus = (int(seat.node), len(seat.gpus)) if starts else (-1, 0)
             on_event(
                 ReplayEvent(
-                    at=one.at, kind=kind, job=job, node=node, gpus=gpus, service=one.service
+                    at=one.at,
+                    kind=kind,
+                    job=job,
+                    node=node,
+                    gpus=gpus,
+                    service=one.service,
                 )
             )
 
     def outcome(self) -> ReplayOutcome:
-        whole = self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
+        whole = (
+            self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
+        )
         return ReplayOutcome(
             workload=self.workload,
             nodes=self.nodes,

@@ -1,7 +1,8 @@
 """Run time of a job, drawn from similar jobs, else from its limit, else a wide guess.
 
-What is not known of one job is not known of those like it either: a user's tiny jobs all end long
-before the same generous limit. In one play all jobs of a kind are guessed by one roll (0020).
+What is not known of one job is not known of those like it either: a user's tiny jobs
+all end long before the same generous limit. In one play all jobs of a kind are guessed
+by one roll (0020).
 """
 
 from bisect import bisect_right, insort
@@ -13,17 +14,20 @@ from corral.domain.ids import UserName
 from corral.domain.run_history import Ran
 
 KEPT: Final = 300  # run times of one kind
-TO_THE_LIMIT: Final = 0.25  # of the jobs without kin: they run until their limit ends them
+# of the jobs without kin: they run until their limit ends them
+TO_THE_LIMIT: Final = 0.25
 LEAST_SECONDS: Final = 1.0  # of the others: anywhere from here to the limit, by ratio
 DOUBT: Final = 0.1  # this many kin weigh as much as that this job is not like them
 SHORTEST_SECONDS: Final = 60.0
-LONGEST_SECONDS: Final = 7 * 86_400.0  # of a guess, for one that has not run half as long yet
+# of a guess, for one that has not run half as long yet
+LONGEST_SECONDS: Final = 7 * 86_400.0
 
 Kind = tuple[UserName, str, int]
 
 
 class RuntimeHistory:
-    """The newest run times of ended jobs by user, stem of the name, and thousandths of GPUs."""
+    """The newest run times of ended jobs by user, stem of the name, and thousandths of
+    GPUs."""
 
     def __init__(self, runs: Iterable[Ran] = ()) -> None:
         self._ranked: dict[Kind, list[float]] = {}
@@ -32,8 +36,8 @@ class RuntimeHistory:
             self.add(ran)
 
     def add(self, ran: Ran) -> None:
-        """Learn from one more; it is the newest. One that failed or was cancelled says nothing
-        about how long others run."""
+        """Learn from one more; it is the newest. One that failed or was cancelled says
+        nothing about how long others run."""
         if not ran.is_done:
             return
         kind = (ran.user, ran.stem, ran.shape.gpu_millis)
@@ -56,13 +60,15 @@ class RuntimeHistory:
         common: float,
         chance: float,
     ) -> float:
-        """The whole run time of a job that has run for this long, in seconds: more than that.
+        """The whole run time of a job that has run for this long, in seconds: more than
+        that.
 
-        One of those of its kin that ran longer, the rarer the fewer there are; else a guess.
+        One of those of its kin that ran longer, the rarer the fewer there are; else a
+        guess.
 
         Args:
-            common: a roll from 0 to 1 that decides whether it is guessed and what, the same for all
-                jobs of the kind; 0: it is as its kin where it has any.
+            common: a roll from 0 to 1 that decides whether it is guessed and what, the
+                same for all jobs of the kind; 0: it is as its kin where it has any.
             chance: its own roll, which says as which of them.
         """
         ranked = self._ranked.get(kind, [])
@@ -72,15 +78,19 @@ class RuntimeHistory:
         if not longer or common >= trust:
             return _guess(ran_seconds, limit_seconds, (common - trust) / (1.0 - trust))
         drawn = ranked[first + min(int(chance * longer), longer - 1)]
-        return drawn if limit_seconds is None else max(ran_seconds, min(drawn, limit_seconds))
+        return (
+            drawn
+            if limit_seconds is None
+            else max(ran_seconds, min(drawn, limit_seconds))
+        )
 
 
 def _guess(ran_seconds: float, limit_seconds: float | None, chance: float) -> float:
     """The run time at this part of all guesses, from 0 to 1.
 
-    With a limit a quarter are the limit, the others lie before it, as likely to be ten times as
-    short as a hundred times. Without, half are more than twice as long as it ran, a quarter more
-    than four times (and it ran SHORTEST_SECONDS at the least).
+    With a limit a quarter are the limit, the others lie before it, as likely to be ten
+    times as short as a hundred times. Without, half are more than twice as long as it
+    ran, a quarter more than four times (and it ran SHORTEST_SECONDS at the least).
     """
     if limit_seconds is None:
         since = max(ran_seconds, SHORTEST_SECONDS)
@@ -90,5 +100,7 @@ def _guess(ran_seconds: float, limit_seconds: float | None, chance: float) -> fl
     part = min(1.0, chance / (1.0 - TO_THE_LIMIT))
     return float(
         ran_seconds
-        + min(left_seconds, LEAST_SECONDS * max(1.0, left_seconds / LEAST_SECONDS) ** part)
+        + min(
+            left_seconds, LEAST_SECONDS * max(1.0, left_seconds / LEAST_SECONDS) ** part
+        )
     )

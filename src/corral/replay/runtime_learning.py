@@ -7,7 +7,8 @@ from corral.schedule.order.priority_key import class_of
 from corral.schedule.prediction.runtime_model import Ended, Learned, Lessons
 from corral.schedule.waiting import Waiting
 
-Served = Iterable[tuple[Waiting, float]]  # each gang that is not over, and its service in seconds
+# each gang that is not over, and its service in seconds
+Served = Iterable[tuple[Waiting, float]]
 
 
 class ReplayLearning:
@@ -24,12 +25,17 @@ class ReplayLearning:
         if self._lessons is None:
             return
         self._ended.append(
-            Ended(job_class=class_of(gang), user=gang.user, stem=gang.stem, seconds=seconds)
+            Ended(
+                job_class=class_of(gang),
+                user=gang.user,
+                stem=gang.stem,
+                seconds=seconds,
+            )
         )
 
     def learn(self, now: float, served: Callable[[], Served]) -> bool:
-        """Learn from those that were reported, as a head does after what it has decided; whether
-        the table is a new one."""
+        """Learn from those that were reported, as a head does after what it has
+        decided; whether the table is a new one."""
         if self._lessons is None:
             return False
         before, ended = self._lessons.table, self._ended

@@ -17,9 +17,10 @@ from corral.schedule.quota.borrowing import owing
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` gives
-    an end that was planned for an earlier start. `gone_at`: it is stopping, and its seats come free
-    then. `told_by`: the job that it yields to. `own_priority`: whatever its queue has spent."""
+    """`left_seconds`: of service until its end, as it was when its seats were given.
+    `starts` gives an end that was planned for an earlier start. `gone_at`: it is
+    stopping, and its seats come free then. `told_by`: the job that it yields to.
+    `own_priority`: whatever its queue has spent."""
 
     gang: Waiting
     needs_seconds: float
@@ -74,10 +75,14 @@ class SimulatedJob:
             protected_until=self.protected_until,
         )
 
-    def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> RunningGang:
+    def as_running(
+        self, now: float, guard_over: bool, *, save_seconds: float
+    ) -> RunningGang:
         """Return the running gang as a head would describe it."""
         gang, ran = self.gang, now - self.placed_at
-        unsaved = (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
+        unsaved = (
+            (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
+        )
         gpus = sum(seat.gpu_millis for seat in self.seats) / MILLIS_PER_GPU
         return RunningGang(
             job=gang.job,
@@ -113,10 +118,14 @@ def victims_left(
 ) -> list[SimulatedJob]:
     """The victims that still hold their seats."""
     simulated_jobs = ((running.get(id), start) for id, start in kept.victims)
-    return [job for job, start in simulated_jobs if job is not None and job.starts == start]
+    return [
+        job for job, start in simulated_jobs if job is not None and job.starts == start
+    ]
 
 
-def as_it_stands(kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]) -> Reserved:
+def as_it_stands(
+    kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
+) -> Reserved:
     """Return the reservation in its present state."""
     simulated_jobs = victims_left(kept, running)
     nodes = {seat.node for seat in kept.reserved.seats}
@@ -124,7 +133,8 @@ def as_it_stands(kept: SimulatedReservation, running: Mapping[JobId, SimulatedJo
         kept.reserved,
         victims=tuple(job.gang.job for job in simulated_jobs),
         pending=any(
-            job.told_by == kept.reserved.job and any(seat.node in nodes for seat in job.seats)
+            job.told_by == kept.reserved.job
+            and any(seat.node in nodes for seat in job.seats)
             for job in simulated_jobs
         ),
     )
@@ -144,7 +154,8 @@ def standing_of(
         past=present.past,
         holding=holding,
         stripped=present.stripped,
-        others={gang.queue for gang in gangs} | {arrival.gang.queue for arrival in coming},
+        others={gang.queue for gang in gangs}
+        | {arrival.gang.queue for arrival in coming},
         owing=owing(present.debts, present.tree, present.now),
     )
 
@@ -164,11 +175,15 @@ def candidates_of(
     now: float,
     save_seconds: float,
 ) -> list[RunningGang]:
-    """Return the preemption candidates and all that are stopping, as a head would describe them.
-    `queues`: of all jobs."""
+    """Return the preemption candidates and all that are stopping, as a head would
+    describe them. `queues`: of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
     named = tree.queues if len(queues) > 1 else ()
-    beyond = {q.name for q in named if any(gives_back(queue.name) for queue in tree.path(q.name))}
+    beyond = {
+        q.name
+        for q in named
+        if any(gives_back(queue.name) for queue in tree.path(q.name))
+    }
     simulated_jobs = [
         job
         for job in running
@@ -181,14 +196,18 @@ def candidates_of(
     ]
 
 
-def _known(job: SimulatedJob, now: float, guard_over: bool, save_seconds: float) -> RunningGang:
+def _known(
+    job: SimulatedJob, now: float, guard_over: bool, save_seconds: float
+) -> RunningGang:
     """The same object as before as long as it would be equal."""
     running_gang = None if save_seconds or not job.can_save else job.known
     if running_gang is None or (running_gang.guard_over, running_gang.stopping) != (
         guard_over,
         job.stopping,
     ):
-        running_gang = job.known = job.as_running(now, guard_over, save_seconds=save_seconds)
+        running_gang = job.known = job.as_running(
+            now, guard_over, save_seconds=save_seconds
+        )
     return running_gang
 
 
@@ -197,15 +216,19 @@ def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
     elders = (
         job.seats
         for job in running
-        if not job.stopping and job.protected_until is not None and now < job.protected_until
+        if not job.stopping
+        and job.protected_until is not None
+        and now < job.protected_until
     )
     return sum(seat.gpu_millis for seats in elders for seat in seats) / MILLIS_PER_GPU
 
 
 def endings_of(
-    running: Iterable[SimulatedJob], holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding]
+    running: Iterable[SimulatedJob],
+    holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding],
 ) -> list[SeatEnd]:
-    """Return the running jobs with a known limit, and when they end by it. They are up at once."""
+    """Return the running jobs with a known limit, and when they end by it. They are up
+    at once."""
     return [
         SeatEnd(
             job=job.gang.job,
@@ -220,9 +243,12 @@ def endings_of(
     ]
 
 
-def as_told(promised: Iterable[Promise], known: Iterable[Promise]) -> tuple[Promise, ...]:
-    """Return promises as a head would store them: a start that moves by a moment stays as before.
-    They are in the order of notification, so that two passes with the same promises are noticed."""
+def as_told(
+    promised: Iterable[Promise], known: Iterable[Promise]
+) -> tuple[Promise, ...]:
+    """Return promises as a head would store them: a start that moves by a moment stays
+    as before. They are in the order of notification, so that two passes with the same
+    promises are noticed."""
     before = {promise.job: promise for promise in known}
     return tuple(
         sorted(

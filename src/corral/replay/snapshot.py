@@ -23,9 +23,9 @@ from corral.schedule.waiting import Waiting
 class SeatHolder:
     """A gang that holds its seats now, since `placed_at` (wall clock).
 
-    `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it is stopping
-    and its seats come free then; with `comes_back` it then waits again. `protected_until`: no job
-    buys its place before.
+    `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it
+    is stopping and its seats come free then; with `comes_back` it then waits again.
+    `protected_until`: no job buys its place before.
     """
 
     gang: Waiting
@@ -43,11 +43,12 @@ class SeatHolder:
 class Present:
     """A cluster at one moment, `now` (wall clock).
 
-    `nodes` are all that are known; those in `closed` take no work. `past`: what each user of a
-    queue has used up to now, also of what is still held, decayed to now, in the unit of what is
-    held (as for Standing). `learned`: what ended jobs teach (None: age alone counts). `stripped`
-    are queues whose budget is spent. `debts`: by queue, of those that share a line by service.
-    `suspicion`: how often a node was to blame of late.
+    `nodes` are all that are known; those in `closed` take no work. `past`: what each
+    user of a queue has used up to now, also of what is still held, decayed to now, in
+    the unit of what is held (as for Standing). `learned`: what ended jobs teach (None:
+    age alone counts). `stripped` are queues whose budget is spent. `debts`: by queue,
+    of those that share a line by service. `suspicion`: how often a node was to blame of
+    late.
     """
 
     now: float
@@ -78,11 +79,12 @@ class Coming(NamedTuple):
 class Terms:
     """Costs of preemption, and failures of nodes.
 
-    `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
-    the order to stop until the seats come free. `save_seconds`: this often a running job saves by
-    itself, which only the choice of victims looks at: a job that can save does so at the order
-    to stop.
-    `counts_budgets`: those of the queues, from the present on; else what is stripped stays so.
+    `restart_seconds`: of each start after a stop, before the job goes on.
+    `grace_seconds`: from the order to stop until the seats come free. `save_seconds`:
+    this often a running job saves by itself, which only the choice of victims looks at:
+    a job that can save does so at the order to stop.
+    `counts_budgets`: those of the queues, from the present on; else what is stripped
+    stays so.
     """
 
     restart_seconds: float = 60.0
@@ -100,8 +102,9 @@ class JobClass(StrEnum):
 
 
 class Happened(NamedTuple):
-    """`service`: seconds of the job's work that are done and stay done, from the present on or, of
-    one that held seats then, from when it was placed. `by`: the job that it yielded to."""
+    """`service`: seconds of the job's work that are done and stay done, from the
+    present on or, of one that held seats then, from when it was placed. `by`: the job
+    that it yielded to."""
 
     at: float
     kind: JobClass

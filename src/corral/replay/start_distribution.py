@@ -1,7 +1,9 @@
-"""Distribution of a gang's start: many replays of the present by the live decision itself.
+"""Distribution of a gang's start: many replays of the present by the live decision
+itself.
 
-What is not known is drawn: how long each job runs, from its kin; and who will come, from a stretch
-of the past that is played again. Plain Python, so that no head waits for a compiler.
+What is not known is drawn: how long each job runs, from its kin; and who will come,
+from a stretch of the past that is played again. Plain Python, so that no head waits for
+a compiler.
 """
 
 from bisect import bisect_left
@@ -19,18 +21,20 @@ from corral.replay.snapshot import Coming, Happened, Present
 from corral.replay.snapshot import JobClass as What
 from corral.schedule.waiting import Waiting
 
-HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
+# so far ahead it is looked; no start by then counts as this
+HORIZON_SECONDS: Final = 10 * 86_400.0
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of submissions may begin
 MOST_COMING: Final = 200  # of one run
 STEPS_QUICKER: Final = 0.05  # of what is left by the rate of steps, at most
-STEPS_SPREAD: Final = 0.2  # from the quickest to the slowest: saves, and the end of the program
+# from the quickest to the slowest: saves, and the end of the program
+STEPS_SPREAD: Final = 0.2
 PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeKnowledge:
-    """Knowledge of a job's run time: its kind, its time so far, and its limit (seconds).
-    `left_seconds`: until its last step, by its rate of steps."""
+    """Knowledge of a job's run time: its kind, its time so far, and its limit
+    (seconds). `left_seconds`: until its last step, by its rate of steps."""
 
     kind: Kind
     ran_seconds: float = 0.0
@@ -40,8 +44,9 @@ class RunTimeKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One run: seconds from now to the start, and from there to the end. `is_cut`: it was followed
-    no further, and the start comes later. `stopped`: who gave way to it."""
+    """One run: seconds from now to the start, and from there to the end. `is_cut`: it
+    was followed no further, and the start comes later. `stopped`: who gave way to
+    it."""
 
     wait_seconds: float
     run_seconds: float
@@ -61,16 +66,17 @@ def outlook(
     most_passes: int,
     keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
-    """Return the outcome of the waiting job in each run. `keep_on` gets the number of runs and
-    returns whether there is time for more; one run is always begun.
+    """Return the outcome of the waiting job in each run. `keep_on` gets the number of
+    runs and returns whether there is time for more; one run is always begun.
 
-    In each run everybody has luck of its own, by its id: asked again, the same world is answered
-    alike, and who comes or goes changes nothing for the others.
+    In each run everybody has luck of its own, by its id: asked again, the same world is
+    answered alike, and who comes or goes changes nothing for the others.
 
     Args:
         lives: of every gang of the present.
         past: ended jobs in the order in which they were submitted.
-        since: the last change (wall clock); a stretch of the past is played again from then on.
+        since: the last change (wall clock); a stretch of the past is played again from
+            then on.
         most_passes: of one run.
     """
     luck = _Luck(job)
@@ -78,16 +84,22 @@ def outlook(
     drawns: list[Drawn] = []
     while len(drawns) < runs and (not drawns or keep_on(len(drawns))):
         whole = _run_times(lives, kin, luck)
-        left_seconds = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
+        left_seconds = {
+            id: seconds - lives[id].ran_seconds for id, seconds in whole.items()
+        }
         coming = _coming(present, past, submits, kin, luck, since)
         happened: list[Happened] = []
         play = Play(present, left_seconds, coming, hear=happened.append)
-        at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on)
+        at = _start(
+            play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on
+        )
         if at is None and drawns and not keep_on(len(drawns)):
             break  # a cut shows the time it took, nothing of the job
         wait = max(0.0, (play.now if at is None else at) - present.now)
         stopped = [
-            event.job for event in happened if event.kind == What.PREEMPTED and event.by == job
+            event.job
+            for event in happened
+            if event.kind == What.PREEMPTED and event.by == job
         ]
         drawns.append(
             Drawn(
@@ -101,7 +113,8 @@ def outlook(
 
 
 class _Luck:
-    """Rolls for a caller, a row of them for each name: no row depends on another caller."""
+    """Rolls for a caller, a row of them for each name: no row depends on another
+    caller."""
 
     def __init__(self, asks: JobId) -> None:
         self._asks = asks
@@ -120,16 +133,21 @@ def _run_times(
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
     return {
-        id: _run_time(life, kin, common[life.kind], luck.roll(id)) for id, life in lives.items()
+        id: _run_time(life, kin, common[life.kind], luck.roll(id))
+        for id, life in lives.items()
     }
 
 
-def _run_time(life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float) -> float:
-    """Return a run time by its steps, which may be a little faster or slower; else as similar jobs
-    tell."""
+def _run_time(
+    life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float
+) -> float:
+    """Return a run time by its steps, which may be a little faster or slower; else as
+    similar jobs tell."""
     if life.left_seconds is None:
         return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
-    drawn = life.ran_seconds + life.left_seconds * (1 - STEPS_QUICKER + STEPS_SPREAD * chance)
+    drawn = life.ran_seconds + life.left_seconds * (
+        1 - STEPS_QUICKER + STEPS_SPREAD * chance
+    )
     limit = life.limit_seconds
     return drawn if limit is None else max(life.ran_seconds, min(drawn, limit))
 
@@ -142,7 +160,8 @@ def _start(
     found: int,
     keep_on: Callable[[int], bool],
 ) -> float | None:
-    """Return when the job starts; None if it was not followed so far. Never is the horizon."""
+    """Return when the job starts; None if it was not followed so far. Never is the
+    horizon."""
     while play.passes < most_passes and (not play.passes or keep_on(found)):
         before = play.passes
         at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
@@ -161,8 +180,8 @@ def _coming(
     luck: _Luck,
     since: float,
 ) -> list[Coming]:
-    """Return the jobs of a stretch of the past, submitted again. It begins at the last change; jobs
-    that would have come since then have not."""
+    """Return the jobs of a stretch of the past, submitted again. It begins at the last
+    change; jobs that would have come since then have not."""
     dice = dice_named(luck.roll("who comes"))
     where = float(roll(dice))
     if not past:
@@ -172,7 +191,10 @@ def _coming(
     later = since - begin
     first = bisect_left(submits, begin)
     last = min(bisect_left(submits, since), first + MOST_COMING)
-    by_kin = {q.name: present.tree.policy_of(q.name) == Policy.SJF for q in present.tree.queues}
+    by_kin = {
+        q.name: present.tree.policy_of(q.name) == Policy.SJF
+        for q in present.tree.queues
+    }
     coming = (
         Coming(
             ran.submitted_at + later,
@@ -191,7 +213,8 @@ def _seconds(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
 
 
 def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
-    """A job like that one, behind all that wait. `by_kin`: its line goes by how long kin ran."""
+    """A job like that one, behind all that wait. `by_kin`: its line goes by how long
+    kin ran."""
     return Waiting(
         job=JobId(f"coming-{row}"),
         shapes=(ran.shape,),

@@ -1,5 +1,5 @@
-"""Workload of a replay: jobs in the order of submission, and the largest that a cluster can
-hold."""
+"""Workload of a replay: jobs in the order of submission, and the largest that a cluster
+can hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,9 +10,9 @@ from itertools import pairwise
 class Workload:
     """Jobs in the order of submission, one in each position of every column.
 
-    `queues` are numbers of queues; jobs of one queue and one size are a class. `limits`: seconds
-    that the user allows, 0 where no limit is known. `users` and `kinds` (of one name) are numbers,
-    -1 where unknown. `names` are for reports only.
+    `queues` are numbers of queues; jobs of one queue and one size are a class.
+    `limits`: seconds that the user allows, 0 where no limit is known. `users` and
+    `kinds` (of one name) are numbers, -1 where unknown. `names` are for reports only.
     """
 
     submits: Sequence[float]
@@ -34,9 +34,11 @@ class Workload:
         """The jobs of these rows, in the same order."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return Workload(
-            **{name: [values[row] for row in rows] if values else values
-               for name, values in columns.items()}
-        )  # fmt: skip
+            **{
+                name: [values[row] for row in rows] if values else values
+                for name, values in columns.items()
+            }
+        )
 
 
 def largest_gang(nodes: Sequence[int]) -> int:

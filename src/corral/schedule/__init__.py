@@ -1,9 +1,17 @@
-"""Waiting gangs and free nodes -> who goes where, and for everybody else why not. Pure."""
+"""Waiting gangs and free nodes -> who goes where, and for everybody else why not.
+Pure."""
 
 from corral.schedule.capacity.free_capacity import Floor
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.decide import decide
-from corral.schedule.decision import Decision, Placed, Preempted, Reasons, Reserved, Unplaced
+from corral.schedule.decision import (
+    Decision,
+    Placed,
+    Preempted,
+    Reasons,
+    Reserved,
+    Unplaced,
+)
 from corral.schedule.job_groups import Groups
 from corral.schedule.placement.availability import Promise, SeatEnd
 from corral.schedule.placement.gpu_sharing import Shares

@@ -1,4 +1,5 @@
-"""One scheduling pass: order by queue, priority, share and age; place whole gangs; preempt.
+"""One scheduling pass: order by queue, priority, share and age; place whole gangs;
+preempt.
 
 Every gang gets a place or a reason.
 """
@@ -38,12 +39,14 @@ from corral.schedule.waiting import Reason, Waiting
 
 # time for which smaller gangs may pass a larger one that waits
 PATIENCE_SECONDS: Final = 60.0
-_NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")  # not: it may not, or never
+# not: it may not, or never
+_NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")
 
 
 @dataclass(slots=True)
 class _Pass:
-    """`kept`: what of each node is taken for those with reserved seats, beyond what is used now."""
+    """`kept`: what of each node is taken for those with reserved seats, beyond what is
+    used now."""
 
     rooms: Mapping[NodeId, NodeRoom]
     fleet: NodeTypes
@@ -61,9 +64,12 @@ class _Pass:
     shares: Shares = field(default_factory=Shares)
     tells: bool = True
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
-    kept: dict[JobId, list[tuple[NodeId, ReservedCapacity]]] = field(default_factory=dict)
+    kept: dict[JobId, list[tuple[NodeId, ReservedCapacity]]] = field(
+        default_factory=dict
+    )
     kept_for: dict[JobId, Waiting] = field(default_factory=dict)
-    beside: set[JobId] = field(default_factory=set)  # room it has, but others are promised theirs
+    # room it has, but others are promised theirs
+    beside: set[JobId] = field(default_factory=set)
     refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
     reserved_for: JobId | None = None
     placed: list[Placed] = field(default_factory=list)
@@ -91,39 +97,57 @@ def decide(
     lent: Callable[[], float] = float,
     tells: bool = True,
 ) -> Decision:
-    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes first.
+    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes
+    first.
 
-    A gang that waited longer than PATIENCE_SECONDS by `now` (wall clock) reserves its best nodes.
+    A gang that waited longer than PATIENCE_SECONDS by `now` (wall clock) reserves its
+    best nodes.
 
     Args:
-        rooms: nodes that take work now, changed as gangs are placed (copies, of a Floor's).
+        rooms: nodes that take work now, changed as gangs are placed (copies, of a
+            Floor's).
         fleet: all known nodes, which separate "not now" from "never".
         learned: orders gangs by attained service (None: by age).
-        standing: holdings of queues, changed as gangs are placed (None: one without a limit).
-        running: returns the possible victims; called only when a gang would have to wait.
+        standing: holdings of queues, changed as gangs are placed (None: one without a
+            limit).
+        running: returns the possible victims; called only when a gang would have to
+            wait.
         reserved: capacity that earlier passes kept for waiting gangs.
         ends: returns the seats with a known end; called only for a promise of a start.
         known: promises of earlier passes; shares: the usual GPU shares, if known.
-        movable: returns the gangs that may be relocated; called when only places are missing.
+        movable: returns the gangs that may be relocated; called when only places are
+            missing.
         lent: GPUs that elders hold in their turn; called only when an old gang waits.
         tells: whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)
     waiting.tell_apart(shunned := floor.shunned.keys() | waiting.apart_from())
-    others = {gangs[0].queue for gangs in waiting}
-    standing = standing or Standing(QueueTree(), capacity=fleet.capacity, others=others)
+    standing = standing or _unlimited(fleet, waiting)
     keys = PriorityKeys(standing.tree, learned)
     buying = Buying(standing, keys, now)
     opened, kinds = PassView(floor, copies=floor is rooms), sorted(floor.kinds)
-    state = _new_pass(opened, kinds, fleet, standing, running, ends, movable, buying, shunned)
+    state = _new_pass(
+        opened, kinds, fleet, standing, running, ends, movable, buying, shunned
+    )
     state.shares = shares or state.shares
     state.tells = tells or reasons_decide(standing.tree)
     state.running_of_array.update(running_of_array or {})
     _keep_all(state, waiting, reserved)
     state.promising.load(known, waiting)
     is_kept = state.reserved.keys() | state.promising.told
-    _take_turns(state, line := QueueLine(waiting.runs(is_kept), standing, keys, now, lent))
+    line = QueueLine(waiting.runs(is_kept), standing, keys, now, lent)
+    _take_turns(state, line)
+    return _decision_of(state, line)
+
+
+def _unlimited(fleet: NodeTypes, waiting: Groups) -> Standing:
+    """Return the balances of queues that have no limit."""
+    others = {gangs[0].queue for gangs in waiting}
+    return Standing(QueueTree(), capacity=fleet.capacity, others=others)
+
+
+def _decision_of(state: _Pass, line: QueueLine) -> Decision:
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
@@ -149,13 +173,17 @@ def _new_pass(
     types = fleet.types
 
     def holding(gang: Waiting, seats: Sequence[Seat]) -> QuotaHolding:
-        return holding_of(gang.queue, gang.user, seats, types, preemptible=gang.preemptible)
+        return holding_of(
+            gang.queue, gang.user, seats, types, preemptible=gang.preemptible
+        )
 
     return _Pass(
         rooms=opened.by_id,
         fleet=fleet,
         open=opened,
-        promising=Promising(opened, standing, kinds, ends, holding, shunned, now=buying.now),
+        promising=Promising(
+            opened, standing, kinds, ends, holding, shunned, now=buying.now
+        ),
         now=buying.now,
         standing=standing,
         limits=QueueLimits(standing, kinds),
@@ -174,7 +202,10 @@ def _take_turns(state: _Pass, line: QueueLine) -> None:
             is_kept = gang.job in state.reserved or gang.job in state.promising.told
             alike = () if is_kept else line.close()
             state.held.append(Unplaced(gangs=(gang, *alike), reason=reason))
-            if reason.code in _NO_ROOM and state.standing.tree.policy_of(gang.queue) == Policy.FIFO:
+            if (
+                reason.code in _NO_ROOM
+                and state.standing.tree.policy_of(gang.queue) == Policy.FIFO
+            ):
                 _hold_behind(state, gang, line)
 
 
@@ -183,7 +214,9 @@ def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
     behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
     sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
     if behind:
-        state.held.append(Unplaced(gangs=behind, reason=Reason(code="Order", sentence=sentence)))
+        state.held.append(
+            Unplaced(gangs=behind, reason=Reason(code="Order", sentence=sentence))
+        )
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:
@@ -205,11 +238,20 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     shapes = state.limits.shapes(gang)
     kin = gang.kin if gang.kin in state.shunned else ""
     near = () if before is not None else state.nearness.levels(gang, shapes)
-    likeness = (shapes, gang.likeness, kin, state.open.view, gang.holds_seconds is None, near)
+    likeness = (
+        shapes,
+        gang.likeness,
+        kin,
+        state.open.view,
+        gang.holds_seconds is None,
+        near,
+    )
     can = shapes and likeness not in state.refused
     if can and _place(state, gang, shapes, near=any(near), before=before):
         return state.promising.has_passed_on(gang)
-    if any(near) and (reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)):
+    if any(near) and (
+        reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)
+    ):
         return reason
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
@@ -233,7 +275,9 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     reason = UNTOLD
     if state.tells:
         idle = state.promising.idle()
-        reason = explain(gang, state.open.with_free, state.fleet, behind=free, idle=idle)
+        reason = explain(
+            gang, state.open.with_free, state.fleet, behind=free, idle=idle
+        )
     reason = state.relocating.told(gang, reason)
     state.refused[likeness] = reason
     if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
@@ -254,15 +298,22 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _coming(state: _Pass, gang: Waiting) -> int:
-    """Return how many others of its array have a promised start, or seats kept: these will run."""
+    """Return how many others of its array have a promised start, or seats kept: these
+    will run."""
     waitings = (waiting for job, waiting in state.kept_for.items() if job != gang.job)
-    return state.promising.of_array(gang) + sum(waiting.array == gang.array for waiting in waitings)
+    return state.promising.of_array(gang) + sum(
+        waiting.array == gang.array for waiting in waitings
+    )
 
 
 def _place(
-    state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool = False,
+    state: _Pass,
+    gang: Waiting,
+    shapes: Sequence[Shape],
+    *,
+    near: bool = False,
     before: Promise | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Place the gang, or an equal request with an earlier promise in its stead.
 
     `near`: the gang still has patience, and some shape is kept together. `before`: its
@@ -292,13 +343,17 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
     """Stop others for the gang, if it has a right to what they hold and starts then."""
 
     def rooms() -> list[NodeRoom]:
-        """All that is reserved is taken in them, whoever holds it still, and what is promised of a
-        queue's own; those are copies."""
+        """All that is reserved is taken in them, whoever holds it still, and what is
+        promised of a queue's own; those are copies."""
         firm = list(state.promising.firm())
-        node_ids = {seat.node for reserved in state.reserved.values() for seat in reserved.seats}
+        node_ids = {
+            seat.node for reserved in state.reserved.values() for seat in reserved.seats
+        }
         node_ids |= {seat.node for _, promise in firm for seat in promise.seats}
         true = [state.rooms[room.id] for room in state.open.rooms]
-        copies = {room.id: room.copy() if room.id in node_ids else room for room in true}
+        copies = {
+            room.id: room.copy() if room.id in node_ids else room for room in true
+        }
         for job, parts in state.kept.items():
             for node, kept_capacity in parts:
                 if node in copies:
@@ -306,11 +361,15 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
             for seat in state.reserved[job].seats:
                 if seat.node in copies:
                     gang = state.kept_for[job]
-                    copies[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+                    copies[seat.node].take(
+                        seat, kin=gang.kin, apart_from=gang.place.apart_from
+                    )
         for other, promise in firm:
             for seat in promise.seats:
                 if seat.node in copies:
-                    copies[seat.node].take(seat, kin=other.kin, apart_from=other.place.apart_from)
+                    copies[seat.node].take(
+                        seat, kin=other.kin, apart_from=other.place.apart_from
+                    )
         return list(copies.values())
 
     def unpromised() -> list[NodeRoom]:
@@ -340,7 +399,9 @@ def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
     for seat in reserved.seats:
         if seat.node in state.rooms:
             with state.open.change(seat.node) as room:
-                kept_capacity = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+                kept_capacity = room.keep(
+                    seat, kin=gang.kin, apart_from=gang.place.apart_from
+                )
             parts.append((seat.node, kept_capacity))
     state.promising.keep(seat.node for seat in reserved.seats)
     state.kept[gang.job] = parts
@@ -360,7 +421,8 @@ def _let_go(state: _Pass, job: JobId) -> None:
 def _try_reserved(
     state: _Pass, gang: Waiting, reserved: Reserved, full: Reason | None
 ) -> Reason | None:
-    """Start it wherever it fits now; else its seats stay kept while they may still come free."""
+    """Start it wherever it fits now; else its seats stay kept while they may still come
+    free."""
     if reserved.pending and full is None:
         return gives_way(reserved.seats, reserved.victims)
     _let_go(state, gang.job)
@@ -372,7 +434,9 @@ def _try_reserved(
         _keep(state, gang, reserved)
         return gives_way(reserved.seats, reserved.victims)
     state.dropped.append(gang.job)
-    return full or Reason(code="Resources", sentence="what was kept for it is there no more")
+    return full or Reason(
+        code="Resources", sentence="what was kept for it is there no more"
+    )
 
 
 def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
@@ -381,7 +445,11 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
     port = state.rooms[seats[0].node].take_port()
     borrows = state.standing.take(state.holding(gang, seats))
     placed = Placed(
-        job=gang.job, shape=shape, seats=seats, port=port or 0, borrowed_millis=max(0, borrows)
+        job=gang.job,
+        shape=shape,
+        seats=seats,
+        port=port or 0,
+        borrowed_millis=max(0, borrows),
     )
     state.placed.append(placed)
     if gang.array is not None:
@@ -394,13 +462,15 @@ def _reserve(state: _Pass, gang: Waiting) -> None:
     If the ends of other jobs are unknown, keep the nodes that are nearest to free. Jobs
     behind it may use them only until then.
 
-    Nodes with a promised start are not available. Neither are nodes on which jobs stop, or
-    are about to stop, for another gang.
+    Nodes with a promised start are not available. Neither are nodes on which jobs stop,
+    or are about to stop, for another gang.
     """
     if state.promising.reserve(gang):
         state.reserved_for = gang.job
         return
-    awaited = {seat.node for reserved in state.reserved.values() for seat in reserved.seats}
+    awaited = {
+        seat.node for reserved in state.reserved.values() for seat in reserved.seats
+    }
     awaited |= state.promising.nodes()
     rooms = [room for id, room in state.rooms.items() if id not in awaited]
     node_ids = nearest_to_free(rooms, gang, deciding(gang, state.fleet), state.fleet)

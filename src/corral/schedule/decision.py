@@ -1,4 +1,5 @@
-"""Decision of one pass: placements, waiting jobs with reasons, preemptions, reservations."""
+"""Decision of one pass: placements, waiting jobs with reasons, preemptions,
+reservations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from corral.schedule.waiting import Reason, Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free).
+    """A gang's seats, the first node first, and the port of its rendezvous there (0:
+    none free).
 
     `borrowed_millis`: how much of its GPUs is not its queue's own.
     """
@@ -45,10 +47,11 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Seats that are kept for a waiting gang until it starts, and the jobs stopped for it.
+    """Seats that are kept for a waiting gang until it starts, and the jobs stopped for
+    it.
 
-    `pending`: a job that was asked to stop still holds a part of the seats. The gang waits
-    for exactly these seats, so that no job is stopped without need.
+    `pending`: a job that was asked to stop still holds a part of the seats. The gang
+    waits for exactly these seats, so that no job is stopped without need.
     """
 
     job: JobId
@@ -70,10 +73,10 @@ class Admission:
 class Decision:
     """Result of a pass. Every waiting job is in exactly one of the first two fields.
 
-    `preempted`: jobs to stop now. `reserved`: the capacity kept for each gang from now on.
-    `dropped`: jobs whose seats are no longer kept, although they still wait.
-    `promised`: all promises that are valid from now on. `elders`: jobs that went first by
-    age.
+    `preempted`: jobs to stop now. `reserved`: the capacity kept for each gang from now
+    on. `dropped`: jobs whose seats are no longer kept, although they still wait.
+    `promised`: all promises that are valid from now on. `elders`: jobs that went first
+    by age.
     """
 
     placed: tuple[Placed, ...] = ()
@@ -115,7 +118,9 @@ class Reasons(Mapping[JobId, Reason]):
     def _all(self) -> dict[JobId, Reason]:
         if self._found is None:
             self._found = {
-                gang.job: unplaced.reason for unplaced in self._held for gang in unplaced.gangs
+                gang.job: unplaced.reason
+                for unplaced in self._held
+                for gang in unplaced.gangs
             }
             self._found.update(self._over)
         return self._found

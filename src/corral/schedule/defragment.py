@@ -1,8 +1,10 @@
-"""Relocation of running gangs so that a waiting one fits: the cheapest that were found, if all of
-them fit elsewhere now, the budget allows it, and the gang has waited as long as that costs.
+"""Relocation of running gangs so that a waiting one fits: the cheapest that were found,
+if all of them fit elsewhere now, the budget allows it, and the gang has waited as long
+as that costs.
 
-The live twin of `defragment`. A relocation is a stop at a checkpoint and a start elsewhere. One
-gang at a time is helped, so that each is judged by what the one before has really cost.
+The live twin of `defragment`. A relocation is a stop at a checkpoint and a start
+elsewhere. One gang at a time is helped, so that each is judged by what the one before
+has really cost.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -33,13 +35,15 @@ from corral.schedule.waiting import Reason, Waiting
 _HOUR_SECONDS: Final = 3600.0
 MOST_GANGS: Final = 4  # examined in a pass, the first of the line
 MOST_DOMAINS: Final = 16  # sets of nodes tried for each gang
-MOST_TRIES: Final = 4  # searches in each, every one without those who had no place before
+# searches in each, every one without those who had no place before
+MOST_TRIES: Final = 4
 MOST_MOVED: Final = 8  # gangs at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """A running gang that may be relocated, as it would be placed, and what that may cost."""
+    """A running gang that may be relocated, as it would be placed, and what that may
+    cost."""
 
     running: RunningGang
     gang: Waiting
@@ -87,7 +91,8 @@ class _Move:
 
 
 class Relocating:
-    """The choice of one pass, at `now` (wall clock). `ask` is asked when a gang has to wait."""
+    """The choice of one pass, at `now` (wall clock). `ask` is asked when a gang has to
+    wait."""
 
     def __init__(
         self,
@@ -112,17 +117,26 @@ class Relocating:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
     ) -> Admission | None:
-        """Return which gangs move so that this one has one of these shapes, which its queue may
-        hold; None: none. `rooms`: without what is kept or promised; not changed. `stopped`: gangs
-        preempted in this pass."""
+        """Return which gangs move so that this one has one of these shapes, which its
+        queue may hold; None: none. `rooms`: without what is kept or promised; not
+        changed. `stopped`: gangs preempted in this pass."""
         alike = (gang.priority, gang.likeness)
-        if self._ask is None or self._is_done or gang.preemptible or alike in self._looked_at:
+        if (
+            self._ask is None
+            or self._is_done
+            or gang.preemptible
+            or alike in self._looked_at
+        ):
             return None
         if len(self._looked_at) >= MOST_GANGS:
             return None
         self._looked_at.add(alike)
         for shape in shapes:
-            move = self._cheapest(gang, shape, rooms(), stopped) if shape.gpu_millis else None
+            move = (
+                self._cheapest(gang, shape, rooms(), stopped)
+                if shape.gpu_millis
+                else None
+            )
             if move is not None:
                 return self._bought(gang, shape, move)
         return None
@@ -130,7 +144,9 @@ class Relocating:
     def told(self, gang: Waiting, reason: Reason) -> Reason:
         """Return the reason, extended by why no possible relocation takes place."""
         note = self._notes.get(gang.job)
-        return replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
+        return (
+            replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
+        )
 
     def _all(self) -> Movables:
         if self._told is None:
@@ -141,7 +157,10 @@ class Relocating:
         movables, cost = self._all(), move.cost_gpu_seconds
         names = ", ".join(_name_of(movable.running) for movable, _ in move.moved)
         if cost > movables.left_gpu_seconds:
-            left_gpu_seconds, budget = movables.left_gpu_seconds, movables.budget_gpu_seconds
+            left_gpu_seconds, budget = (
+                movables.left_gpu_seconds,
+                movables.budget_gpu_seconds,
+            )
             self._notes[gang.job] = (
                 f"to move {names} would make room, but costs more than is left of what "
                 f"relocations may cost: {max(0.0, left_gpu_seconds) / _HOUR_SECONDS:.3g} of "
@@ -158,7 +177,9 @@ class Relocating:
         self._is_done = True
         victims = tuple(movable.running.job for movable, _ in move.moved)
         return Admission(
-            reserved=Reserved(job=gang.job, shape=shape, seats=move.seats, victims=victims),
+            reserved=Reserved(
+                job=gang.job, shape=shape, seats=move.seats, victims=victims
+            ),
             preempted=tuple(
                 Relocated(
                     job=movable.running.job,
@@ -174,9 +195,11 @@ class Relocating:
         )
 
     def _when(self, gang: Waiting, shape: Shape, move: _Move) -> str:
-        """Until they save, what it costs grows as the gang waits: only the earliest moment stays
-        where it is."""
-        earliest = gang.since + move.least_gpu_seconds * MILLIS_PER_GPU / shape.gpu_millis
+        """Until they save, what it costs grows as the gang waits: only the earliest
+        moment stays where it is."""
+        earliest = (
+            gang.since + move.least_gpu_seconds * MILLIS_PER_GPU / shape.gpu_millis
+        )
         if earliest > self._now:
             return f"at {moment_text(earliest)} at the earliest, if just saved then"
         return f"after the next save of {'each' if len(move.moved) > 1 else 'it'}"
@@ -184,7 +207,11 @@ class Relocating:
     # -- the search --------------------------------------------------------------------------------
 
     def _cheapest(
-        self, gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], stopped: Set[JobId]
+        self,
+        gang: Waiting,
+        shape: Shape,
+        rooms: Sequence[NodeRoom],
+        stopped: Set[JobId],
     ) -> _Move | None:
         if sum(sum(room.free_gpu_millis) for room in rooms) < shape.gpu_millis:
             return None  # by count alone there is no room for all
@@ -208,7 +235,10 @@ class Relocating:
         able_moves = {}
         ordered = sorted(rooms, key=lambda room: room.fullness)
         for movable in self._all().gangs:
-            if movable.running.priority > gang.priority or movable.running.job in stopped:
+            if (
+                movable.running.priority > gang.priority
+                or movable.running.job in stopped
+            ):
                 continue
             key = (movable.shape, movable.gang.likeness, movable.gang.kin)
             if key not in fits:
@@ -234,7 +264,8 @@ class Relocating:
             if found_way is None or not 0 < len(found_way.victims) <= MOST_MOVED:
                 return None
             moved = [
-                able[victim_candidate.running.job] for victim_candidate, _ in found_way.victims
+                able[victim_candidate.running.job]
+                for victim_candidate, _ in found_way.victims
             ]
             settled, lost = _settled(gang, found_way.seats, moved, rooms)
             if lost is None:
@@ -243,7 +274,11 @@ class Relocating:
         return None
 
     def _search(
-        self, gang: Waiting, shape: Shape, able: Mapping[JobId, Movable], group: Sequence[NodeRoom]
+        self,
+        gang: Waiting,
+        shape: Shape,
+        able: Mapping[JobId, Movable],
+        group: Sequence[NodeRoom],
     ) -> VictimSet | None:
         search = Search(
             standing=self._standing,
@@ -270,10 +305,13 @@ Settled = tuple[tuple[Movable, tuple[Seat, ...]], ...]
 
 
 def _settled(
-    gang: Waiting, seats: Sequence[Seat], moved: Sequence[Movable], rooms: Sequence[NodeRoom]
+    gang: Waiting,
+    seats: Sequence[Seat],
+    moved: Sequence[Movable],
+    rooms: Sequence[NodeRoom],
 ) -> tuple[Settled, JobId | None]:
-    """Return where moved gangs go once the gang has its seats, the largest first; or the one that
-    finds no place."""
+    """Return where moved gangs go once the gang has its seats, the largest first; or
+    the one that finds no place."""
     pretended = _Pretended(rooms)
     for movable in moved:
         for seat in movable.running.seats:
@@ -281,7 +319,9 @@ def _settled(
     for seat in seats:
         pretended.take(seat, gang)
     settled_moves = []
-    for movable in sorted(moved, key=lambda one: (-one.running.gpu_millis, one.running.job)):
+    for movable in sorted(
+        moved, key=lambda one: (-one.running.gpu_millis, one.running.job)
+    ):
         to = find_seats(pretended.ordered(), movable.gang, movable.shape)
         if not to or set(to) == set(movable.running.seats):
             return (), movable.running.job

@@ -1,4 +1,5 @@
-"""Reason why a gang waits, in Slurm's word and a plain sentence, and what would help."""
+"""Reason why a gang waits, in Slurm's word and a plain sentence, and what would
+help."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +7,12 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
-from corral.domain.placement_constraints import AccountConstraint, Level, Mode, PlaceRule
+from corral.domain.placement_constraints import (
+    AccountConstraint,
+    Level,
+    Mode,
+    PlaceRule,
+)
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape, forms_of
 from corral.domain.time_point import moment_text
@@ -44,9 +50,9 @@ def explain(
     behind: str,
     idle: Sequence[Idle] = (),
 ) -> Reason:
-    """The reason that the gang has no place. `rooms`: those that may have room for a part of so
-    many thousandths of GPUs, and not too few in any case; `behind`: who has a reservation;
-    `idle`: what is kept for others, the first to start first."""
+    """The reason that the gang has no place. `rooms`: those that may have room for a
+    part of so many thousandths of GPUs, and not too few in any case; `behind`: who has
+    a reservation; `idle`: what is kept for others, the first to start first."""
     if not fleet.size:
         return Reason(code="NoNodes", sentence="the cluster has no node yet")
     if gang.pinned_to is not None:
@@ -56,12 +62,14 @@ def explain(
             suggestions=("use a checkpoint path that is declared shared",),
         )
     shape, never = _deciding(gang, fleet)
-    return never or _not_now(gang, shape, rooms(shape.resources.gpu_millis), fleet, behind, idle)
+    return never or _not_now(
+        gang, shape, rooms(shape.resources.gpu_millis), fleet, behind, idle
+    )
 
 
 def deciding(gang: Waiting, fleet: NodeTypes) -> Shape:
-    """The shape that says whether the gang starts: of its first form that could ever be, the one on
-    the fewest nodes. Where none could be, that of the last."""
+    """The shape that says whether the gang starts: of its first form that could ever
+    be, the one on the fewest nodes. Where none could be, that of the last."""
     return _deciding(gang, fleet)[0]
 
 
@@ -77,7 +85,8 @@ def _deciding(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
 
 
 def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None:
-    """Return why the gang can never fit, however empty the cluster is; None if it can."""
+    """Return why the gang can never fit, however empty the cluster is; None if it
+    can."""
     holding = fleet.holding(shape.resources)
     if holding < shape.nodes:
         return Reason(
@@ -97,7 +106,8 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     if fleet.could_hold(shape, rule) < shape.nodes:
         level, domain = rule.topology.within, DOMAINS[rule.topology.within]
         known_text = (
-            f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its part"
+            f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its "
+            "part"
         )
         if not fleet.values_of(level):
             known_text = f"no node says in which {domain} it is"
@@ -112,9 +122,11 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     return None
 
 
-def _no_account(rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int) -> Reason | None:
-    """Return the reason if too few nodes have an account for the job's owner; None if enough have
-    one."""
+def _no_account(
+    rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int
+) -> Reason | None:
+    """Return the reason if too few nodes have an account for the job's owner; None if
+    enough have one."""
     refused = next(
         (
             constraint
@@ -125,7 +137,9 @@ def _no_account(rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int) 
     )
     if refused is None:
         return None
-    others = tuple(constraint for constraint in rule.constraints if constraint is not refused)
+    others = tuple(
+        constraint for constraint in rule.constraints if constraint is not refused
+    )
     able = fleet.could_hold(shape, PlaceRule(constraints=others))
     if able < shape.nodes:
         return None
@@ -160,9 +174,13 @@ def _not_now(
     """The first of its wishes that leaves too few nodes is what it waits for."""
     rule, resources, wanted = gang.place, shape.resources, shape.nodes
     least = 0 if resources.is_share else resources.gpus
-    open_to_it = (room for room in rooms if room.whole >= least and rule.admits(room.labels))
+    open_to_it = (
+        room for room in rooms if room.whole >= least and rule.admits(room.labels)
+    )
     room_now = [room for room in open_to_it if room.seat(resources) is not None]
-    empty = [room for room in room_now if not room.seats] if rule.exclusive else room_now
+    empty = (
+        [room for room in room_now if not room.seats] if rule.exclusive else room_now
+    )
     apart = [room for room in empty if not is_apart(room, gang)]
     kept_reason = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
     for node_rooms, code, what, suggestion in (
@@ -184,13 +202,17 @@ def _not_now(
                 code="Topology",
                 sentence=f"it asks for {_nodes(wanted)} in one {DOMAINS[level]}; {len(apart)} have "
                 f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
-                suggestions=("write: topology: {mode: prefer}, and it may begin sooner",),
+                suggestions=(
+                    "write: topology: {mode: prefer}, and it may begin sooner",
+                ),
             )
     whole = _held_whole(gang, shape, rooms, fleet)
     return _resources(gang, shape, len(room_now), fleet, behind, idle, whole)
 
 
-def _held_whole(gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes) -> str:
+def _held_whole(
+    gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes
+) -> str:
     """For example: 2 are held whole for train (exclusive). "" where none is."""
     whole = [
         room
@@ -199,7 +221,9 @@ def _held_whole(gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: N
         and gang.place.admits(room.labels)
         and fleet.could_seat(room.id, shape.resources)
     ]
-    names = sorted({name for room in whole for name, count in room.guests.items() if count > 0})
+    names = sorted(
+        {name for room in whole for name, count in room.guests.items() if count > 0}
+    )
     if not whole:
         return ""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -237,7 +261,9 @@ def _resources(
         fewer = (f"without {_listed(gang.place)} it could use more nodes",)
     if now < shape.nodes and idle and gang.holds_seconds is None:
         fewer += ("give it a max_duration: who is gone by then may use what is kept",)
-    return Reason(code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer)
+    return Reason(
+        code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer
+    )
 
 
 def _asks(gang: Waiting) -> str:
@@ -269,11 +295,13 @@ def _part(gang: Waiting, shape: Shape) -> str:
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
-    """Return which idle GPUs belong to others, and why this gang may not have them meanwhile."""
+    """Return which idle GPUs belong to others, and why this gang may not have them
+    meanwhile."""
     reservations_text = []
     for idle_node in idle[:MOST_NAMED]:
         gpus = (
-            f"{gpus_text(idle_node.gpu_millis)} GPU{'s' * (idle_node.gpu_millis > MILLIS_PER_GPU)}"
+            f"{gpus_text(idle_node.gpu_millis)} "
+            f"GPU{'s' * (idle_node.gpu_millis > MILLIS_PER_GPU)}"
         )
         reservations_text.append(
             f"{gpus} for {idle_node.job}, which starts by "
@@ -286,9 +314,13 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
-    """Return which jobs a node must be free of, by either side's request, and what would help. Only
-    jobs that are on the nodes are named."""
-    met = [name for name in gang.place.apart_from if any(room.guests[name] for room in rooms)]
+    """Return which jobs a node must be free of, by either side's request, and what
+    would help. Only jobs that are on the nodes are named."""
+    met = [
+        name
+        for name in gang.place.apart_from
+        if any(room.guests[name] for room in rooms)
+    ]
     shunners = {
         who: None
         for room in rooms

@@ -1,6 +1,8 @@
-"""Waiting gangs, those that are alike together: what the first of a group is refused, all are.
+"""Waiting gangs, those that are alike together: what the first of a group is refused,
+all are.
 
-A head keeps them from pass to pass, so that a pass costs what changes and not what waits.
+A head keeps them from pass to pass, so that a pass costs what changes and not what
+waits.
 """
 
 from bisect import bisect_left, insort
@@ -73,7 +75,8 @@ class Groups:
         return {name for name, gangs in self._apart.items() if gangs > 0}
 
     def tell_apart(self, shunned: Set[str]) -> None:
-        """Gangs of these names are like no others: some job wants to be apart from them."""
+        """Gangs of these names are like no others: some job wants to be apart from
+        them."""
         if shunned == self._shunned:
             return
         self._shunned = frozenset(shunned)
@@ -86,11 +89,23 @@ class Groups:
 
     def _kind(self, gang: Waiting) -> tuple[object, ...]:
         kin = gang.kin if gang.kin in self._shunned else ""
-        return (gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
-                gang.array, gang.array_limit, kin, level_of(gang.served_seconds), gang.stem,
-                gang.limit_seconds, _length(gang.holds_seconds))  # fmt: skip
+        return (
+            gang.likeness,
+            gang.queue,
+            gang.user,
+            gang.priority,
+            gang.preemptible,
+            gang.array,
+            gang.array_limit,
+            kin,
+            level_of(gang.served_seconds),
+            gang.stem,
+            gang.limit_seconds,
+            _length(gang.holds_seconds),
+        )
 
 
 def _length(seconds: float | None) -> int:
-    """In steps of a tenth: what is kept for others is open only to those who end before."""
+    """In steps of a tenth: what is kept for others is open only to those who end
+    before."""
     return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

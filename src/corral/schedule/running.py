@@ -12,13 +12,14 @@ from corral.domain.units import MILLIS_PER_GPU
 class RunningGang:
     """A gang that holds its seats. Times are seconds, `started` is wall clock.
 
-    `guard_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work since
-    the newest committed save. `restart_seconds`: from placement to its first step.
-    `can_save`: it has a checkpoint rule. `stopping`: it is already about to end, for any
-    reason. `kin`: the name that other jobs use to stay apart from it; `apart_from`: the
-    names that it avoids.
+    `guard_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work
+    since the newest committed save. `restart_seconds`: from placement to its first
+    step. `can_save`: it has a checkpoint rule. `stopping`: it is already about to end,
+    for any reason. `kin`: the name that other jobs use to stay apart from it;
+    `apart_from`: the names that it avoids.
     `served_seconds`: its service before this attempt, which serves since `serves_since`
-    (wall clock; None: it is not up yet). `protected_until`: no gang buys its place before.
+    (wall clock; None: it is not up yet). `protected_until`: no gang buys its place
+    before.
     """
 
     job: JobId
@@ -59,7 +60,10 @@ class RunningGang:
     @property
     def cost_gpu_seconds(self) -> float:
         """Return what it loses if it is stopped now: work, and the way back to it."""
-        return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+        return (
+            self.lost_gpu_seconds
+            + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+        )
 
     @cached_property
     def price_gpu_seconds(self) -> float:

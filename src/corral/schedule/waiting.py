@@ -34,18 +34,19 @@ class Waiting:
     """A gang in the queue. `order`: the place in line (submission, index); smaller goes
     first.
 
-    `since`: the start of the wait (wall clock). `shared_path` must be visible on every node
-    of the gang under one mark; `mark` is the one of its existing saves. `sharing` stands
-    for all paths that nodes see in the same way as this one. `array` and `array_limit`
-    bound how many of an array run at once. `kin`: the name that other jobs use to stay
-    apart from it. Nodes in `avoid` come last, and those in `likes`, which have its data,
-    first.
+    `since`: the start of the wait (wall clock). `shared_path` must be visible on every
+    node of the gang under one mark; `mark` is the one of its existing saves. `sharing`
+    stands for all paths that nodes see in the same way as this one. `array` and
+    `array_limit` bound how many of an array run at once. `kin`: the name that other
+    jobs use to stay apart from it. Nodes in `avoid` come last, and those in `likes`,
+    which have its data, first.
 
     `holds_seconds`: the maximum time for which it holds its seats; None: unknown.
-    `whole_gpus`: the GPUs of the smallest nodes that suffice for a gang that wants whole
-    nodes; 0: it does not. `served_seconds`: its attained service. `restart_seconds`: the
-    time to restore that service. `waited_seconds`: the sum of its earlier waits. `stem`,
-    its name without numbers, and `limit_seconds` are set only where the order needs them.
+    `whole_gpus`: the GPUs of the smallest nodes that suffice for a gang that wants
+    whole nodes; 0: it does not. `served_seconds`: its attained service.
+    `restart_seconds`: the time to restore that service. `waited_seconds`: the sum of
+    its earlier waits. `stem`, its name without numbers, and `limit_seconds` are set
+    only where the order needs them.
     """
 
     job: JobId
@@ -75,8 +76,8 @@ class Waiting:
     limit_seconds: float | None = None
 
     def waited_by(self, now: float) -> float:
-        """Return how long it has waited by then (wall clock), all its waits together, in
-        seconds."""
+        """Return how long it has waited by then (wall clock), all its waits together,
+        in seconds."""
         return self.waited_seconds + now - self.since
 
     @property
@@ -86,7 +87,8 @@ class Waiting:
 
     @cached_property
     def needs(self) -> Alike:
-        """Return the needs of the gang: gangs with equal needs fit in the same places."""
+        """Return the needs of the gang: gangs with equal needs fit in the same
+        places."""
         path = self.shared_path if self.sharing is None else self.sharing
         return Alike(self.shapes, self.pinned_to, path, self.mark, self.place)
 

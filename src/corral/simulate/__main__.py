@@ -10,12 +10,16 @@ from corral.simulate.summary import WorldSums, breach_text
 
 def main() -> int:
     """Run the worlds; 1 when an invariant was broken."""
-    parser = argparse.ArgumentParser(prog="python -m corral.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m corral.simulate", description=__doc__
+    )
     parser.add_argument("--seeds", type=int, default=500, help="how many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this world only")
     parser.add_argument("--verbose", action="store_true", help="tell each event")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop at a breach")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="do not stop at a breach"
+    )
     namespace = parser.parse_args()
     if namespace.seed is not None:
         seeds = range(namespace.seed, namespace.seed + 1)

@@ -1,5 +1,5 @@
-"""An agent by the rules of docs/architecture/overview.md: it obeys the newest word and says all it
-sees."""
+"""An agent by the rules of docs/architecture/overview.md: it obeys the newest word and
+says all it sees."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,11 @@ class SimulatedAgent:
     """One life of a node's agent. What it must not forget lies on the node's disk."""
 
     def __init__(
-        self, stage: Stage, machine: SimulatedMachine, shims: Shims, heads: SimulatedHeads
+        self,
+        stage: Stage,
+        machine: SimulatedMachine,
+        shims: Shims,
+        heads: SimulatedHeads,
     ) -> None:
         self._stage = stage
         self._machine = machine
@@ -109,7 +113,10 @@ class SimulatedAgent:
 
     def seen(self) -> tuple[Seen, ...]:
         journals = self._machine.disk.journals
-        seens = [journal.seen(self.boot, self._machine.wall()) for journal in journals.values()]
+        seens = [
+            journal.seen(self.boot, self._machine.wall())
+            for journal in journals.values()
+        ]
         early = [Seen(key=key, phase=Phase.STARTING) for key in self.preparing]
         return (*seens, *early)
 
@@ -121,7 +128,8 @@ class SimulatedAgent:
             self.wanted(wanted)
 
     def wanted(self, wanted: DesiredState) -> None:
-        """Take the head's word, unless it is older than the newest that this node knows."""
+        """Take the head's word, unless it is older than the newest that this node
+        knows."""
         if not self.may_obey(wanted):
             return
         disk = self._machine.disk
@@ -180,7 +188,8 @@ class SimulatedAgent:
     # -- of itself -------------------------------------------------------------------------------
 
     def _lease(self) -> None:
-        """Stop what asked to be stopped when the head is silent; end what has lost its shim."""
+        """Stop what asked to be stopped when the head is silent; end what has lost its
+        shim."""
         self._shims.find_lost()
         for stop in self._overdue():
             if stop.key in self._shims.parts:
@@ -195,4 +204,6 @@ class SimulatedAgent:
                 continue
             grace = min(launch.grace_seconds, limit / 2)
             if silent_seconds >= limit - grace - LEASE_MARGIN_SECONDS:
-                yield Stop(key=launch.key, grace_seconds=grace, save=True, why=SELF_STOP)
+                yield Stop(
+                    key=launch.key, grace_seconds=grace, save=True, why=SELF_STOP
+                )

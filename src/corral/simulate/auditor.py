@@ -1,7 +1,7 @@
 """The invariants, held against the nodes' own evidence at every commit and every start.
 
-The auditor reads each commit as it becomes durable, and each rank as it starts. It shares no rule's
-code with what it watches.
+The auditor reads each commit as it becomes durable, and each rank as it starts. It
+shares no rule's code with what it watches.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,10 +26,13 @@ from corral.simulate.recorded_state import Books
 
 
 class Auditor:
-    """All the checks over one set of books; of its own, those of answers to users and of how
-    jobs end. `durable_jobs` reads what is on the disk, whatever any head believes."""
+    """All the checks over one set of books; of its own, those of answers to users and
+    of how jobs end. `durable_jobs` reads what is on the disk, whatever any head
+    believes."""
 
-    def __init__(self, books: Books, durable_jobs: Callable[[], Mapping[JobId, Job]]) -> None:
+    def __init__(
+        self, books: Books, durable_jobs: Callable[[], Mapping[JobId, Job]]
+    ) -> None:
         self.books = books
         self._durable_jobs = durable_jobs
         self._asked_to_cancel: set[JobId] = set()  # perhaps granted
@@ -48,7 +51,9 @@ class Auditor:
 
     # -- answers to users ----------------------------------------------------------------------
 
-    def acknowledged(self, key: str, specs: tuple[JobSpec, ...], ids: tuple[JobId, ...]) -> None:
+    def acknowledged(
+        self, key: str, specs: tuple[JobSpec, ...], ids: tuple[JobId, ...]
+    ) -> None:
         """I1: what was acknowledged is there; the same key is the same jobs."""
         durable = self._durable_jobs()
         if len(ids) != len(specs) or any(id not in durable for id in ids):
@@ -59,16 +64,20 @@ class Auditor:
             self.books.breach("I1", text)
 
     def still_there(self) -> None:
-        """I1: all that was ever acknowledged or committed is on the disk as it was written last,
-        or was rightly forgotten."""
+        """I1: all that was ever acknowledged or committed is on the disk as it was
+        written last, or was rightly forgotten."""
         durable, gone = self._durable_jobs(), self.forgetting.gone
         for key, ids in self._keys.items():
             for id in ids:
                 if id not in durable and id not in gone:
-                    self.books.breach("I1", f"{key} was acknowledged as {id}, which is gone")
+                    self.books.breach(
+                        "I1", f"{key} was acknowledged as {id}, which is gone"
+                    )
         for id, job in self.books.jobs.items():
             if durable.get(id) != (None if id in gone else job):
-                self.books.breach("I1", f"{id} was committed as {job.state} and is gone or changed")
+                self.books.breach(
+                    "I1", f"{id} was committed as {job.state} and is gone or changed"
+                )
 
     def cancel_asked(self, job: JobId) -> None:
         self._asked_to_cancel.add(job)
@@ -82,7 +91,9 @@ class Auditor:
     def committed(self, term: int, changes: Changes, decided_at: float) -> None:
         books = self.books
         if term < books.term:
-            books.breach("term", f"a head of term {term} wrote after one of term {books.term}")
+            books.breach(
+                "term", f"a head of term {term} wrote after one of term {books.term}"
+            )
         self._barring.before(changes)
         books.open_commit(term, changes.nodes, decided_at)
         self._placing.check(changes)
@@ -110,7 +121,8 @@ class Auditor:
             self._starting.check(attempt, changes)
 
     def _save(self, save: Save) -> None:
-        """I2 and I12: a committed save was really made, and its attempt was never replaced."""
+        """I2 and I12: a committed save was really made, and its attempt was never
+        replaced."""
         key = (save.job, save.attempt)
         made = self.books.evidence.made[key].get(save.step)
         if made is None or made.manifest_sha256 != save.manifest_sha256:
@@ -124,14 +136,18 @@ class Auditor:
     def _job(self, job: Job) -> None:
         before = self.books.take_job(job)
         if before is not None and before.state in FINAL and job != before:
-            self.books.breach("I4", f"{job.id} was {before.state} and is {job.state}, or changed")
+            self.books.breach(
+                "I4", f"{job.id} was {before.state} and is {job.state}, or changed"
+            )
         if before is None or before.state != job.state:
             self.books.stage.tell(f"{job.id} is {job.state}: {job.reason}")
         self._cancel_wins(job)
         if job.state == JobState.CANCELLED:
             is_cancelled = job.id in self._asked_to_cancel
             if not is_cancelled and job.reason_code != "DependencyNeverSatisfied":
-                self.books.breach("I7", f"{job.id} is CANCELLED, and no user asked for it")
+                self.books.breach(
+                    "I7", f"{job.id} is CANCELLED, and no user asked for it"
+                )
         if job.state == JobState.DONE:
             self._truly_done(job)
 
@@ -139,7 +155,9 @@ class Auditor:
         """I6: once acknowledged, a cancelled job only stops."""
         stopping = job.state == JobState.STOPPING and job.why == StopWhy.CANCEL
         if job.id in self._cancelled and not (stopping or job.state in FINAL):
-            self.books.breach("I6", f"{job.id} was cancelled and is {job.state} ({job.why})")
+            self.books.breach(
+                "I6", f"{job.id} was cancelled and is {job.state} ({job.why})"
+            )
 
     def _truly_done(self, job: Job) -> None:
         """I5: DONE means that every rank of the last attempt has exited 0."""
@@ -147,7 +165,11 @@ class Auditor:
         ends = self.books.evidence.exits[key]
         started = self.books.evidence.started[key]
         whole = len(started) == job.spec.nodes and len(ends) == sum(started.values())
-        if not whole or job.exit_code != 0 or not all(end.clean for end in ends.values()):
+        if (
+            not whole
+            or job.exit_code != 0
+            or not all(end.clean for end in ends.values())
+        ):
             self.books.breach("I5", f"{job.id} is DONE; its ranks ended {ends}")
 
     # -- each start, and in time -----------------------------------------------------------------
@@ -161,7 +183,7 @@ class Auditor:
         self.promised.look()
 
     def unfinished(self) -> str:
-        """Return what will still be deleted once all jobs are over; "" if nothing. Relocations
-        count for a day."""
+        """Return what will still be deleted once all jobs are over; "" if nothing.
+        Relocations count for a day."""
         ended = self._durable_jobs().keys() - self.giving.moving.moved()
         return self.forgetting.unfinished(len(ended))

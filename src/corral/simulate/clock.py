@@ -1,4 +1,5 @@
-"""A head's clock in virtual time. The wall clock may be stepped; the other one may not."""
+"""A head's clock in virtual time. The wall clock may be stepped; the other one may
+not."""
 
 from random import Random
 
@@ -8,7 +9,8 @@ WALL_AT_START = 1_790_000_000.0
 
 
 class SimulatedClock:
-    """Implements ports.Clock. `wall_step_seconds` is what an operator or NTP has done to it."""
+    """Implements ports.Clock. `wall_step_seconds` is what an operator or NTP has done
+    to it."""
 
     def __init__(self, loop: VirtualLoop, chance: Random) -> None:
         self._loop = loop

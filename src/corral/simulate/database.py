@@ -1,4 +1,5 @@
-"""The durable store that every head of this world shares, with a disk's and a crash's faults."""
+"""The durable store that every head of this world shares, with a disk's and a crash's
+faults."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
@@ -25,8 +26,9 @@ class Point(StrEnum):
 
 
 class SimulatedStore(MemoryStore):
-    """MemoryStore under faults. What it has written outlives every head. `committed` is called at
-    each commit: its term, what it holds, and when it was decided; `crash` ends the head that asks.
+    """MemoryStore under faults. What it has written outlives every head. `committed` is
+    called at each commit: its term, what it holds, and when it was decided; `crash`
+    ends the head that asks.
     """
 
     def __init__(
@@ -42,7 +44,8 @@ class SimulatedStore(MemoryStore):
         self._end_head = crash
         self.crash_at: Point | None = None
         self.failing_commits = 0
-        self.written_but_failing = 0  # commits that are written and answered with an error
+        # commits that are written and answered with an error
+        self.written_but_failing = 0
         self.full_until = 0.0
         self.slow_seconds = 0.0
 
@@ -92,7 +95,8 @@ class SimulatedStore(MemoryStore):
             raise StoreTrouble("the disk is full")
 
     async def _crash(self, point: Point) -> None:
-        """The caller dies here, if its time has come: it runs no further instruction."""
+        """The caller dies here, if its time has come: it runs no further
+        instruction."""
         if self.crash_at == point:
             self.crash_at = None
             self._stage.tell(f"the head dies {point}")

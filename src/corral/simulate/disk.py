@@ -1,5 +1,5 @@
-"""Disk of a node across power losses: the journals of its attempts, and the head's last desired
-state."""
+"""Disk of a node across power losses: the journals of its attempts, and the head's last
+desired state."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,8 @@ SELF_STOP = "self_stop"
 
 @dataclass(slots=True)
 class SimulatedJournal:
-    """One attempt on this node. `refused` and `lost` are sentences; "" when it is neither."""
+    """One attempt on this node. `refused` and `lost` are sentences; "" when it is
+    neither."""
 
     key: AttemptKey
     boot: BootId
@@ -22,7 +23,8 @@ class SimulatedJournal:
     started_at: float | None = None
     up: bool = False
     exits: dict[int, Exit] = field(default_factory=dict)
-    saves: dict[tuple[int, int], Save] = field(default_factory=dict)  # by attempt and step
+    # by attempt and step
+    saves: dict[tuple[int, int], Save] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)  # steps that the head has recorded
     progress: Progress | None = None
     stopping: Stop | None = None
@@ -46,7 +48,11 @@ class SimulatedJournal:
         assert self.launch is not None
         if self.boot != boot and len(self.exits) < self.launch.ranks:
             trouble = "the node restarted"
-        elif self.stopping is not None and self.stopping.why == SELF_STOP and not self._is_clean:
+        elif (
+            self.stopping is not None
+            and self.stopping.why == SELF_STOP
+            and not self._is_clean
+        ):
             trouble = "the node stopped it: the head was silent (self_stop)"
         return Seen(
             key=self.key,
@@ -77,10 +83,12 @@ class SimulatedJournal:
 
 @dataclass(slots=True)
 class Disk:
-    """`heard_at`: when the newest beat that the head took in was sent, in virtual seconds."""
+    """`heard_at`: when the newest beat that the head took in was sent, in virtual
+    seconds."""
 
     journals: dict[AttemptKey, SimulatedJournal] = field(default_factory=dict)
     cluster: ClusterId | None = None
     version: Version | None = None
     heard_at: float = 0.0
-    signals: list[Signal] = field(default_factory=list)  # sent with each heartbeat, recorded once
+    # sent with each heartbeat, recorded once
+    signals: list[Signal] = field(default_factory=list)

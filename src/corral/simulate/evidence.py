@@ -1,4 +1,5 @@
-"""True events on the nodes by their own evidence, independent of what the head believes."""
+"""True events on the nodes by their own evidence, independent of what the head
+believes."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,32 +21,44 @@ class Alive:
 
 @dataclass(slots=True)
 class Evidence:
-    """Times are virtual seconds. `own` are ends that a rank came to by itself and not well;
-    `hurt` is what befell an attempt from outside."""
+    """Times are virtual seconds. `own` are ends that a rank came to by itself and not
+    well; `hurt` is what befell an attempt from outside."""
 
     alive: dict[JobId, dict[tuple[int, NodeId], Alive]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    started: dict[AttemptKey, dict[NodeId, int]] = field(default_factory=lambda: defaultdict(dict))
-    exits: dict[AttemptKey, dict[int, Exit]] = field(default_factory=lambda: defaultdict(dict))
-    own: dict[AttemptKey, dict[int, Exit]] = field(default_factory=lambda: defaultdict(dict))
+    started: dict[AttemptKey, dict[NodeId, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    exits: dict[AttemptKey, dict[int, Exit]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    own: dict[AttemptKey, dict[int, Exit]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     hurt: dict[AttemptKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     first_up: dict[AttemptKey, float] = field(default_factory=dict)  # its first node
     up_since: dict[AttemptKey, float] = field(default_factory=dict)
     warned: set[tuple[AttemptKey, NodeId]] = field(default_factory=set)  # of its end
-    made: dict[AttemptKey, dict[int, Save]] = field(default_factory=lambda: defaultdict(dict))
+    made: dict[AttemptKey, dict[int, Save]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     broken: set[tuple[AttemptKey, int]] = field(default_factory=set)
     without_power: dict[NodeId, list[list[float]]] = field(
         default_factory=lambda: defaultdict(list)
     )  # from, until
-    ailing: dict[AttemptKey, str] = field(default_factory=dict)  # what broke its GPU under it
-    agent_unable: dict[NodeId, float] = field(default_factory=dict)  # until when, newest
+    # what broke its GPU under it
+    ailing: dict[AttemptKey, str] = field(default_factory=dict)
+    # until when, newest
+    agent_unable: dict[NodeId, float] = field(default_factory=dict)
 
     def start(self, key: AttemptKey, node: NodeId, seat: Seat, ranks: set[int]) -> None:
         self.alive[key[0]][key[1], node] = Alive(key, seat, set(ranks))
         self.started[key][node] = len(ranks)
 
-    def rank_ends(self, key: AttemptKey, node: NodeId, rank: int, end: Exit, *, own: bool) -> None:
+    def rank_ends(
+        self, key: AttemptKey, node: NodeId, rank: int, end: Exit, *, own: bool
+    ) -> None:
         self.exits[key][rank] = end
         if own and not end.clean:
             self.own[key][rank] = end

@@ -1,4 +1,5 @@
-"""Faults of a world with time and duration: drawn from the seed, healed before the end."""
+"""Faults of a world with time and duration: drawn from the seed, healed before the
+end."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +13,8 @@ DAY_SECONDS = 86_400.0
 
 
 class Faults:
-    """One method a kind of fault. Each heals by itself; `heal_all` ends what is left."""
+    """One method a kind of fault. Each heals by itself; `heal_all` ends what is
+    left."""
 
     def __init__(
         self,
@@ -134,11 +136,15 @@ class Faults:
     def kill_shim(self) -> None:
         node = self._node()
         living = [
-            part for _, part in sorted(node.shims.parts.items()) if part.ranks and part.shim_lives
+            part
+            for _, part in sorted(node.shims.parts.items())
+            if part.ranks and part.shim_lives
         ]
         if living:
             part = self.chance.choice(living)
-            self._stage.tell(f"FAULT the shim of {part.launch.key} on {node.id} is killed")
+            self._stage.tell(
+                f"FAULT the shim of {part.launch.key} on {node.id} is killed"
+            )
             part.shim_dies()
 
     def break_launches(self) -> None:
@@ -151,7 +157,9 @@ class Faults:
 
     def partition(self) -> None:
         node = self._node()
-        up, down = self.chance.choice([(True, True), (True, True), (True, False), (False, True)])
+        up, down = self.chance.choice(
+            [(True, True), (True, True), (True, False), (False, True)]
+        )
         self._stage.tell(f"FAULT {node.id} is cut off: up {up}, down {down}")
         self._stage.network.cut(node.id, up=up, down=down)
         longest = self.chance.choice([8.0, 40.0, 40.0])
@@ -161,12 +169,17 @@ class Faults:
         self._stage.tell("FAULT the network is gone")
         for node in self._nodes:
             self._stage.network.cut(node, up=True, down=self.chance.random() < 0.5)
-            self._stage.loop.later(12.0 + self.chance.uniform(0.0, 3.0), self._heal, node)
+            self._stage.loop.later(
+                12.0 + self.chance.uniform(0.0, 3.0), self._heal, node
+            )
 
     def bad_line(self) -> None:
         node = self._node()
         self._stage.tell(f"FAULT the line of {node.id} is bad")
-        for line in (self._stage.network.up[node.id], self._stage.network.down[node.id]):
+        for line in (
+            self._stage.network.up[node.id],
+            self._stage.network.down[node.id],
+        ):
             line.lost = self.chance.choice([0.0, 0.1, 0.4])
             line.doubled = self.chance.choice([0.0, 0.3])
             line.late_seconds = self.chance.choice([0.0, 0.5, 4.0])
@@ -195,7 +208,8 @@ class Faults:
             self._later(0.5, 20.0, head.process.resume)
 
     def second_head(self) -> None:
-        """Somebody starts another head while the first one lives, or is only stopped."""
+        """Somebody starts another head while the first one lives, or is only
+        stopped."""
         self._stage.tell("FAULT a second head is started")
         head = self._heads.leading()
         if head is not None and self.chance.random() < 0.5:

@@ -1,4 +1,5 @@
-"""A head's process: the real control over this world's store and engine; its agents' channel."""
+"""A head's process: the real control over this world's store and engine; its agents'
+channel."""
 
 from __future__ import annotations
 
@@ -40,9 +41,12 @@ class DialledAgent(Protocol):
 
 
 class AgentSession:
-    """One connection of an agent to a head. Its messages travel through the network's faults."""
+    """One connection of an agent to a head. Its messages travel through the network's
+    faults."""
 
-    def __init__(self, stage: Stage, head: SimulatedHead, agent: DialledAgent, serial: int) -> None:
+    def __init__(
+        self, stage: Stage, head: SimulatedHead, agent: DialledAgent, serial: int
+    ) -> None:
         self._stage = stage
         self.head = head
         self.agent = agent
@@ -90,7 +94,8 @@ class AgentSession:
 
 
 class HeadEngine:
-    """Implements ports.Engine for one head: words go to its sessions; power gone is proof."""
+    """Implements ports.Engine for one head: words go to its sessions; power gone is
+    proof."""
 
     name = "simulated"
     cannot: Mapping[str, str] = {}
@@ -127,8 +132,8 @@ class HeadEngine:
 
 
 class SimulatedHead:
-    """One life of a head. `heard` is called with each heartbeat that it records, `ended` at its
-    end."""
+    """One life of a head. `heard` is called with each heartbeat that it records,
+    `ended` at its end."""
 
     def __init__(
         self,
@@ -241,7 +246,8 @@ class SimulatedHead:
         self._see_to(session, version)
 
     def _see_to(self, session: AgentSession, has: Version | None) -> None:
-        """Tell an agent that is behind, and one that got its order and does not follow."""
+        """Tell an agent that is behind, and one that got its order and does not
+        follow."""
         try:
             if session.node not in self._newest:
                 self._newest[session.node] = self.control.wanted(session.node)

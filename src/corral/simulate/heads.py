@@ -1,4 +1,5 @@
-"""The heads of one world: who leads, who answers when the head is dialled, who starts again."""
+"""The heads of one world: who leads, who answers when the head is dialled, who starts
+again."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +15,11 @@ class SimulatedHeads:
     """All that ever were, in the order of their begin."""
 
     def __init__(
-        self, stage: Stage, store: Store, machines: Mapping[NodeId, SimulatedMachine], heard: Heard
+        self,
+        stage: Stage,
+        store: Store,
+        machines: Mapping[NodeId, SimulatedMachine],
+        heard: Heard,
     ) -> None:
         self._stage = stage
         self._store = store
@@ -38,7 +43,9 @@ class SimulatedHeads:
         head.begin()
 
     def _ended(self) -> None:
-        self._stage.loop.later(self._stage.chance.choice([0.1, 1.0, 6.0]), self.keep_one)
+        self._stage.loop.later(
+            self._stage.chance.choice([0.1, 1.0, 6.0]), self.keep_one
+        )
 
     def keep_one(self) -> None:
         if not any(head.process.alive for head in self._all):
@@ -54,7 +61,9 @@ class SimulatedHeads:
 
     def to_dial(self) -> SimulatedHead | None:
         """Return the head that answers at the address: with two heads, either may."""
-        serving = [head for head in self._all if head.serves and not head.process.paused]
+        serving = [
+            head for head in self._all if head.serves and not head.process.paused
+        ]
         if len(serving) > 1 and self._stage.chance.random() < 0.3:
             return serving[0]
         return serving[-1] if serving else None

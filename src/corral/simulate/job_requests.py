@@ -1,11 +1,18 @@
-"""Constraints of jobs in some worlds; drawn separately, so that other worlds stay the same."""
+"""Constraints of jobs in some worlds; drawn separately, so that other worlds stay the
+same."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 from corral.domain.job import JobSpec
-from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import (
+    Constraint,
+    Level,
+    Mode,
+    PlaceRule,
+    Topology,
+)
 from corral.domain.time_point import EndWarning, Moment
 
 ZONES = ("a", "b")
@@ -31,7 +38,9 @@ def draw_wishes(chance: Random, spec: JobSpec, known: Sequence[str]) -> JobSpec:
     if chance.random() < 0.5:
         spec = replace(spec, place=_draw_rule(chance, known))
     if chance.random() < 0.3:
-        spec = replace(spec, warn=EndWarning(signal=10, before_seconds=chance.uniform(0.5, 14.0)))
+        spec = replace(
+            spec, warn=EndWarning(signal=10, before_seconds=chance.uniform(0.5, 14.0))
+        )
     return spec
 
 

@@ -11,11 +11,16 @@ from corral.simulate.world import Stage
 
 
 class SimulatedMachine:
-    """`hardware` carries the shims and ranks of one boot. `changed` is called when one of them has
-    news."""
+    """`hardware` carries the shims and ranks of one boot. `changed` is called when one
+    of them has news."""
 
     def __init__(
-        self, stage: Stage, id: NodeId, inventory: Inventory, *, changed: Callable[[], None]
+        self,
+        stage: Stage,
+        id: NodeId,
+        inventory: Inventory,
+        *,
+        changed: Callable[[], None],
     ) -> None:
         self._stage = stage
         self.id = id
@@ -49,10 +54,17 @@ class SimulatedMachine:
         self.hardware.kill()
 
 
-def inventory(gpus: int, *, shares: bool, labels: tuple[tuple[str, str], ...] = ()) -> Inventory:
+def inventory(
+    gpus: int, *, shares: bool, labels: tuple[tuple[str, str], ...] = ()
+) -> Inventory:
     return Inventory(
         gpus=tuple(
-            Gpu(index=index, uuid=f"pretend-{index}", type="h100", memory_bytes=80 * 10**9)
+            Gpu(
+                index=index,
+                uuid=f"pretend-{index}",
+                type="h100",
+                memory_bytes=80 * 10**9,
+            )
             for index in range(gpus)
         ),
         cpu_millis=16_000,

@@ -1,4 +1,5 @@
-"""A node: its machine, the shims on it, and the agent, which lives and dies apart from them."""
+"""A node: its machine, the shims on it, and the agent, which lives and dies apart from
+them."""
 
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
@@ -14,7 +15,12 @@ class SimulatedNode:
     """Node on which faults hit all of it at once, or its agent alone."""
 
     def __init__(
-        self, stage: Stage, id: NodeId, inventory: Inventory, gangs: Gangs, heads: SimulatedHeads
+        self,
+        stage: Stage,
+        id: NodeId,
+        inventory: Inventory,
+        gangs: Gangs,
+        heads: SimulatedHeads,
     ) -> None:
         self._stage = stage
         self._heads = heads
@@ -58,7 +64,9 @@ class SimulatedNode:
 
     def start_agent(self) -> None:
         if self.machine.has_power and self.agent is None:
-            self.agent = SimulatedAgent(self._stage, self.machine, self.shims, self._heads)
+            self.agent = SimulatedAgent(
+                self._stage, self.machine, self.shims, self._heads
+            )
             self.agent.begin()
 
     def end_agent(self, *, seen: bool = True) -> None:

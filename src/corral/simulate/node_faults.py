@@ -15,8 +15,8 @@ STORM: Final = 0.2  # of those: all nodes at once
 
 
 class Ills:
-    """Drawn from a stream of its own. A GPU that reports a fault computes on, so that what becomes
-    of its ranks is the head's doing alone."""
+    """Drawn from a stream of its own. A GPU that reports a fault computes on, so that
+    what becomes of its ranks is the head's doing alone."""
 
     def __init__(self, stage: Stage, nodes: Mapping[NodeId, SimulatedNode]) -> None:
         self._stage = stage
@@ -37,7 +37,9 @@ class Ills:
         kind = self._chance.choice(["xid", "xid", "xid", "flaps", "disk"])
         if kind == "flaps":
             for wait in (0.0, 1.0, 2.0):
-                self._stage.loop.later(wait, self._notice, node, SignalKind.PORT_DOWN, None, None)
+                self._stage.loop.later(
+                    wait, self._notice, node, SignalKind.PORT_DOWN, None, None
+                )
         elif kind == "disk":
             self._notice(node, SignalKind.DISK_FULL, None, None)
         else:

@@ -8,8 +8,9 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankBehaviour:
-    """One job's training loop. It fails by itself `failures` times, each after `fails_after_steps`
-    of an attempt; what it does on TERM, and what its ranks do when a peer is gone."""
+    """One job's training loop. It fails by itself `failures` times, each after
+    `fails_after_steps` of an attempt; what it does on TERM, and what its ranks do when
+    a peer is gone."""
 
     steps: int
     step_seconds: float
@@ -23,7 +24,8 @@ class RankBehaviour:
     hangs_without_peers: bool
     prepare_seconds: float
     refused_once: bool  # the node's disk is full at the first try
-    corrupt_saves: frozenset[int]  # saves of these steps turn out broken when they are read
+    # saves of these steps turn out broken when they are read
+    corrupt_saves: frozenset[int]
 
 
 def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:
@@ -49,8 +51,11 @@ def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:
 
 
 def longer(life: RankBehaviour) -> RankBehaviour:
-    """One that runs long enough for others to come and go meanwhile, and saves often."""
-    return replace(life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2))
+    """One that runs long enough for others to come and go meanwhile, and saves
+    often."""
+    return replace(
+        life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2)
+    )
 
 
 def draw_failure(chance: Random) -> Exit:

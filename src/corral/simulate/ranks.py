@@ -1,4 +1,5 @@
-"""Shims and the ranks below them: they outlive their agent, and end with their node's power."""
+"""Shims and the ranks below them: they outlive their agent, and end with their node's
+power."""
 
 from __future__ import annotations
 
@@ -70,14 +71,22 @@ class NodeAttempt:
             return
         self.warned = True
         self._stage.evidence.warned.add((notice.key, self.machine.id))
-        if notice.save and self.gang.life.save_every and self.gang.step > self.gang.first_step:
-            self.machine.hardware.after(self.gang.life.save_seconds, self.save, self.gang.step)
+        if (
+            notice.save
+            and self.gang.life.save_every
+            and self.gang.step > self.gang.first_step
+        ):
+            self.machine.hardware.after(
+                self.gang.life.save_seconds, self.save, self.gang.step
+            )
 
     def _term(self, stop: Stop) -> None:
         life = self.gang.life
         if not life.ignores_term:
             for rank in sorted(self.ranks):
-                self.machine.hardware.after(life.stop_seconds, self._stopped, rank, stop.save)
+                self.machine.hardware.after(
+                    life.stop_seconds, self._stopped, rank, stop.save
+                )
 
     def _stopped(self, rank: int, save: bool) -> None:
         if rank not in self.ranks:
@@ -85,7 +94,9 @@ class NodeAttempt:
         saves = save and self.gang.life.save_every > 0
         if saves and rank == 0:
             self.save(self.gang.step)
-        self.end(rank, Exit(code=EXIT_STOPPED) if saves else Exit(signal=TERM), own=False)
+        self.end(
+            rank, Exit(code=EXIT_STOPPED) if saves else Exit(signal=TERM), own=False
+        )
 
     def _kill_if_due(self) -> None:
         if self._stage.now() >= self.kill_at - 1e-6:
@@ -161,7 +172,9 @@ class SimulatedGang:
 
     def joined(self, part: NodeAttempt) -> None:
         if part.launch.resume != self.resume:
-            self._stage.breach("I12", f"{_name(self.key)}: its nodes resume from different saves")
+            self._stage.breach(
+                "I12", f"{_name(self.key)}: its nodes resume from different saves"
+            )
         self.parts.append(part)
         if len(self.parts) == self.nodes:
             self.first_step = self.step = self._begin()
@@ -169,8 +182,8 @@ class SimulatedGang:
             self._stage.loop.later(self.life.step_seconds, self._advance)
 
     def _begin(self) -> int:
-        """The step to go on from: that of the first save which verifies. A broken one is
-        reported."""
+        """The step to go on from: that of the first save which verifies. A broken one
+        is reported."""
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
         for save in self.resume:
             where = ((save.job, save.attempt), save.step)
@@ -185,7 +198,9 @@ class SimulatedGang:
         whole = all(len(part.ranks) == part.launch.ranks for part in self.parts)
         if self.broken or not whole:
             return
-        if not any(part.machine.hardware.paused or part.journal.stopping for part in self.parts):
+        if not any(
+            part.machine.hardware.paused or part.journal.stopping for part in self.parts
+        ):
             self._step()
         if not self.broken:
             self._stage.loop.later(self.life.step_seconds, self._advance)
@@ -195,7 +210,10 @@ class SimulatedGang:
         self.step += 1
         for part in self.parts:
             progress = Progress(
-                step=self.step, first_step=self.first_step, until=life.steps, at=part.machine.wall()
+                step=self.step,
+                first_step=self.first_step,
+                until=life.steps,
+                at=part.machine.wall(),
             )
             part.journal.progress = progress
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
@@ -228,7 +246,8 @@ class SimulatedGang:
             self.broken_by(part)
 
     def broken_by(self, part: NodeAttempt) -> None:
-        """The others miss a peer: they hang in their collective, or fail after a while."""
+        """The others miss a peer: they hang in their collective, or fail after a
+        while."""
         if self.broken and self.step >= self.life.steps:
             return
         first = not self.broken
@@ -242,7 +261,8 @@ class SimulatedGang:
 
 
 class Gangs:
-    """Each attempt's loop, whichever of its nodes asks for it first. `start`: see Start."""
+    """Each attempt's loop, whichever of its nodes asks for it first. `start`: see
+    Start."""
 
     def __init__(self, stage: Stage, start: Start) -> None:
         self._stage = stage
@@ -265,10 +285,17 @@ def _fail_without_peer(part: NodeAttempt, rank: int) -> None:
 
 def _quarantined(save: Save) -> Save:
     return Save(
-        job=save.job, attempt=save.attempt, step=save.step, path=save.path,
-        manifest_sha256=save.manifest_sha256, size_bytes=save.size_bytes, seconds=save.seconds,
-        stall_seconds=save.stall_seconds, at=save.at, quarantined="a shard does not verify",
-    )  # fmt: skip
+        job=save.job,
+        attempt=save.attempt,
+        step=save.step,
+        path=save.path,
+        manifest_sha256=save.manifest_sha256,
+        size_bytes=save.size_bytes,
+        seconds=save.seconds,
+        stall_seconds=save.stall_seconds,
+        at=save.at,
+        quarantined="a shard does not verify",
+    )
 
 
 def _name(key: AttemptKey) -> str:

@@ -1,4 +1,5 @@
-"""The auditor's own books: what each commit made durable, and when each node was in contact."""
+"""The auditor's own books: what each commit made durable, and when each node was in
+contact."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -20,10 +21,14 @@ LATE_SECONDS = 4.0  # a node speaks each second
 
 
 class Books:
-    """Rows are taken in one by one; the invariants ask. All times are virtual seconds."""
+    """Rows are taken in one by one; the invariants ask. All times are virtual
+    seconds."""
 
     def __init__(
-        self, stage: Stage, machines: Mapping[NodeId, SimulatedMachine], heads: SimulatedHeads
+        self,
+        stage: Stage,
+        machines: Mapping[NodeId, SimulatedMachine],
+        heads: SimulatedHeads,
     ) -> None:
         self.stage = stage
         self.evidence = stage.evidence
@@ -72,7 +77,9 @@ class Books:
         before = self.seats.get(allocation.key)
         self.seats[allocation.key] = allocation.state
         if allocation.state == SeatState.UNREACHABLE:
-            self.cut_off.add(((allocation.job, allocation.attempt), allocation.seat.node))
+            self.cut_off.add(
+                ((allocation.job, allocation.attempt), allocation.seat.node)
+            )
         return before
 
     def take_attempt(self, attempt: Attempt) -> bool:
@@ -84,7 +91,9 @@ class Books:
             self.placed_at[key] = self.now()
         return new
 
-    def heard(self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]) -> None:
+    def heard(
+        self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]
+    ) -> None:
         """A head has taken in a beat."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
@@ -103,43 +112,57 @@ class Books:
         return self.heads.here().control.now().wall - (self.now() - self._decided_at)
 
     def silent_seconds(self, node: NodeId) -> float:
-        """Return how long the head that writes now had no report of the node when it decided this,
-        without the time during which that head was stopped itself."""
+        """Return how long the head that writes now had no report of the node when it
+        decided this, without the time during which that head was stopped itself."""
         head = self.heads.here()
         heard = self._heard_at[head.number, node]
         before = bisect_right(heard, self._decided_at)
         last = max(head.serving_since, heard[before - 1] if before else 0.0)
-        return self._decided_at - last - head.process.stopped_seconds(last, self._decided_at)
+        return (
+            self._decided_at
+            - last
+            - head.process.stopped_seconds(last, self._decided_at)
+        )
 
     def all_heard(self, nodes: Iterable[NodeId]) -> bool:
         """Whether the head that writes now has a heartbeat of each of these nodes."""
         return all(self._heard_at[self.heads.here().number, node] for node in nodes)
 
     def was_silent(self, node: NodeId, since: float) -> bool:
-        """Whether the head that writes now had no word of the node for long, at some moment since:
-        what it hears next may be old."""
-        heard = [at for at in self._heard_at[self.heads.here().number, node] if at >= since]
+        """Whether the head that writes now had no word of the node for long, at some
+        moment since: what it hears next may be old."""
+        heard = [
+            at for at in self._heard_at[self.heads.here().number, node] if at >= since
+        ]
         moments = [since, *heard, self._decided_at]
         return any(late - soon > LATE_SECONDS for soon, late in pairwise(moments))
 
     def steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
-        """Whether the head that writes now hears new steps of the attempt from its other nodes."""
+        """Whether the head that writes now hears new steps of the attempt from its
+        other nodes."""
         since = self._decided_at - min(silent - 3.0, 4.0)
         others = (seat.node for seat in self.attempts[key].seats if seat.node != node)
         known_steps = (
-            self._stepped_at.get((self.heads.here().number, key, other)) for other in others
+            self._stepped_at.get((self.heads.here().number, key, other))
+            for other in others
         )
-        return any(since < at <= self._decided_at for _, at in filter(None, known_steps))
+        return any(
+            since < at <= self._decided_at for _, at in filter(None, known_steps)
+        )
 
     def newly_booted(self, node: NodeId, since: float) -> bool:
-        """Whether the node's present boot became known to a head only after that moment."""
+        """Whether the node's present boot became known to a head only after that
+        moment."""
         machine = self.machines[node]
-        return machine.boots > 1 and self._known_at.get(machine.boot, self.now()) > since
+        return (
+            machine.boots > 1 and self._known_at.get(machine.boot, self.now()) > since
+        )
 
     # -- what may be -----------------------------------------------------------------------------
 
     def may_overlap(self, spec: JobSpec, old: AttemptKey, node: NodeId) -> bool:
-        """Whether the older attempt's ranks there are fenced, or should have stopped themselves."""
+        """Whether the older attempt's ranks there are fenced, or should have stopped
+        themselves."""
         if (old, node) not in self.cut_off:
             return False
         if spec.when_silent == Disconnect.REPLACE:

@@ -1,4 +1,5 @@
-"""One world from one seed: nodes, people, heads and faults, until all has come to its end."""
+"""One world from one seed: nodes, people, heads and faults, until all has come to its
+end."""
 
 import logging
 from collections.abc import Iterator
@@ -25,13 +26,15 @@ from corral.simulate.recorded_state import Books
 from corral.simulate.users import SimulatedUsers
 from corral.simulate.world import Stage
 
-STUCK_SECONDS = 400.0  # after the last fault, this long without the end of any job is starvation
+# after the last fault, this long without the end of any job is starvation
+STUCK_SECONDS = 400.0
 LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOutcome:
-    """Outcome of a world. `rule`: the invariant that was broken first, "" if none was."""
+    """Outcome of a world. `rule`: the invariant that was broken first, "" if none
+    was."""
 
     seed: int
     rule: str
@@ -61,7 +64,9 @@ class Scene:
         self.stage = stage = Stage(seed, verbose=verbose)
         self.nodes: dict[NodeId, SimulatedNode] = {}
         self._machines: dict[NodeId, SimulatedMachine] = {}
-        self.database = SimulatedStore(stage, committed=self._committed, crash=self._crash)
+        self.database = SimulatedStore(
+            stage, committed=self._committed, crash=self._crash
+        )
         self.heads = SimulatedHeads(stage, self.database, self._machines, self._heard)
         self.books = Books(stage, self._machines, self.heads)
         self.auditor = Auditor(self.books, self.database.durable_jobs)
@@ -144,8 +149,8 @@ class Scene:
             self.stage.loop.later(LOOK_SECONDS, self._look, waiting, deadline)
 
     def _ask_for_ends(self) -> None:
-        """Request the end of nodes and jobs that people hold back, which would never continue by
-        themselves."""
+        """Request the end of nodes and jobs that people hold back, which would never
+        continue by themselves."""
         for node in self.books.nodes.values():
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))
@@ -156,9 +161,13 @@ class Scene:
                 self.people.ask(Resume(job=job.id))
 
     def _is_hopeless(self, job: Job) -> bool:
-        """Nobody waits for a begin that is an hour away, since the clock was set back; nor for
-        nodes that are not there, which was not known when the job was submitted."""
-        head, is_held = self.heads.leading(), job.state in (JobState.HELD, JobState.SUSPENDED)
+        """Nobody waits for a begin that is an hour away, since the clock was set back;
+        nor for nodes that are not there, which was not known when the job was
+        submitted."""
+        head, is_held = (
+            self.heads.leading(),
+            job.state in (JobState.HELD, JobState.SUSPENDED),
+        )
         if head is None:
             return False
         if is_held and job.begins_at is not None:
@@ -173,11 +182,15 @@ class Scene:
             return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
         if self.people.waiting:
             return f"{self.people.waiting} calls have no answer"
-        held_seats = [key for key, state in self.books.seats.items() if state != "RELEASED"]
+        held_seats = [
+            key for key, state in self.books.seats.items() if state != "RELEASED"
+        ]
         if held_seats:
             return f"{held_seats[0]} is still held"
         for id, machine in self._machines.items():
-            alive = [attempt_alive.key for attempt_alive in self.stage.evidence.on_node(id)]
+            alive = [
+                attempt_alive.key for attempt_alive in self.stage.evidence.on_node(id)
+            ]
             if alive or machine.disk.journals:
                 return f"{id} still has {alive or list(machine.disk.journals)}"
         return self.auditor.unfinished()

@@ -9,7 +9,8 @@ from corral.simulate.world import Stage
 
 
 class Shims:
-    """Processes that an agent has started and that survive it: `parts` until they are settled."""
+    """Processes that an agent has started and that survive it: `parts` until they are
+    settled."""
 
     def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage
@@ -19,17 +20,22 @@ class Shims:
         self.launches_fail = False
 
     def launch(self, launch: Launch) -> None:
-        """Start ranks. What is recorded survives the agent; the ranks are up a moment later."""
+        """Start ranks. What is recorded survives the agent; the ranks are up a moment
+        later."""
         machine, life = self._machine, self._stage.lives[launch.job_name]
         first = launch.key not in machine.disk.journals
         assert first, f"{launch.key} is on {machine.id} already"
         if self.launches_fail or (life.refused_once and launch.key[1] == 1):
-            self._stage.evidence.hurt[launch.key].append(f"{machine.id} could not start it")
+            self._stage.evidence.hurt[launch.key].append(
+                f"{machine.id} could not start it"
+            )
             self.refuse(launch.key, "the node cannot start it now", infra=True)
             return
         journal = SimulatedJournal(key=launch.key, boot=machine.boot, launch=launch)
         machine.disk.journals[launch.key] = journal
-        part = NodeAttempt(self._stage, machine, launch, journal, self._gangs.of(launch))
+        part = NodeAttempt(
+            self._stage, machine, launch, journal, self._gangs.of(launch)
+        )
         self.parts[launch.key] = part
         machine.hardware.after(0.01, part.start)
 

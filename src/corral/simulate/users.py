@@ -1,4 +1,5 @@
-"""Simulated users: what they submit, cancel, suspend and drain, and the answers they got."""
+"""Simulated users: what they submit, cancel, suspend and drain, and the answers they
+got."""
 
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
@@ -45,10 +46,15 @@ Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
 class SimulatedUsers:
-    """Clients with retries. `acknowledged`: jobs of each acknowledged submission, by its key."""
+    """Clients with retries. `acknowledged`: jobs of each acknowledged submission, by
+    its key."""
 
     def __init__(
-        self, stage: Stage, nodes: Collection[NodeId], heads: SimulatedHeads, auditor: Auditor
+        self,
+        stage: Stage,
+        nodes: Collection[NodeId],
+        heads: SimulatedHeads,
+        auditor: Auditor,
     ) -> None:
         self._stage = stage
         self._nodes = nodes
@@ -59,7 +65,8 @@ class SimulatedUsers:
         self._wishes = stage.stream("wishes")
         self._shares = stage.stream("queues")
         self._lines = stage.stream("policy")
-        self._promises = self._lines.random() > 0.8  # whether queues go by limits, or by service
+        # whether queues go by limits, or by service
+        self._promises = self._lines.random() > 0.8
         self._moves = stage.stream("relocation")
         self._rule: RelocationRule | None = None
         self._queues: tuple[Queue, ...] = ()
@@ -75,14 +82,18 @@ class SimulatedUsers:
             if self._promises:
                 self._queues = draw_lines(self._lines, self._queues)
             guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
-            set_queues = SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds)
+            set_queues = SetQueues(
+                queues=self._queues, whole=True, guard_seconds=guard_seconds
+            )
             if not self._promises and min(self._stage.gpus, len(self._nodes)) > 1:
                 self._rule = draw_relocation(self._moves)
             self.ask(replace(set_queues, relocation=self._rule))
         for _ in range(0 if self._rule is None else MORE_JOBS):
             self._stage.loop.later(self._moves.uniform(0.0, until), self._submit_some)
         for _ in range(jobs):
-            self._stage.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
+            self._stage.loop.later(
+                self.chance.uniform(0.0, until * 0.7), self._submit_some
+            )
         for _ in range(self.chance.randint(0, jobs)):
             self._stage.loop.later(self.chance.uniform(1.0, until), self._interfere)
         for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
@@ -97,7 +108,9 @@ class SimulatedUsers:
         if self._stage.wishful:
             spec = draw_wishes(self._wishes, spec, sorted(self.acknowledged))
         if self._promises and spec.max_duration_seconds is None:
-            spec = replace(spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0]))
+            spec = replace(
+                spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0])
+            )
         if self._rule is not None:
             spec = draw_size(self._moves, spec, self._stage.gpus)
         if spec.max_duration_seconds is None:
@@ -112,7 +125,9 @@ class SimulatedUsers:
             specs = (spec,)
         for job_spec in specs:
             life = draw_life(self.chance, saves=job_spec.checkpoint is not None)
-            self._stage.lives[job_spec.name] = life if self._rule is None else longer(life)
+            self._stage.lives[job_spec.name] = (
+                life if self._rule is None else longer(life)
+            )
         self.submit(specs, name)
 
     def _draw_spec(self, name: str) -> JobSpec:
@@ -131,11 +146,15 @@ class SimulatedUsers:
             max_duration_seconds=chance.choice([None, None, None, 15.0, 40.0]),
             per=chance.choice([Per.NODE, Per.GPU]),
             checkpoint=CheckpointRule(path=f"/shared/{name}") if saves else None,
-            retry=Retry(infra=self._budgets.choice(INFRA), user=chance.choice([0, 1, 2, 4])),
+            retry=Retry(
+                infra=self._budgets.choice(INFRA), user=chance.choice([0, 1, 2, 4])
+            ),
             disconnect=chance.choice([None, None, Disconnect.WAIT, Disconnect.REPLACE]),
             self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
             grace_seconds=chance.choice([0.5, 2.0, 5.0]),
-            after=(After(job=chance.choice(job_ids), on=chance.choice(list(On))),) if waits else (),
+            after=(After(job=chance.choice(job_ids), on=chance.choice(list(On))),)
+            if waits
+            else (),
             **self._draw_share(),
         )
 
@@ -167,7 +186,9 @@ class SimulatedUsers:
         node = self.chance.choice(sorted(self._nodes))
         self.ask(SetNode(node=node, to=self.chance.choice(["cordon", "drain"])))
         seconds = self.chance.uniform(2.0, 25.0)
-        self._stage.loop.later(seconds, lambda: self.ask(SetNode(node=node, to="uncordon")))
+        self._stage.loop.later(
+            seconds, lambda: self.ask(SetNode(node=node, to="uncordon"))
+        )
 
     # -- how they ask ----------------------------------------------------------------------------
 
@@ -196,7 +217,11 @@ class SimulatedUsers:
             self._call(run)
 
     async def _submitting(
-        self, head: SimulatedHead, call: ClientCall, specs: tuple[JobSpec, ...], key: str
+        self,
+        head: SimulatedHead,
+        call: ClientCall,
+        specs: tuple[JobSpec, ...],
+        key: str,
     ) -> None:
         try:
             jobs = await head.control.submit(specs, key=key, by=UserName("ann"))
@@ -212,7 +237,9 @@ class SimulatedUsers:
         self._auditor.acknowledged(key, specs, ids)
         self.acknowledged[key] = ids
 
-    async def _asking(self, head: SimulatedHead, call: ClientCall, asked: Asked) -> None:
+    async def _asking(
+        self, head: SimulatedHead, call: ClientCall, asked: Asked
+    ) -> None:
         try:
             await head.control.ask(asked, by=UserName("ann"))
         except Refusal as refusal:
@@ -243,9 +270,13 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
             Queue(
                 name=QueueName(name),
                 nominal=((ANY_TYPE, own_gpus * 1000),) if own_gpus else (),
-                borrow_limit_millis=None if name == "default" else chance.choice(limits),
+                borrow_limit_millis=None
+                if name == "default"
+                else chance.choice(limits),
                 preempt=chance.choice(list(Preempt)),
-                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own_gpus),
+                policy=_policy(
+                    chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own_gpus
+                ),
             )
         )
     return tuple(queues)
@@ -256,30 +287,42 @@ def draw_relocation(chance: Random) -> RelocationRule | None:
     if chance.random() < 0.5:
         return None
     return RelocationRule(
-        gpu_hours=chance.choice([0.001, 1.0]), pause_seconds=chance.choice([0.0, 30.0, 90.0])
+        gpu_hours=chance.choice([0.001, 1.0]),
+        pause_seconds=chance.choice([0.0, 30.0, 90.0]),
     )
 
 
 def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
-    """Small ones, most of which save, and now and then one that wants a node's GPUs all."""
+    """Small ones, most of which save, and now and then one that wants a node's GPUs
+    all."""
     spec = replace(spec, queue=DEFAULT_QUEUE, preemptible=False, nodes=1)
     if chance.random() < 0.3:
-        return replace(spec, resources=Resources(gpu_millis=gpus * 1000, cpu_millis=1000))
+        return replace(
+            spec, resources=Resources(gpu_millis=gpus * 1000, cpu_millis=1000)
+        )
     saves = chance.random() < 0.8
     rule = CheckpointRule(path=f"/shared/{spec.name}")
     small = Resources(gpu_millis=max(1, gpus // 2) * 1000, cpu_millis=1000)
-    spec = replace(spec, resources=small, max_duration_seconds=None, grace_seconds=0.5, priority=0)
+    spec = replace(
+        spec, resources=small, max_duration_seconds=None, grace_seconds=0.5, priority=0
+    )
     return replace(spec, checkpoint=rule if saves else None)
 
 
 def _policy(drawn: Policy, own: int) -> Policy:
-    """Draw the policy of a queue; some of those with one line for all go by run time."""
+    """Draw the policy of a queue; some of those with one line for all go by run
+    time."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
 
 
 def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
     """The same, by the policies that promise starts, or by service."""
-    policies = [Policy.BACKFILL, Policy.CONSERVATIVE, Policy.CONSERVATIVE, Policy.SERVICE]
+    policies = [
+        Policy.BACKFILL,
+        Policy.CONSERVATIVE,
+        Policy.CONSERVATIVE,
+        Policy.SERVICE,
+    ]
     return tuple(replace(queue, policy=chance.choice(policies)) for queue in queues)
 
 

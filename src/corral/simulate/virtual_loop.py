@@ -1,6 +1,8 @@
-"""Virtual time: an asyncio loop whose clock jumps to the next event, and what can be stopped in it.
+"""Virtual time: an asyncio loop whose clock jumps to the next event, and what can be
+stopped in it.
 
-Nothing here waits. Two runs that schedule the same things in the same order are the same run.
+Nothing here waits. Two runs that schedule the same things in the same order are the
+same run.
 """
 
 import asyncio
@@ -9,12 +11,14 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 LONGEST_GAP_SECONDS = 2.0
-_INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process", default=None)
+_INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar(
+    "simulated_process", default=None
+)
 
 
 class SimulatedProcess:
-    """Process that a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and tasks stop with
-    it."""
+    """Process that a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and
+    tasks stop with it."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
@@ -27,8 +31,11 @@ class SimulatedProcess:
         self._waiting: list[tuple[Context, Callable[..., object], tuple[Any, ...]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Call back in a while, if the process still lives then, and once it is not paused."""
+    def after(
+        self, seconds: float, callback: Callable[..., object], *args: Any
+    ) -> asyncio.Handle:
+        """Call back in a while, if the process still lives then, and once it is not
+        paused."""
         return self._loop.call_later(seconds, callback, *args, context=self._context)
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
@@ -36,7 +43,9 @@ class SimulatedProcess:
         self._context.copy().run(self.dispatch, callback, args)
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(self._loop.create_task(coroutine, context=self._context.copy()))
+        self._tasks.append(
+            self._loop.create_task(coroutine, context=self._context.copy())
+        )
 
     def kill(self) -> None:
         """It runs no further instruction: no handler, no `finally`."""
@@ -49,8 +58,9 @@ class SimulatedProcess:
         self.paused = True
 
     def stopped_seconds(self, since: float, until: float) -> float:
-        """Return how long it was paused between the two moments; of each pause, the first
-        LONGEST_GAP_SECONDS are time in which a process may believe that it ran."""
+        """Return how long it was paused between the two moments; of each pause, the
+        first LONGEST_GAP_SECONDS are time in which a process may believe that it
+        ran."""
         longs = (min(until, end) - max(since, start) for start, end in self._stops)
         return sum(max(0.0, seconds - LONGEST_GAP_SECONDS) for seconds in longs)
 
@@ -77,7 +87,8 @@ def inside() -> SimulatedProcess | None:
     return _INSIDE.get()
 
 
-TICK_SECONDS = 1e-6  # no timer is finer: a loop that naps for nothing still lets time pass
+# no timer is finer: a loop that naps for nothing still lets time pass
+TICK_SECONDS = 1e-6
 
 
 class _NoFiles:
@@ -94,7 +105,8 @@ class _NoFiles:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's one line of events. `failed` is called with each uncaught exception."""
+    """The world's one line of events. `failed` is called with each uncaught
+    exception."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         super().__init__()
@@ -107,14 +119,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._on_exception)
 
     def _make(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Any,
+        context: Context | None = None,
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, context=context)
         self._made.append(task)
         return task
 
     def close(self) -> None:
-        """Throw away what killed processes left behind, each in the middle of its work."""
+        """Throw away what killed processes left behind, each in the middle of its
+        work."""
         for task in self._made:
             if not task.done():
                 task.get_coro().close()
@@ -127,7 +143,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def pass_seconds(self, seconds: float) -> None:
         self._now_seconds += seconds
 
-    def later(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
+    def later(
+        self, seconds: float, callback: Callable[..., object], *args: Any
+    ) -> None:
         """Call back in a while, whatever becomes of the process that asks for it."""
         self.call_later(seconds, callback, *args, context=self._outside)
 
@@ -154,7 +172,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody waits in another thread."""
 
-    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")  # none: a task of a killed process was thrown away
+    def _on_exception(
+        self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    ) -> None:
+        # none: a task of a killed process was thrown away
+        error = context.get("exception")
         if error is not None:
             self._failed(error)

@@ -19,8 +19,8 @@ ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
 class Stage:
-    """Stage of one seed. All randomness comes from its named streams. `broken`: the first breach of
-    an invariant, by name, and what happened."""
+    """Stage of one seed. All randomness comes from its named streams. `broken`: the
+    first breach of an invariant, by name, and what happened."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.seed = seed
@@ -33,7 +33,8 @@ class Stage:
         self.network = SimulatedNetwork(self.loop, self.stream("network"))
         self.evidence = Evidence()
         self.lives: dict[str, RankBehaviour] = {}  # by the job's name
-        self.failed: dict[JobId, int] = defaultdict(int)  # how often each has, by itself
+        # how often each has, by itself
+        self.failed: dict[JobId, int] = defaultdict(int)
         self.chance = self.stream("scene")
         self.gpus = self.chance.choice([1, 2, 2, 4, 8])  # of each node
         self.shares = self.chance.random() < 0.4
@@ -80,6 +81,7 @@ class Stage:
 
 
 def draw_retention(chance: Random) -> Retention:
-    """In most worlds nothing is forgotten; in some what is too old, or one too many, or both."""
+    """In most worlds nothing is forgotten; in some what is too old, or one too many, or
+    both."""
     seconds = chance.choice([ALWAYS_SECONDS] * 4 + [5.0, 25.0])
     return Retention(seconds=seconds, jobs=chance.choice([1000] * 4 + [1, 3]))

@@ -1,7 +1,9 @@
-"""The audit log in its table: appended in a chain by the one transaction that writes, and read.
+"""The audit log in its table: appended in a chain by the one transaction that writes,
+and read.
 
-The seal of entries is an option of the connection that writes: a cluster's key is no part of its
-store. Without a seal, as in a store that no head has opened, entries are linked all the same.
+The seal of entries is an option of the connection that writes: a cluster's key is no
+part of its store. Without a seal, as in a store that no head has opened, entries are
+linked all the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +25,9 @@ SEAL_OPTION: Final = "corral_audit_seal"
 ENTRY: Final = Codec("line of the audit log", AuditEntry)
 ADD_ENTRY: Final = Put(audit)
 PAGE: Final = 5_000
-NEWEST: Final = select(audit.c.number, audit.c.link).order_by(audit.c.number.desc()).limit(1)
+NEWEST: Final = (
+    select(audit.c.number, audit.c.link).order_by(audit.c.number.desc()).limit(1)
+)
 
 
 class Tail(NamedTuple):
@@ -59,7 +63,8 @@ def entry_row(connection: Connection, entry: AuditEntry, tail: Tail) -> dict[str
 
 
 def _link_of_unchained(connection: Connection) -> str:
-    """Only once in a store: its first entry, or the first after the upgrade, begins the chain."""
+    """Only once in a store: its first entry, or the first after the upgrade, begins the
+    chain."""
     digest = UnchainedDigest()
     for row in chain_entries(connection):
         digest.add(row.number, row.record)
@@ -96,7 +101,12 @@ def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
     """All entries, the oldest first, by pages; to be read in one transaction."""
     after = -(2**62)
     while True:
-        query = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(PAGE)
+        query = (
+            select(audit)
+            .where(audit.c.number > after)
+            .order_by(audit.c.number)
+            .limit(PAGE)
+        )
         rows = connection.execute(query).all()
         for row in rows:
             yield ChainEntry(

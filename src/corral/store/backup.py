@@ -1,8 +1,9 @@
-"""A store as lines of JSON, and a store made of such lines: the same for every database.
+"""A store as lines of JSON, and a store made of such lines: the same for every
+database.
 
-What ran on after the backup was made is unknown to the restored store. So its term is far above any
-that a head can have led since, and its wishes, which jobs are named after, go on at a number that
-no living attempt of before can have.
+What ran on after the backup was made is unknown to the restored store. So its term is
+far above any that a head can have led since, and its wishes, which jobs are named
+after, go on at a number that no living attempt of before can have.
 """
 
 import base64
@@ -10,31 +11,54 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Column, Connection, LargeBinary, Table, delete, func, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    LargeBinary,
+    Table,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, Sequence
 from corral.domain.users import Role
 from corral.store import commits
 from corral.store.queries import read_head
-from corral.store.schema import agreed, head, heads, jobs, leader, metadata, receipts, secrets
+from corral.store.schema import (
+    agreed,
+    head,
+    heads,
+    jobs,
+    leader,
+    metadata,
+    receipts,
+    secrets,
+)
 from corral.store.sql_dialects import Put, put, text_at
 from corral.store.users_schema import audit, users
 
 TERMS: Final = 1_000_000  # heads that may have led since the backup was made
 WISHES: Final = 10_000
 BATCH: Final = 1_000
-REMOVED_USER: Final = "(removed)"  # as migration 0011 names the owner; no user has such a name
+# as migration 0011 names the owner; no user has such a name
+REMOVED_USER: Final = "(removed)"
 OLDEST: Final = "0009"  # schemas from here on differ by added tables and columns alone
 
 
 def lines_of(connection: Connection) -> Iterator[bytes]:
-    """Every row, those first that others refer to; but for the heads that live just now. To be
-    read in one transaction."""
+    """Every row, those first that others refer to; but for the heads that live just
+    now. To be read in one transaction."""
     for table in (
-        sorted_table for sorted_table in metadata.sorted_tables if sorted_table is not heads
+        sorted_table
+        for sorted_table in metadata.sorted_tables
+        if sorted_table is not heads
     ):
-        keys = [column for column in table.columns if column.name not in ("record", "crc")]
+        keys = [
+            column for column in table.columns if column.name not in ("record", "crc")
+        ]
         for row in connection.execute(select(table).order_by(*keys)).mappings():
             named = {str(name): value for name, value in row.items()}
             yield msgspec.json.encode((str(table.name), named)) + b"\n"
@@ -43,13 +67,17 @@ def lines_of(connection: Connection) -> Iterator[bytes]:
 def needed(connection: Connection) -> list[str]:
     """Digests of the snapshots that unfinished jobs run in."""
     digest = text_at(jobs.c.record, "spec.workdir")
-    scalar_result = connection.execute(select(digest).where(jobs.c.final == 0).distinct()).scalars()
+    scalar_result = connection.execute(
+        select(digest).where(jobs.c.final == 0).distinct()
+    ).scalars()
     return sorted(digest for digest in scalar_result if digest is not None)
 
 
 def jobs_in(connection: Connection) -> tuple[int, int]:
     """(all, unfinished)."""
-    count = select(func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)).select_from(jobs)
+    count = select(
+        func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)
+    ).select_from(jobs)
     every, unfinished = connection.execute(count).one()
     return every, int(unfinished)
 
@@ -89,20 +117,28 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
 
 
 def _share_as_before(connection: Connection) -> None:
-    """Mark what schema 0011 marks: until then the secrets of admins served everybody, and those of
-    removed users belonged to a name only."""
-    rows = connection.execute(select(users.c.name, text_at(users.c.record, "role"))).all()
+    """Mark what schema 0011 marks: until then the secrets of admins served everybody,
+    and those of removed users belonged to a name only."""
+    rows = connection.execute(
+        select(users.c.name, text_at(users.c.record, "role"))
+    ).all()
     roles = {str(name): role for name, role in rows}
     admins = [name for name, role in roles.items() if role == Role.ADMIN]
-    connection.execute(update(secrets).where(secrets.c.by.in_(admins)).values(everybody=1))
-    connection.execute(update(secrets).where(secrets.c.by.not_in(roles)).values(by=REMOVED_USER))
+    connection.execute(
+        update(secrets).where(secrets.c.by.in_(admins)).values(everybody=1)
+    )
+    connection.execute(
+        update(secrets).where(secrets.c.by.not_in(roles)).values(by=REMOVED_USER)
+    )
 
 
 def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
     try:
         name, row = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
         table = metadata.tables[name]
-        later = {column.name for column in table.columns if _may_lack(column)} - row.keys()
+        later = {
+            column.name for column in table.columns if _may_lack(column)
+        } - row.keys()
         if row.keys() | later != set(table.columns.keys()):
             raise KeyError(name)
         row |= dict.fromkeys(later)
@@ -127,7 +163,8 @@ def _move_far_ahead(connection: Connection) -> None:
     store_head = read_head(connection)
     newest = Sequence(((store_head.newest_wish + WISHES) // WISHES + 1) * WISHES)
     commits.put_head(
-        connection, store_head._replace(term=store_head.term + TERMS, newest_wish=newest)
+        connection,
+        store_head._replace(term=store_head.term + TERMS, newest_wish=newest),
     )
 
 
@@ -135,6 +172,8 @@ def _go_on_counting(connection: Connection) -> None:
     """PostgreSQL counts rows apart from the rows."""
     if connection.dialect.name == "postgresql":
         for table in (audit, receipts):
-            newest = select(func.coalesce(func.max(table.c.number), 0) + 1).scalar_subquery()
+            newest = select(
+                func.coalesce(func.max(table.c.number), 0) + 1
+            ).scalar_subquery()
             function = func.pg_get_serial_sequence(table.name, "number")
             connection.execute(select(func.setval(function, newest, False)))

@@ -73,7 +73,9 @@ _ADD_WISH: Final = Put(wishes)
 _ADD_EVENTS: Final = Put(events)
 
 _ids: Final = texts_of(bindparam("ids")).table_valued("value")
-_STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
+_STATES: Final = select(jobs.c.id, jobs.c.state).where(
+    jobs.c.id.in_(select(_ids.c.value))
+)
 _OF_JOBS: Final = (
     events,
     receipts,
@@ -101,7 +103,8 @@ _FIRST_EVENT: Final = select(func.min(events.c.number)).scalar_subquery()
 _PRUNE: Final = delete(events).where(
     events.c.number
     <= smaller_of(
-        bindparam("oldest", type_=INTEGER), _FIRST_EVENT + bindparam("most", type_=INTEGER)
+        bindparam("oldest", type_=INTEGER),
+        _FIRST_EVENT + bindparam("most", type_=INTEGER),
     )
 )
 
@@ -129,7 +132,9 @@ def lead(connection: Connection, known: int | None) -> World:
     return queries.world(connection)
 
 
-def wish(connection: Connection, asked: Asked, by: UserName, at: float, speaker: Speaker) -> Wish:
+def wish(
+    connection: Connection, asked: Asked, by: UserName, at: float, speaker: Speaker
+) -> Wish:
     key = key_of(asked)
     first = queries.wish_of_key(connection, by, key) if key is not None else None
     if first is not None:
@@ -139,7 +144,9 @@ def wish(connection: Connection, asked: Asked, by: UserName, at: float, speaker:
     recorded, contents = folded(asked) if isinstance(asked, Submit) else (asked, [])
     kind, record = row_codec.write_asked(recorded)
     crc = row_codec.crc_of(row_codec.text_of((sequence, by, float(at), kind, record)))
-    row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
+    row = dict(
+        sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc
+    )
     made = Wish(sequence=sequence, by=by, at=at, asked=asked)
     batch = StatementBatch(connection)
     batch.put(_ADD_WISH, [row])
@@ -172,7 +179,12 @@ def commit(
     then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
     batch = StatementBatch(connection)
     _write(batch, changes, numbered)
-    ledger.add(connection, batch, changes.accounts, states.keys() | {j.id for j in changes.jobs})
+    ledger.add(
+        connection,
+        batch,
+        changes.accounts,
+        states.keys() | {j.id for j in changes.jobs},
+    )
     _move_on(batch, now, then, keep_keys)
     if numbered:
         too_large = sizes.oldest(connection, now.newest_event, len(numbered))
@@ -182,12 +194,16 @@ def commit(
     return numbered
 
 
-def _move_on(batch: StatementBatch, now: StoreHead, then: StoreHead, keep_keys: int) -> None:
+def _move_on(
+    batch: StatementBatch, now: StoreHead, then: StoreHead, keep_keys: int
+) -> None:
     if then != now:
         batch.put(_PUT_HEAD, [_head(then)])
     if then.granted > now.granted:
         batch.run(_FORGET, dict(from_granted=now.granted, to_granted=then.granted))
-        batch.run(_FORGET_KEYS, {"oldest": min(then.granted, now.newest_wish - keep_keys)})
+        batch.run(
+            _FORGET_KEYS, {"oldest": min(then.granted, now.newest_wish - keep_keys)}
+        )
 
 
 def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
@@ -201,8 +217,9 @@ def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
 
 
 def _write(batch: StatementBatch, changes: Changes, numbered: Seq[Event]) -> None:
-    """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to them, then
-    they; the keys of their submissions stay a while. Raises: Unrecordable."""
+    """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to
+    them, then they; the keys of their submissions stay a while. Raises:
+    Unrecordable."""
     rows = _Rows()
     trees = (changes.queues,) if changes.queues else ()
     before = (
@@ -242,7 +259,9 @@ class _Rows:
     def __init__(self) -> None:
         self.wrong: list[tuple[object, str]] = []
 
-    def of(self, columns_of: Callable[[Row], Columns], rows: Iterable[Row]) -> list[Columns]:
+    def of(
+        self, columns_of: Callable[[Row], Columns], rows: Iterable[Row]
+    ) -> list[Columns]:
         made = []
         for row in rows:
             try:
@@ -269,7 +288,9 @@ def _job(row: Job) -> dict[str, Any]:
     record, crc = row_codec.JOB.write(spec_rows.stored(row))
     submitted, place, id = age(row)
     columns = dict(id=id, submitted=submitted, place=place, name=row.spec.name)
-    return dict(**columns, state=row.state, final=int(row.is_final), record=record, crc=crc)
+    return dict(
+        **columns, state=row.state, final=int(row.is_final), record=record, crc=crc
+    )
 
 
 def _attempt(row: Attempt) -> dict[str, Any]:
@@ -280,7 +301,9 @@ def _attempt(row: Attempt) -> dict[str, Any]:
 def _allocation(row: Allocation) -> dict[str, Any]:
     record, crc = row_codec.ALLOCATION.write(row)
     job, attempt, node = row.key
-    return dict(job=job, attempt=attempt, node=node, state=row.state, record=record, crc=crc)
+    return dict(
+        job=job, attempt=attempt, node=node, state=row.state, record=record, crc=crc
+    )
 
 
 def _node(row: Node) -> dict[str, Any]:
@@ -328,7 +351,9 @@ def _reservation(row: Reservation) -> dict[str, Any]:
     return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
 
 
-def tell(connection: Connection, rows: Seq[StartForecastTold], void: Seq[JobId]) -> None:
+def tell(
+    connection: Connection, rows: Seq[StartForecastTold], void: Seq[JobId]
+) -> None:
     job_states_by_job = _states(connection, {row.job for row in rows})
     batch = StatementBatch(connection)
     batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in job_states_by_job])

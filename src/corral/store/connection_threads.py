@@ -1,4 +1,5 @@
-"""Threads that own a connection each. The writer's does together what waits together."""
+"""Threads that own a connection each. The writer's does together what waits
+together."""
 
 import asyncio
 import contextlib
@@ -64,9 +65,13 @@ class ReaderThread:
         Raises: StoreTrouble, and what the work raises.
         """
         if self._closed:
-            raise StoreTrouble(f"the store {self._database.name} is closed", hint="run: corral up")
+            raise StoreTrouble(
+                f"the store {self._database.name} is closed", hint="run: corral up"
+            )
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name=self._name, daemon=True
+            )
             self._thread.start()
         loop = asyncio.get_running_loop()
         member = BatchedWork(work, loop, loop.create_future())
@@ -115,7 +120,9 @@ class ReaderThread:
             member.error = self._translated(error)
 
     def _translated(self, error: Exception) -> Exception:
-        return self._database.named(_inner(error)) if self._is_of_driver(error) else error
+        return (
+            self._database.named(_inner(error)) if self._is_of_driver(error) else error
+        )
 
     def _is_of_driver(self, error: Exception) -> bool:
         return isinstance(_inner(error), self._database.errors)
@@ -130,7 +137,8 @@ class ReaderThread:
 class Writer(ReaderThread):
     """The one thread that writes. All that waits is one transaction, so one fsync.
 
-    Each member has a savepoint of its own: one that fails takes nothing of its neighbours with it.
+    Each member has a savepoint of its own: one that fails takes nothing of its
+    neighbours with it.
     """
 
     def __init__(
@@ -160,14 +168,18 @@ class Writer(ReaderThread):
         except Exception as error:
             if len(members) == 1 or not self._is_for_one_alone(connection, error):
                 raise
-            for at, member in enumerate(members):  # the group is undone: each for itself, so
+            # the group is undone: each for itself, so
+            for at, member in enumerate(members):
                 if self._database.is_lost(connection):  # that who can, does
                     return self._fail(members[at:], error)
                 self._alone(connection, member)
 
     def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
-        """Whether the database refused something of the group, and not just everybody."""
-        everybody = self._database.is_lost(connection) or self._database.is_busy(_inner(error))
+        """Whether the database refused something of the group, and not just
+        everybody."""
+        everybody = self._database.is_lost(connection) or self._database.is_busy(
+            _inner(error)
+        )
         return self._is_of_driver(error) and not everybody
 
     def _alone(self, connection: Connection, member: BatchedWork) -> None:
@@ -215,7 +227,8 @@ def _inner(error: Exception) -> Exception:
 
 
 def _let_go(connection: Connection) -> None:
-    with contextlib.suppress(Exception):  # whatever it says: nothing is asked over it any more
+    # whatever it says: nothing is asked over it any more
+    with contextlib.suppress(Exception):
         connection.invalidate()
         connection.close()
 

@@ -60,7 +60,8 @@ class Database(Protocol):
         ...
 
     def tidy(self, connection: Connection) -> bool:
-        """After the callers have their answers. Answers whether there was anything to do."""
+        """After the callers have their answers. Answers whether there was anything to
+        do."""
         ...
 
     def finish(self, connection: Connection) -> None:
@@ -73,7 +74,9 @@ def driver(connection: Connection) -> DatabaseDriver:
 
 
 @contextlib.contextmanager
-def transaction(database: Database, connection: Connection, *, write: bool) -> Iterator[None]:
+def transaction(
+    database: Database, connection: Connection, *, write: bool
+) -> Iterator[None]:
     """All of it, durably, or nothing."""
     raw = driver(connection)
     try:

@@ -1,8 +1,9 @@
-"""Sizes of recorded events in blocks of a thousand, so that old ones are deleted before they fill
-the disk, however long their texts are.
+"""Sizes of recorded events in blocks of a thousand, so that old ones are deleted before
+they fill the disk, however long their texts are.
 
-A block is measured once, when it is whole. After a start the blocks that are there already are
-measured from the newest back, one with each few events that are added: no start waits for it.
+A block is measured once, when it is whole. After a start the blocks that are there
+already are measured from the newest back, one with each few events that are added: no
+start waits for it.
 """
 
 from typing import Final
@@ -50,7 +51,8 @@ class EventSizes:
         return self._oldest
 
     def _older(self, whole: int) -> list[int]:
-        """Return the newest block that is not measured yet; none where all before it are gone."""
+        """Return the newest block that is not measured yet; none where all before it
+        are gone."""
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:
                 return [block]
@@ -63,13 +65,16 @@ class EventSizes:
         self._blocks[block] = connection.execute(_BYTES, span).scalar_one()
 
     def _over(self, whole: int) -> int:
-        """Return the last number before the newest blocks that fit; they are known from the end."""
+        """Return the last number before the newest blocks that fit; they are known from
+        the end."""
         bytes_left = self._keep_bytes
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:
                 return 0
             bytes_left -= self._blocks[block]
             if bytes_left < 0:
-                self._blocks = {at: size for at, size in self._blocks.items() if at > block}
+                self._blocks = {
+                    at: size for at, size in self._blocks.items() if at > block
+                }
                 return (block + 1) * BLOCK - 1
         return 0

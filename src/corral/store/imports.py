@@ -16,7 +16,9 @@ BATCH: Final = 1_000
 _ADD: Final = Put(imported, ("id",), only_new=True)
 _ids: Final = texts_of(bindparam("ids")).table_valued("value")
 _KNOWN: Final = (
-    select(func.count()).select_from(imported).where(imported.c.id.in_(select(_ids.c.value)))
+    select(func.count())
+    .select_from(imported)
+    .where(imported.c.id.in_(select(_ids.c.value)))
 )
 _AGE: Final = (imported.c.ended_at, imported.c.id)
 
@@ -46,7 +48,9 @@ def newest(connection: Connection, limit: int, before: str | None) -> list[Impor
 
 
 def _count(connection: Connection) -> int:
-    return int(connection.execute(select(func.count()).select_from(imported)).scalar_one())
+    return int(
+        connection.execute(select(func.count()).select_from(imported)).scalar_one()
+    )
 
 
 def _row(one: Imported) -> dict[str, Any]:

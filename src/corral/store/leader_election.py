@@ -1,4 +1,5 @@
-"""Leader election in the store: the leader, the registered heads, and what all of them agree on."""
+"""Leader election in the store: the leader, the registered heads, and what all of them
+agree on."""
 
 from collections.abc import Sequence as Seq
 from typing import Any, Final
@@ -53,7 +54,9 @@ def be_there(connection: Connection, name: str, url: str) -> None:
 
 
 def _beat(connection: Connection, name: str, url: str) -> dict[str, Any]:
-    beats = connection.execute(select(heads.c.beats).where(heads.c.name == name)).scalar()
+    beats = connection.execute(
+        select(heads.c.beats).where(heads.c.name == name)
+    ).scalar()
     return dict(name=name, url=url, beats=(beats or 0) + 1)
 
 
@@ -62,7 +65,9 @@ def leave(connection: Connection, name: str) -> None:
 
 
 def all_heads(connection: Connection) -> Seq[HeadSeen]:
-    rows = connection.execute(select(heads.c.name, heads.c.url, heads.c.beats).order_by("name"))
+    rows = connection.execute(
+        select(heads.c.name, heads.c.url, heads.c.beats).order_by("name")
+    )
     return [HeadSeen(name=name, url=url, beats=beats) for name, url, beats in rows]
 
 
@@ -82,7 +87,11 @@ def agreed_on(connection: Connection, what: str) -> str | None:
 
 
 def change_agreed(
-    connection: Connection, what: str, was: str | None, now: str | None, entry: AuditEntry | None
+    connection: Connection,
+    what: str,
+    was: str | None,
+    now: str | None,
+    entry: AuditEntry | None,
 ) -> bool:
     changed = _change_agreed(connection, what, was, now)
     if changed and entry is not None:
@@ -90,7 +99,9 @@ def change_agreed(
     return changed
 
 
-def _change_agreed(connection: Connection, what: str, was: str | None, now: str | None) -> bool:
+def _change_agreed(
+    connection: Connection, what: str, was: str | None, now: str | None
+) -> bool:
     if was is None:
         if now is None:
             return agreed_on(connection, what) is None

@@ -1,4 +1,5 @@
-"""The ledger in the tables: what a commit brings is added to what is there, in its transaction."""
+"""The ledger in the tables: what a commit brings is added to what is there, in its
+transaction."""
 
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, Final
@@ -16,7 +17,9 @@ READ_AT_ONCE: Final = 500
 _PUT: Final = {table: Put(table, ("key",)) for table in (accounts, account_days)}
 _keys: Final = texts_of(bindparam("keys")).table_valued("value")
 _KNOWN: Final = {
-    table: select(table.c.record, table.c.crc).where(table.c.key.in_(select(_keys.c.value)))
+    table: select(table.c.record, table.c.crc).where(
+        table.c.key.in_(select(_keys.c.value))
+    )
     for table in (accounts, account_days)
 }
 
@@ -31,7 +34,10 @@ def check(rows: Iterable[UsageRecord]) -> Iterator[tuple[object, str]]:
 
 
 def add(
-    connection: Connection, batch: StatementBatch, rows: Iterable[UsageRecord], known: Set[JobId]
+    connection: Connection,
+    batch: StatementBatch,
+    rows: Iterable[UsageRecord],
+    known: Set[JobId],
 ) -> None:
     """Add rows to the days, and to those jobs that are `known`."""
     rows = list(rows)
@@ -40,12 +46,17 @@ def add(
 
 
 def _add(
-    connection: Connection, batch: StatementBatch, table: Table, rows: Iterable[UsageRecord]
+    connection: Connection,
+    batch: StatementBatch,
+    table: Table,
+    rows: Iterable[UsageRecord],
 ) -> None:
     new = {row_codec.text_of(key): row for key, row in summed(rows).items()}
     if not new:
         return
-    known_rows = connection.execute(_KNOWN[table], {"keys": row_codec.text_of(sorted(new))}).all()
+    known_rows = connection.execute(
+        _KNOWN[table], {"keys": row_codec.text_of(sorted(new))}
+    ).all()
     for record, crc in known_rows:
         before = row_codec.ACCOUNT.read(record, crc)
         text = row_codec.text_of(before.key)
@@ -59,9 +70,13 @@ def _row(key: str, account: UsageRecord) -> dict[str, Any]:
     return row if account.job is None else row | {"job": account.job}
 
 
-def of_jobs(connection: Connection, first: int, last: int, job: JobId | None) -> list[UsageRecord]:
+def of_jobs(
+    connection: Connection, first: int, last: int, job: JobId | None
+) -> list[UsageRecord]:
     query = _between(accounts, first, last)
-    return _read(connection, query if job is None else query.where(accounts.c.job == job))
+    return _read(
+        connection, query if job is None else query.where(accounts.c.job == job)
+    )
 
 
 def days(connection: Connection, first: int, last: int) -> list[UsageRecord]:
@@ -74,6 +89,9 @@ def _between(table: Table, first: int, last: int) -> Any:
 
 
 def _read(connection: Connection, query: Any) -> list[UsageRecord]:
-    """Some at a time: while the driver's rows are fetched, no other thread of the head goes on."""
+    """Some at a time: while the driver's rows are fetched, no other thread of the head
+    goes on."""
     parts = connection.execute(query).partitions(READ_AT_ONCE)
-    return [row_codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part]
+    return [
+        row_codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part
+    ]

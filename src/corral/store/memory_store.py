@@ -1,4 +1,5 @@
-"""A store that forgets when its process ends: for simulated worlds, and the model of the others."""
+"""A store that forgets when its process ends: for simulated worlds, and the model of
+the others."""
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
@@ -118,7 +119,9 @@ class MemoryStore(MemoryUses):
             for id, reservation in self._reservations.items()
             if not reservation.ended
         }
-        every = (receipt for of_job in self._receipts.values() for receipt in of_job.values())
+        every = (
+            receipt for of_job in self._receipts.values() for receipt in of_job.values()
+        )
         world.relocations = of_last_day(every)
         return world
 
@@ -155,7 +158,12 @@ class MemoryStore(MemoryUses):
         return self._agreed.get(what)
 
     async def change_agreed(
-        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+        self,
+        what: str,
+        *,
+        was: str | None,
+        now: str | None,
+        entry: AuditEntry | None = None,
     ) -> bool:
         if self._agreed.get(what) != was:
             return False
@@ -171,7 +179,9 @@ class MemoryStore(MemoryUses):
         attempts = self._attempts.get(job.id)
         if attempts:
             world.attempts[job.id] = attempts[max(attempts)]
-        resumable = tuple(save for save in self._saves_of(job.id) if not save.quarantined)
+        resumable = tuple(
+            save for save in self._saves_of(job.id) if not save.quarantined
+        )
         if resumable:
             world.saves[job.id] = resumable
 
@@ -203,7 +213,13 @@ class MemoryStore(MemoryUses):
         holding = {allocation.job for allocation in self._allocations.values()} & set(
             changes.forgotten
         )
-        check(changes, states, granted=self._granted, newest=self._newest_wish, holding=holding)
+        check(
+            changes,
+            states,
+            granted=self._granted,
+            newest=self._newest_wish,
+            holding=holding,
+        )
         self._write(changes)
         self._forget(set(changes.forgotten))
         if changes.granted is not None:
@@ -254,7 +270,9 @@ class MemoryStore(MemoryUses):
                 book.pop(job, None)
         if jobs:
             events = self._events.items()
-            self._events = {number: event for number, event in events if event.job not in jobs}
+            self._events = {
+                number: event for number, event in events if event.job not in jobs
+            }
 
     def _grant(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):
@@ -275,13 +293,20 @@ class MemoryStore(MemoryUses):
         return numbered
 
     async def jobs(
-        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+        self,
+        *,
+        final: bool,
+        limit: int,
+        before: JobId | None = None,
+        which: Which = ALL,
     ) -> Seq[ListedJob]:
         jobs = (job for job in self._jobs.values() if final or not job.is_final)
         jobs = (job for job in jobs if which.takes(job))
         if before is not None:
             last = self._jobs.get(before)
-            place = age(last) if last is not None else (sequence_of(before) or 0, -2, "")
+            place = (
+                age(last) if last is not None else (sequence_of(before) or 0, -2, "")
+            )
             jobs = (job for job in jobs if age(job) < place)
         newest = sorted(jobs, key=age, reverse=True)[: max(0, limit)]
         return [listed(job) for job in newest]
@@ -291,7 +316,9 @@ class MemoryStore(MemoryUses):
 
     async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
         jobs = (job for job in self._jobs.values() if by in (None, job.owner))
-        return max((job for job in jobs if job.spec.name == name), key=age, default=None)
+        return max(
+            (job for job in jobs if job.spec.name == name), key=age, default=None
+        )
 
     async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
         jobs = sorted(self._jobs.values(), key=age)
@@ -305,7 +332,11 @@ class MemoryStore(MemoryUses):
         return list(dict.fromkeys(job.spec.name for job in newest))
 
     async def workdirs(self) -> Set[str]:
-        return {job.spec.workdir for job in self._jobs.values() if job.spec.workdir is not None}
+        return {
+            job.spec.workdir
+            for job in self._jobs.values()
+            if job.spec.workdir is not None
+        }
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:
         return [attempt for _, attempt in sorted(self._attempts.get(job, {}).items())]
@@ -316,10 +347,17 @@ class MemoryStore(MemoryUses):
     async def accounts(
         self, *, first: int, last: int, job: JobId | None = None
     ) -> list[UsageRecord]:
-        of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
+        of_jobs = (
+            self._accounts.values() if job is None else [self._accounts.get(job, {})]
+        )
         rows = (row for rows in of_jobs for row in rows.values())
         return sorted(
-            (usage_record for usage_record in rows if first <= usage_record.day <= last), key=_key
+            (
+                usage_record
+                for usage_record in rows
+                if first <= usage_record.day <= last
+            ),
+            key=_key,
         )
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
@@ -347,19 +385,25 @@ class MemoryStore(MemoryUses):
         order = reversed(numbers) if newest else numbers
         events = (self._events[number] for number in order if number in self._events)
         matching_events = (
-            event for event in events if job in (None, event.job) and node in (None, event.node)
+            event
+            for event in events
+            if job in (None, event.job) and node in (None, event.node)
         )
         taken = list(islice(matching_events, max(0, limit)))
         return taken[::-1] if newest else taken
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
-        over = sorted((job for job in self._jobs.values() if job.is_final), key=age, reverse=True)
+        over = sorted(
+            (job for job in self._jobs.values() if job.is_final), key=age, reverse=True
+        )
         rans = [
-            ran_of(job, self._attempts.get(job.id, {}).values()) for job in over[: max(0, limit)]
+            ran_of(job, self._attempts.get(job.id, {}).values())
+            for job in over[: max(0, limit)]
         ]
         ended_runs = [ran for ran in rans if ran is not None]
         return ended_runs + [
-            imported.ran for imported in await self.imported(limit=limit - len(ended_runs))
+            imported.ran
+            for imported in await self.imported(limit=limit - len(ended_runs))
         ]
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
@@ -375,13 +419,21 @@ class MemoryStore(MemoryUses):
         return len(self._imported.keys() & set(ids))
 
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
-        rows = sorted(self._imported.values(), key=lambda row: (row.ended_at, row.id), reverse=True)
+        rows = sorted(
+            self._imported.values(),
+            key=lambda row: (row.ended_at, row.id),
+            reverse=True,
+        )
         if before is not None:
-            last = next((n for n, row in enumerate(rows) if row.id == before), len(rows))
+            last = next(
+                (n for n, row in enumerate(rows) if row.id == before), len(rows)
+            )
             rows = rows[last + 1 :]
         return rows[: max(0, limit)]
 
-    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
+    async def tell(
+        self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
+    ) -> None:
         self._told.update((row.job, row) for row in rows if row.job in self._jobs)
         for job in void:
             self._told.pop(job, None)

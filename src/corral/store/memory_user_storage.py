@@ -22,12 +22,17 @@ class MemoryUses(MemoryPeople):
 
     async def holdings(self, owner: UserName) -> UserHoldings:
         jobs = (job for job in self._jobs.values() if job.owner == owner)
-        contents = {(job.submitted, content_of(job.spec)) for job in jobs if is_large(job.spec)}
-        sealed = [secret.sealed for secret in self._secrets.values() if secret.by == owner]
+        contents = {
+            (job.submitted, content_of(job.spec)) for job in jobs if is_large(job.spec)
+        }
+        sealed = [
+            secret.sealed for secret in self._secrets.values() if secret.by == owner
+        ]
         sizes = [size for size, by in self._uploads.values() if by == owner]
         return UserHoldings(
             spec_bytes=sum(
-                len(CONTENT.write(spec_content)[0].encode()) for _, spec_content in contents
+                len(CONTENT.write(spec_content)[0].encode())
+                for _, spec_content in contents
             ),
             upload_bytes=sum(sizes),
             secrets=len(sealed),
@@ -35,7 +40,13 @@ class MemoryUses(MemoryPeople):
         )
 
     async def add_upload(
-        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+        self,
+        sha256: str,
+        size_bytes: int,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry,
     ) -> None:
         if sha256 not in self._uploads:
             self._uploads[sha256] = (size_bytes, by)

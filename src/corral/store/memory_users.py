@@ -68,7 +68,9 @@ class MemoryPeople:
         after = changed(before, role, disabled, limits)
         check_governed(self._users.values(), before, after)
         self._users[name] = after
-        self._keep_tokens(ended_with_user(before, after, self._tokens.values(), entry.at))
+        self._keep_tokens(
+            ended_with_user(before, after, self._tokens.values(), entry.at)
+        )
         self._add_entry(entry)
         return after
 
@@ -83,13 +85,17 @@ class MemoryPeople:
         self._add_entry(entry)
         return self._users[name]
 
-    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
+    async def remove_user(
+        self, name: UserName, *, at: float, entry: AuditEntry
+    ) -> Removed | None:
         if name not in self._users:
             return None
         check_governed(self._users.values(), self._users[name], None)
         ended = ended_with_user(self._users[name], None, self._tokens.values(), at)
         self._keep_tokens(ended)
-        kept_secrets = [secret for secret in self._secrets.values() if secret.by == name]
+        kept_secrets = [
+            secret for secret in self._secrets.values() if secret.by == name
+        ]
         for kept_secret in kept_secrets:
             if kept_secret.for_everybody:
                 self._secrets[kept_secret.name] = replace(kept_secret, by=entry.by)
@@ -115,12 +121,16 @@ class MemoryPeople:
         self._add_entry(entry)
         return True
 
-    async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
+    async def revoke_token(
+        self, id: TokenId, *, at: float, entry: AuditEntry
+    ) -> Token | None:
         token = self._tokens.get(id)
         if token is None or token.revoked_at is not None:
             return token
         revoked = replace(token, revoked_at=at)
-        self._keep_tokens([revoked, *ended_with_token(revoked, self._tokens.values(), at)])
+        self._keep_tokens(
+            [revoked, *ended_with_token(revoked, self._tokens.values(), at)]
+        )
         self._add_entry(entry)
         return revoked
 
@@ -210,7 +220,11 @@ class MemoryPeople:
         ]
 
     async def secrets_for_everybody(self) -> Set[str]:
-        return {name for name, kept_secret in self._secrets.items() if kept_secret.for_everybody}
+        return {
+            name
+            for name, kept_secret in self._secrets.items()
+            if kept_secret.for_everybody
+        }
 
     async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
         if await self.secret(name) != was:

@@ -58,7 +58,12 @@ _NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
 _ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9})?", re.ASCII)  # of an array
 _JOBS: Final = select(jobs.c.record, jobs.c.crc)
 _WISHES: Final = select(
-    wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
+    wishes.c.sequence,
+    wishes.c.by,
+    wishes.c.at,
+    wishes.c.kind,
+    wishes.c.record,
+    wishes.c.crc,
 )
 _OVER: Final = (
     select(jobs.c.id, jobs.c.state, text_at(jobs.c.record, "since"))
@@ -68,7 +73,9 @@ _OVER: Final = (
 # Built once: to build a statement costs more than to run it.
 _WISHES_AFTER: Final = _WISHES.where(
     wishes.c.sequence
-    > larger_of(bindparam("after", type_=Integer), select(head.c.granted).scalar_subquery())
+    > larger_of(
+        bindparam("after", type_=Integer), select(head.c.granted).scalar_subquery()
+    )
 ).order_by(wishes.c.sequence)
 _WISH_OF_KEY: Final = _WISHES.where(
     wishes.c.by == bindparam("user"),
@@ -88,7 +95,12 @@ class StoreHead(NamedTuple):
 
 
 _HEAD: Final = select(
-    head.c.cluster, head.c.term, head.c.granted, head.c.newest_wish, head.c.newest_event, head.c.crc
+    head.c.cluster,
+    head.c.term,
+    head.c.granted,
+    head.c.newest_wish,
+    head.c.newest_event,
+    head.c.crc,
 )
 
 
@@ -130,7 +142,10 @@ def world(connection: Connection) -> World:
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
     world_now.jobs = {job.id: job for job in _whole(connection, unfinished)}
     for id, state, since in connection.execute(_OVER).all():
-        world_now.ended[JobId(id)], world_now.ended_at[JobId(id)] = state_of(state), _moment(since)
+        world_now.ended[JobId(id)], world_now.ended_at[JobId(id)] = (
+            state_of(state),
+            _moment(since),
+        )
     tries = _rows(connection, _newest_attempts(), row_codec.ATTEMPT)
     world_now.attempts = {attempt.job: attempt for attempt in tries}
     world_now.saves = _resumable(connection)
@@ -141,25 +156,35 @@ def world(connection: Connection) -> World:
         row.key: row for row in _rows(connection, held_rows, row_codec.ALLOCATION)
     }
     node_query = select(nodes.c.record, nodes.c.crc)
-    world_now.nodes = {node.id: node for node in _rows(connection, node_query, row_codec.NODE)}
+    world_now.nodes = {
+        node.id: node for node in _rows(connection, node_query, row_codec.NODE)
+    }
     _read_shares(connection, world_now)
     return world_now
 
 
 def _read_shares(connection: Connection, found: World) -> None:
     """Read the queues, their usage, and the reservations."""
-    for tree in _rows(connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES):
+    for tree in _rows(
+        connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES
+    ):
         found.queues = tree
     uses = _rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)
     found.uses = {(use.queue, use.user): use for use in uses}
-    spent = _rows(connection, select(spending.c.record, spending.c.crc), row_codec.SPENT)
+    spent = _rows(
+        connection, select(spending.c.record, spending.c.crc), row_codec.SPENT
+    )
     found.spent = {budget_spent.queue: budget_spent for budget_spent in spent}
     owed = _rows(connection, select(debts.c.record, debts.c.crc), row_codec.DEBT)
     found.debts = {debt.queue: debt for debt in owed}
-    standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
+    standing = select(reservations.c.record, reservations.c.crc).where(
+        reservations.c.open == 1
+    )
     standing_rows = _rows(connection, standing, row_codec.RESERVATION)
     found.reservations = {reservation.job: reservation for reservation in standing_rows}
-    moved = select(receipts.c.record, receipts.c.crc).where(receipts.c.kind == RELOCATION)
+    moved = select(receipts.c.record, receipts.c.crc).where(
+        receipts.c.kind == RELOCATION
+    )
     in_order = moved.order_by(receipts.c.number)
     found.relocations = of_last_day(_rows(connection, in_order, row_codec.RECEIPT))
 
@@ -168,14 +193,18 @@ def state_of(text: str) -> JobState:
     try:
         return JobState(text)
     except ValueError as error:
-        raise StoreTrouble(f"a job is recorded as {text!r}", hint=row_codec.RECOVER) from error
+        raise StoreTrouble(
+            f"a job is recorded as {text!r}", hint=row_codec.RECOVER
+        ) from error
 
 
 def _moment(found: str | float | None) -> float:
     try:
         return float(found)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise StoreTrouble(f"a job is over since {found!r}", hint=row_codec.RECOVER) from error
+        raise StoreTrouble(
+            f"a job is over since {found!r}", hint=row_codec.RECOVER
+        ) from error
 
 
 def _newest_attempts() -> Select[Any]:
@@ -214,13 +243,21 @@ def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
 
 
 def _wish(
-    connection: Connection, sequence: int, by: str, at: float, kind: str, record: str, crc: int
+    connection: Connection,
+    sequence: int,
+    by: str,
+    at: float,
+    kind: str,
+    record: str,
+    crc: int,
 ) -> Wish:
     row_codec.check("wish", row_codec.text_of((sequence, by, at, kind, record)), crc)
     asked_request = row_codec.read_asked(kind, record)
     if isinstance(asked_request, Submission):
         asked_request = spec_rows.submit_of(connection, sequence, asked_request)
-    return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked_request)
+    return Wish(
+        sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked_request
+    )
 
 
 def newest_jobs(
@@ -229,9 +266,17 @@ def newest_jobs(
     query = _of_these(_JOBS if final else _JOBS.where(jobs.c.final == 0), which)
     if before is not None:
         place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
-        last = connection.execute(place).one_or_none() or (sequence_of(before) or 0, -2, "")
+        last = connection.execute(place).one_or_none() or (
+            sequence_of(before) or 0,
+            -2,
+            "",
+        )
         query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
-    return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), row_codec.LISTED)
+    return _rows(
+        connection,
+        query.order_by(*_NEWEST_FIRST).limit(max(0, limit)),
+        row_codec.LISTED,
+    )
 
 
 def _of_these(query: Select[Any], which: Which) -> Select[Any]:
@@ -243,7 +288,8 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
     if which.since is not None:
         ended_at = cast(text_at(jobs.c.record, "ended_at"), Float)
         query = query.where(or_(jobs.c.final == 0, ended_at >= which.since))
-    if which.text:  # in columns that an index holds whole: no record is read to look at its name
+    # in columns that an index holds whole: no record is read to look at its name
+    if which.text:
         text, other = which.text.lower(), jobs.alias()
         named = func.lower(other.c.name).contains(text, autoescape=True)
         below = other.c.id.startswith(f"{text}_", autoescape=True)
@@ -268,20 +314,29 @@ def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
 
 
 def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
-    """Return the jobs of an array. By id, which holds the position of its submission; by name, the
-    newest of that name, of any user or of this one."""
+    """Return the jobs of an array. By id, which holds the position of its submission;
+    by name, the newest of that name, of any user or of this one."""
     if match := _ID.fullmatch(of):
         submitted_jobs = _jobs_submitted(connection, int(match.group(1)))
         if array_jobs := [job for job in submitted_jobs if job.array == of]:
             return array_jobs
-    begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")  # ":" is behind all digits
+    # ":" is behind all digits
+    begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")
     names = select(jobs.c.submitted, jobs.c.name).where(begins)
-    for sequence, name in connection.execute(_of(names, by).order_by(*_NEWEST_FIRST)).all():
+    for sequence, name in connection.execute(
+        _of(names, by).order_by(*_NEWEST_FIRST)
+    ).all():
         if name[len(of) + 1 :].isdecimal():
             submitted_jobs = _jobs_submitted(connection, sequence)
-            array = next((job.array for job in submitted_jobs if job.spec.name == name), None)
+            array = next(
+                (job.array for job in submitted_jobs if job.spec.name == name), None
+            )
             if array is not None:
-                return [job for job in submitted_jobs if job.array == array and is_part(job, of)]
+                return [
+                    job
+                    for job in submitted_jobs
+                    if job.array == array and is_part(job, of)
+                ]
     return []
 
 
@@ -298,7 +353,9 @@ def newest_names(connection: Connection) -> list[str]:
 def workdirs(connection: Connection) -> set[str]:
     digest = text_at(jobs.c.record, "spec.workdir")
     scalar_result = connection.execute(select(digest).distinct()).scalars()
-    return {workdir_digest for workdir_digest in scalar_result if workdir_digest is not None}
+    return {
+        workdir_digest for workdir_digest in scalar_result if workdir_digest is not None
+    }
 
 
 def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
@@ -311,7 +368,9 @@ def runs(connection: Connection, limit: int) -> list[Ran]:
     newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
     jobs_by_job = {job.id: job for job in _rows(connection, newest, row_codec.JOB)}
     ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    attempt_query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job.in_(ids))
+    attempt_query = select(attempts.c.record, attempts.c.crc).where(
+        attempts.c.job.in_(ids)
+    )
     tries: dict[JobId, list[Attempt]] = {}
     for attempt in _rows(connection, attempt_query, row_codec.ATTEMPT):
         tries.setdefault(attempt.job, []).append(attempt)
@@ -320,7 +379,9 @@ def runs(connection: Connection, limit: int) -> list[Ran]:
 
 
 def newest_told(connection: Connection, limit: int) -> list[StartForecastTold]:
-    query = select(told.c.record, told.c.crc).order_by(told.c.at.desc(), told.c.job.desc())
+    query = select(told.c.record, told.c.crc).order_by(
+        told.c.at.desc(), told.c.job.desc()
+    )
     return _rows(connection, query.limit(max(0, limit)), row_codec.TOLD)[::-1]
 
 
@@ -331,7 +392,9 @@ def receipts_of(connection: Connection, job: JobId) -> list[Receipt]:
 
 def saves_of(connection: Connection, job: JobId) -> list[Save]:
     query = select(saves.c.record, saves.c.crc).where(saves.c.job == job)
-    return _rows(connection, query.order_by(saves.c.step, saves.c.attempt), row_codec.SAVE)
+    return _rows(
+        connection, query.order_by(saves.c.step, saves.c.attempt), row_codec.SAVE
+    )
 
 
 def events_after(

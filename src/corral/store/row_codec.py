@@ -1,4 +1,5 @@
-"""Rows as JSON text with a checksum. What does not read back the same is never written."""
+"""Rows as JSON text with a checksum. What does not read back the same is never
+written."""
 
 import re
 import zlib
@@ -46,8 +47,10 @@ RECOVER: Final = (
 
 
 _NUL: Final = r"\u0000"
-_ESCAPED_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after an escaped backslash
-MOST_COLUMN_BYTES: Final = 2_000  # of a text that is a key: PostgreSQL indexes at most 2,704
+# not after an escaped backslash
+_ESCAPED_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# of a text that is a key: PostgreSQL indexes at most 2,704
+MOST_COLUMN_BYTES: Final = 2_000
 _LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
 
 
@@ -61,15 +64,20 @@ class Codec(Generic[Row]):
     def write(self, row: Row) -> Sealed:
         """The row's record.
 
-        Raises: InvariantBroken for what a record cannot hold: half a surrogate, no finite number.
+        Raises: InvariantBroken for what a record cannot hold: half a surrogate, no
+        finite number.
         """
         try:
             record = msgspec.json.encode(row)
             same = self._decode(record) == row
         except (ValueError, OverflowError, msgspec.MsgspecError) as error:
-            raise InvariantBroken(f"the {self.kind} cannot be recorded: {error}") from error
+            raise InvariantBroken(
+                f"the {self.kind} cannot be recorded: {error}"
+            ) from error
         if not same:
-            raise InvariantBroken(f"the {self.kind} does not read back as written: {row}")
+            raise InvariantBroken(
+                f"the {self.kind} does not read back as written: {row}"
+            )
         return record.decode(), zlib.crc32(record)
 
     def read(self, record: str, crc: int) -> Row:
@@ -125,7 +133,8 @@ Recorded = (
 )
 
 _ASKED: Final = {
-    "submit": Codec("submit", Submit),  # of stores before schema 0012: one spec for each job
+    # of stores before schema 0012: one spec for each job
+    "submit": Codec("submit", Submit),
     "submission": Codec("submit", Submission),
     "cancel": Codec("cancel", Cancel),
     "suspend": Codec("suspend", Suspend),
@@ -169,10 +178,12 @@ def check_columns(columns: Mapping[str, Any]) -> None:
 
 
 def check(kind: str, text: str, crc: int) -> None:
-    """Raises: StoreTrouble when the text is not the one that this checksum was made of."""
+    """Raises: StoreTrouble when the text is not the one that this checksum was made
+    of."""
     if crc_of(text) != crc:
         raise StoreTrouble(
-            f"a record of a {kind} is damaged: its checksum does not match", hint=RECOVER
+            f"a record of a {kind} is damaged: its checksum does not match",
+            hint=RECOVER,
         )
 
 
@@ -183,7 +194,8 @@ def crc_of(text: str) -> int:
 def write_asked(asked: Recorded) -> tuple[str, str]:
     """(kind, record) of what was asked.
 
-    Raises: SpecInvalid when it holds what cannot be recorded: nothing has been acknowledged yet.
+    Raises: SpecInvalid when it holds what cannot be recorded: nothing has been
+    acknowledged yet.
     """
     kind = _KINDS[type(asked)]
     codec: Codec[Recorded] = _ASKED[kind]  # type: ignore[assignment]
@@ -192,7 +204,8 @@ def write_asked(asked: Recorded) -> tuple[str, str]:
 
 
 def write_content(content: SpecContent) -> Sealed:
-    """Return the record of a spec's large fields. Raises: SpecInvalid, as write_asked does."""
+    """Return the record of a spec's large fields. Raises: SpecInvalid, as write_asked
+    does."""
     return _write_new(CONTENT, content)
 
 
@@ -212,14 +225,17 @@ def _write_new(codec: Codec[Row], row: Row) -> Sealed:
 
 
 def has_nul(record: str) -> bool:
-    """Whether a text of the record holds a NUL: PostgreSQL cannot read such a record as JSON."""
+    """Whether a text of the record holds a NUL: PostgreSQL cannot read such a record as
+    JSON."""
     return _NUL in record and _ESCAPED_NUL.search(record) is not None
 
 
 def read_asked(kind: str, record: str) -> Asked | Submission:
     """Read a request. Raises: StoreTrouble if it cannot be read."""
     if kind not in _ASKED:
-        raise StoreTrouble(f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER)
+        raise StoreTrouble(
+            f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER
+        )
     codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]
     return codec.decode(record)
 

@@ -1,6 +1,8 @@
-"""The tables of this version: keys and what is searched by are columns, the rest is the record.
+"""The tables of this version: keys and what is searched by are columns, the rest is the
+record.
 
-docs/decisions/0004 says why. A change here is a new migration as well, and a new REVISION.
+docs/decisions/0004 says why. A change here is a new migration as well, and a new
+REVISION.
 """
 
 from typing import Any, Final
@@ -28,12 +30,14 @@ from sqlalchemy.types import TypeEngine
 REVISION: Final = "0012"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
-INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")  # a checksum has 32 bits
+# a checksum has 32 bits
+INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Words(TypeDecorator[str]):
-    """Text in the order of its bytes. PostgreSQL's has no NUL, and nothing that is recorded as a
-    name or a key has one: what is asked for by such a name is not found."""
+    """Text in the order of its bytes. PostgreSQL's has no NUL, and nothing that is
+    recorded as a name or a key has one: what is asked for by such a name is not
+    found."""
 
     impl = Text
     cache_ok = True
@@ -43,7 +47,11 @@ class Words(TypeDecorator[str]):
         return dialect.type_descriptor(ordered)
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return value if value is None or dialect.name == "sqlite" else value.replace("\0", "\ufffd")
+        return (
+            value
+            if value is None or dialect.name == "sqlite"
+            else value.replace("\0", "\ufffd")
+        )
 
 
 TEXT: Final = Words()
@@ -58,7 +66,9 @@ def only(rows: TextClause) -> dict[str, Any]:
 
 def record_columns() -> tuple[Column[Any], Column[Any]]:
     """The whole row as JSON, and the CRC-32 of that text."""
-    return Column("record", TEXT, nullable=False), Column("crc", INTEGER, nullable=False)
+    return Column("record", TEXT, nullable=False), Column(
+        "crc", INTEGER, nullable=False
+    )
 
 
 def _of_job() -> Column[Any]:
@@ -68,7 +78,9 @@ def _of_job() -> Column[Any]:
 head: Final = Table(
     "head",
     metadata,
-    Column("id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column(
+        "id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False
+    ),
     Column("cluster", TEXT, nullable=False),
     Column("term", INTEGER, nullable=False),
     Column("granted", INTEGER, nullable=False),
@@ -80,7 +92,9 @@ head: Final = Table(
 leader: Final = Table(
     "leader",
     metadata,
-    Column("id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column(
+        "id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False
+    ),
     Column("term", INTEGER, nullable=False),
     Column("name", TEXT, nullable=False),
     Column("url", TEXT, nullable=False),
@@ -130,7 +144,8 @@ jobs: Final = Table(
 )
 
 specs: Final = Table(
-    "specs",  # large fields of specs, once a submission; its jobs refer to them by number
+    # large fields of specs, once a submission; its jobs refer to them by number
+    "specs",
     metadata,
     Column("submitted", INTEGER, nullable=False),
     Column("number", INTEGER, nullable=False),
@@ -172,7 +187,9 @@ allocations: Final = Table(
     Index("allocations_open", "job", **only(text("state <> 'RELEASED'"))),
 )
 
-nodes: Final = Table("nodes", metadata, Column("id", TEXT, primary_key=True), *record_columns())
+nodes: Final = Table(
+    "nodes", metadata, Column("id", TEXT, primary_key=True), *record_columns()
+)
 
 saves: Final = Table(
     "saves",
@@ -226,7 +243,9 @@ spending: Final = Table(
     "spending", metadata, Column("queue", TEXT, primary_key=True), *record_columns()
 )
 
-debts: Final = Table("debts", metadata, Column("queue", TEXT, primary_key=True), *record_columns())
+debts: Final = Table(
+    "debts", metadata, Column("queue", TEXT, primary_key=True), *record_columns()
+)
 
 accounts: Final = Table(
     "accounts",

@@ -35,18 +35,24 @@ def put_secret(
 
 def seal_anew(connection: Connection, name: str, was: bytes, now: bytes) -> bool:
     same = (secrets.c.name == name) & (secrets.c.sealed == was)
-    return connection.execute(update(secrets).where(same).values(sealed=now)).rowcount > 0
+    return (
+        connection.execute(update(secrets).where(same).values(sealed=now)).rowcount > 0
+    )
 
 
 def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> bool:
-    gone = connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
+    gone = (
+        connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
+    )
     if gone and entry is not None:
         add_entry(connection, entry)
     return gone
 
 
 def secret_of(connection: Connection, name: str) -> bytes | None:
-    cursor_result = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
+    cursor_result = connection.execute(
+        select(secrets.c.sealed).where(secrets.c.name == name)
+    )
     return cast(bytes | None, cursor_result.scalar_one_or_none())
 
 

@@ -32,7 +32,10 @@ _FORGET_UNMADE: Final = delete(specs).where(
 
 
 def add(
-    batch: StatementBatch, sequence: Sequence, owner: UserName, contents: Seq[SpecContent]
+    batch: StatementBatch,
+    sequence: Sequence,
+    owner: UserName,
+    contents: Seq[SpecContent],
 ) -> None:
     """Write the large fields of a submission."""
     rows = []
@@ -57,7 +60,9 @@ def forget_unmade(connection: Connection) -> None:
 def stored(job: Job) -> Job:
     """Return the job as its own record has it."""
     number = job.spec.content_number
-    return job if number is None else replace(job, spec=without_content(job.spec, number))
+    return (
+        job if number is None else replace(job, spec=without_content(job.spec, number))
+    )
 
 
 def whole(connection: Connection, found: list[Job]) -> list[Job]:
@@ -78,7 +83,9 @@ def _with_content(job: Job, contents: Contents) -> Job:
         return job
     content = contents.get((job.submitted, number))
     if content is None:
-        raise StoreTrouble(f"the spec of job {job.id} is missing", hint=row_codec.RECOVER)
+        raise StoreTrouble(
+            f"the spec of job {job.id} is missing", hint=row_codec.RECOVER
+        )
     return replace(job, spec=with_content(job.spec, content))
 
 
@@ -86,7 +93,8 @@ def submit_of(connection: Connection, sequence: int, submission: Submission) -> 
     """Return the submission as it was asked."""
     contents = _contents(connection, {sequence}) if submission.has_contents else {}
     return unfolded(
-        submission, {number: spec_content for (_, number), spec_content in contents.items()}
+        submission,
+        {number: spec_content for (_, number), spec_content in contents.items()},
     )
 
 

@@ -36,8 +36,8 @@ from corral.store.database import driver
 class Put:
     """An insert that replaces what is not part of the key; without a key, it only adds.
 
-    `fixed` are columns that never change, so that their indexes are left alone. `only_new`: a row
-    that is there stays as it is.
+    `fixed` are columns that never change, so that their indexes are left alone.
+    `only_new`: a row that is there stays as it is.
     """
 
     table: Table
@@ -53,13 +53,18 @@ def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
     statement = _text(what, connection.dialect.name, frozenset(rows[0]))
     if connection.dialect.name == "sqlite":
         return connection.exec_driver_sql(statement, list(rows)).rowcount
-    return connection.exec_driver_sql(statement, {"rows": _as_json(what, rows)}).rowcount
+    return connection.exec_driver_sql(
+        statement, {"rows": _as_json(what, rows)}
+    ).rowcount
 
 
 def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
-    """All rows as one parameter. Of two with one key the later is written, as one by one."""
+    """All rows as one parameter. Of two with one key the later is written, as one by
+    one."""
     if what.key and not what.only_new:
-        rows = list({tuple(row[name] for name in what.key): row for row in rows}.values())
+        rows = list(
+            {tuple(row[name] for name in what.key): row for row in rows}.values()
+        )
     return msgspec.json.encode([_plain(row) for row in rows]).decode()
 
 
@@ -86,8 +91,12 @@ def _text(what: Put, dialect: str, columns: frozenset[str]) -> str:
             *what.fixed,
             *(key_column.name for key_column in what.table.primary_key),
         }
-        changing = {name: statement.excluded[name] for name in sorted(columns - kept_columns)}
-        statement = statement.on_conflict_do_update(index_elements=what.key, set_=changing)
+        changing = {
+            name: statement.excluded[name] for name in sorted(columns - kept_columns)
+        }
+        statement = statement.on_conflict_do_update(
+            index_elements=what.key, set_=changing
+        )
     return str(statement.compile(dialect=spoken, column_keys=names))
 
 
@@ -116,8 +125,9 @@ def _psycopg() -> Dialect:
 
 
 class StatementBatch:
-    """Statements of whose answers nothing depends: to a server they go together, at `send`. Each
-    answer that is waited for costs a way to the server and back, and a turn of a busy head."""
+    """Statements of whose answers nothing depends: to a server they go together, at
+    `send`. Each answer that is waited for costs a way to the server and back, and a
+    turn of a busy head."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -200,7 +210,9 @@ def _smaller_in_sqlite(element: smaller_of, compiler: SQLCompiler, **kw: Any) ->
 
 
 @compiles(smaller_of, "postgresql")
-def _smaller_in_postgresql(element: smaller_of, compiler: SQLCompiler, **kw: Any) -> str:
+def _smaller_in_postgresql(
+    element: smaller_of, compiler: SQLCompiler, **kw: Any
+) -> str:
     return f"least({compiler.process(element.clauses, **kw)})"
 
 
@@ -216,10 +228,14 @@ def _texts_in_postgresql(element: texts_of, compiler: SQLCompiler, **kw: Any) ->
 
 @compiles(text_at, "sqlite")
 def _text_in_sqlite(element: text_at, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"json_extract({compiler.process(element.clauses, **kw)}, '$.{element.path}')"
+    return (
+        f"json_extract({compiler.process(element.clauses, **kw)}, '$.{element.path}')"
+    )
 
 
 @compiles(text_at, "postgresql")
 def _text_in_postgresql(element: text_at, compiler: SQLCompiler, **kw: Any) -> str:
     names = element.path.replace(".", ",")
-    return f"(CAST({compiler.process(element.clauses, **kw)} AS JSON) #>> '{{{names}}}')"
+    return (
+        f"(CAST({compiler.process(element.clauses, **kw)} AS JSON) #>> '{{{names}}}')"
+    )

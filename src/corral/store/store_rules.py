@@ -11,12 +11,14 @@ from corral.domain.requests import Asked, Submit
 from corral.domain.world import Changes
 
 KEEP_EVENTS: Final = 1_000_000
-KEEP_KEYS: Final = 100_000  # granted submits that are remembered, to answer a repeated call
+# granted submits that are remembered, to answer a repeated call
+KEEP_KEYS: Final = 100_000
 NEWEST_NAMES: Final = 1_000
 
 
 def key_of(asked: Asked) -> str | None:
-    """Return the key that makes a repeat of this request harmless; an empty key counts as none."""
+    """Return the key that makes a repeat of this request harmless; an empty key counts
+    as none."""
     return asked.key or None if isinstance(asked, Submit) else None
 
 
@@ -51,19 +53,24 @@ def check(
 ) -> None:
     """Refuse what no correct head would write.
 
-    `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest` are
-    sequences of wishes; `holding` are those of the forgotten jobs that still hold an allocation.
+    `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest`
+    are sequences of wishes; `holding` are those of the forgotten jobs that still hold
+    an allocation.
     Raises: InvariantBroken, with nothing written.
     """
     after = dict(states)
     for job in changes.jobs:
         before = after.get(job.id)
         if before in FINAL and job.state != before:
-            raise InvariantBroken(f"job {job.id} is {before}, which is final: not {job.state}")
+            raise InvariantBroken(
+                f"job {job.id} is {before}, which is final: not {job.state}"
+            )
         after[job.id] = job.state
     for what, owner in _references(changes):
         if owner not in after:
-            raise InvariantBroken(f"{what} belongs to job {owner}, which was never recorded")
+            raise InvariantBroken(
+                f"{what} belongs to job {owner}, which was never recorded"
+            )
     if changes.granted is not None and not granted <= changes.granted <= newest:
         raise InvariantBroken(
             f"wishes were granted up to {granted} of {newest}: they cannot be up to "
@@ -78,9 +85,13 @@ def _check_forgotten(
     written = _written(changes) if changes.forgotten else set()
     for id in changes.forgotten:
         if states.get(id) not in FINAL:
-            raise InvariantBroken(f"job {id} cannot be forgotten: it is {states.get(id)}")
+            raise InvariantBroken(
+                f"job {id} cannot be forgotten: it is {states.get(id)}"
+            )
         if id in written or id in holding:
-            raise InvariantBroken(f"job {id} cannot be forgotten: something of it is not over")
+            raise InvariantBroken(
+                f"job {id} cannot be forgotten: something of it is not over"
+            )
 
 
 def _references(changes: Changes) -> Iterable[tuple[str, JobId]]:

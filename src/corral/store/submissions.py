@@ -1,4 +1,5 @@
-"""Submissions as they are stored: an array as one spec with its indices, large fields once."""
+"""Submissions as they are stored: an array as one spec with its indices, large fields
+once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,7 +24,8 @@ _COMMON: Final = attrgetter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Jobs of one spec. `spec` is that of the first; `indices` are those of an array, else none."""
+    """Jobs of one spec. `spec` is that of the first; `indices` are those of an array,
+    else none."""
 
     spec: JobSpec
     indices: tuple[int, ...] = ()
@@ -44,7 +46,8 @@ class Submission:
 
 
 def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
-    """Return the submission as it is stored, and the records that its specs refer to."""
+    """Return the submission as it is stored, and the records that its specs refer
+    to."""
     numbers: dict[SpecContent, int] = {}
     folds = []
     for fold in _folds(asked):
@@ -64,7 +67,12 @@ def _folds(asked: Submit) -> Iterator[Fold]:
     for spec in asked.specs:
         own_fields = _COMMON(spec)
         index = spec.array_index
-        is_next = index is not None and indices and index > indices[-1] and own_fields == common
+        is_next = (
+            index is not None
+            and indices
+            and index > indices[-1]
+            and own_fields == common
+        )
         if first is not None and is_next and spec.name == f"{first.kin}_{index}":
             indices.append(index)  # type: ignore[arg-type]
             continue
@@ -90,6 +98,7 @@ def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Sub
             specs.append(spec)
         stem = spec.kin
         specs += (
-            replace(spec, name=f"{stem}_{index}", array_index=index) for index in fold.indices
+            replace(spec, name=f"{stem}_{index}", array_index=index)
+            for index in fold.indices
         )
     return Submit(specs=tuple(specs), key=submission.key, held=submission.held)

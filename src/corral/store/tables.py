@@ -18,7 +18,14 @@ from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.ports.store import ALL, Which
-from corral.store import commits, imports, leader_election, queries, secret_rows, user_storage
+from corral.store import (
+    commits,
+    imports,
+    leader_election,
+    queries,
+    secret_rows,
+    user_storage,
+)
 from corral.store import ledger as accounts
 from corral.store.audit import SEAL_OPTION, Seal
 from corral.store.connection_threads import ReaderThread, Writer, WriterCounters
@@ -30,17 +37,25 @@ from corral.store.tables_users import TablePeople
 class TableStore(TablePeople):
     """Keeps ports.Store's contract on the tables of a database.
 
-    Three threads, each with a connection: the writer (with it the reads of the loop), quick
-    questions, and listings, so that a long listing delays neither a commit nor a look-up.
+    Three threads, each with a connection: the writer (with it the reads of the loop),
+    quick questions, and listings, so that a long listing delays neither a commit nor a
+    look-up.
     """
 
     def __init__(
-        self, database: Database, *, keep_events: int, keep_keys: int, seal: Seal | None = None
+        self,
+        database: Database,
+        *,
+        keep_events: int,
+        keep_keys: int,
+        seal: Seal | None = None,
     ) -> None:
         self._keep_events = keep_events
         self._keep_keys = keep_keys
         self._event_sizes = EventSizes()
-        self._writer = Writer(database, name="store-writer", options={SEAL_OPTION: seal})
+        self._writer = Writer(
+            database, name="store-writer", options={SEAL_OPTION: seal}
+        )
         self._quick = ReaderThread(database, name="store-quick")
         self._listing = ReaderThread(database, name="store-listing")
 
@@ -77,7 +92,12 @@ class TableStore(TablePeople):
         return await self._quick.ask(lambda db: leader_election.agreed_on(db, what))
 
     async def change_agreed(
-        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+        self,
+        what: str,
+        *,
+        was: str | None,
+        now: str | None,
+        entry: AuditEntry | None = None,
     ) -> bool:
         return await self._writer.ask(
             lambda db: leader_election.change_agreed(db, what, was, now, entry)
@@ -86,7 +106,9 @@ class TableStore(TablePeople):
     async def wish(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
-        return await self._writer.ask(lambda db: commits.wish(db, asked, by, at, speaker))
+        return await self._writer.ask(
+            lambda db: commits.wish(db, asked, by, at, speaker)
+        )
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
         return await self._quick.ask(lambda db: queries.wish_of_key(db, by, key))
@@ -96,10 +118,17 @@ class TableStore(TablePeople):
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         keep = (self._keep_events, self._keep_keys, self._event_sizes)
-        return await self._writer.ask(lambda db: commits.commit(db, term, changes, *keep))
+        return await self._writer.ask(
+            lambda db: commits.commit(db, term, changes, *keep)
+        )
 
     async def jobs(
-        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+        self,
+        *,
+        final: bool,
+        limit: int,
+        before: JobId | None = None,
+        which: Which = ALL,
     ) -> Seq[ListedJob]:
         return await self._listing.ask(
             lambda db: queries.newest_jobs(db, final, limit, before, which)
@@ -129,7 +158,9 @@ class TableStore(TablePeople):
     async def accounts(
         self, *, first: int, last: int, job: JobId | None = None
     ) -> list[UsageRecord]:
-        return await self._listing.ask(lambda db: accounts.of_jobs(db, first, last, job))
+        return await self._listing.ask(
+            lambda db: accounts.of_jobs(db, first, last, job)
+        )
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         return await self._listing.ask(lambda db: accounts.days(db, first, last))
@@ -162,7 +193,9 @@ class TableStore(TablePeople):
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
         return await self._listing.ask(lambda db: imports.newest(db, limit, before))
 
-    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
+    async def tell(
+        self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
+    ) -> None:
         await self._writer.ask(lambda db: commits.tell(db, rows, void))
 
     async def told(self, *, limit: int) -> Seq[StartForecastTold]:
@@ -172,7 +205,13 @@ class TableStore(TablePeople):
         return await self._quick.ask(lambda db: user_storage.holdings(db, owner))
 
     async def add_upload(
-        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+        self,
+        sha256: str,
+        size_bytes: int,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry,
     ) -> None:
         await self._writer.ask(
             lambda db: user_storage.add_upload(db, sha256, size_bytes, by, at, entry)
@@ -192,7 +231,9 @@ class TableStore(TablePeople):
         entry: AuditEntry | None = None,
     ) -> None:
         await self._writer.ask(
-            lambda db: secret_rows.put_secret(db, name, sealed, by, at, for_everybody, entry)
+            lambda db: secret_rows.put_secret(
+                db, name, sealed, by, at, for_everybody, entry
+            )
         )
 
     async def secret(self, name: str) -> bytes | None:
@@ -205,10 +246,14 @@ class TableStore(TablePeople):
         return await self._quick.ask(secret_rows.names_for_everybody)
 
     async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
-        return await self._writer.ask(lambda db: secret_rows.seal_anew(db, name, was, now))
+        return await self._writer.ask(
+            lambda db: secret_rows.seal_anew(db, name, was, now)
+        )
 
     async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
-        return await self._writer.ask(lambda db: secret_rows.drop_secret(db, name, entry))
+        return await self._writer.ask(
+            lambda db: secret_rows.drop_secret(db, name, entry)
+        )
 
     async def close(self) -> None:
         """Finish what waits; then the connections go."""
@@ -219,4 +264,6 @@ class TableStore(TablePeople):
 
 def _runs(connection: Connection, limit: int) -> list[Ran]:
     rans = queries.runs(connection, limit)
-    return rans + [imported.ran for imported in imports.newest(connection, limit - len(rans), None)]
+    return rans + [
+        imported.ran for imported in imports.newest(connection, limit - len(rans), None)
+    ]

@@ -37,10 +37,16 @@ class TablePeople:
     async def link_user(
         self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
     ) -> User | None:
-        return await self._writer.ask(lambda db: people.link_user(db, name, identity, entry))
+        return await self._writer.ask(
+            lambda db: people.link_user(db, name, identity, entry)
+        )
 
-    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
-        return await self._writer.ask(lambda db: people.remove_user(db, name, at, entry))
+    async def remove_user(
+        self, name: UserName, *, at: float, entry: AuditEntry
+    ) -> Removed | None:
+        return await self._writer.ask(
+            lambda db: people.remove_user(db, name, at, entry)
+        )
 
     async def users(self) -> Seq[User]:
         return await self._quick.ask(people.all_users)
@@ -48,7 +54,9 @@ class TablePeople:
     async def add_token(self, token: Token, *, entry: AuditEntry) -> bool:
         return await self._writer.ask(lambda db: people.add_token(db, token, entry))
 
-    async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
+    async def revoke_token(
+        self, id: TokenId, *, at: float, entry: AuditEntry
+    ) -> Token | None:
         return await self._writer.ask(lambda db: people.revoke_token(db, id, at, entry))
 
     async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
@@ -57,12 +65,16 @@ class TablePeople:
     async def spend_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        return await self._writer.ask(lambda db: people.spend_token(db, id, made, at, entry))
+        return await self._writer.ask(
+            lambda db: people.spend_token(db, id, made, at, entry)
+        )
 
     async def renew_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        return await self._writer.ask(lambda db: people.renew_token(db, id, made, at, entry))
+        return await self._writer.ask(
+            lambda db: people.renew_token(db, id, made, at, entry)
+        )
 
     async def use_token(self, id: TokenId, *, at: float) -> None:
         await self._writer.ask(lambda db: people.use_token(db, id, at))

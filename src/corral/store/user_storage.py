@@ -21,7 +21,10 @@ _HOLDINGS: Final = select(
     select(func.coalesce(func.sum(uploads.c.bytes), 0))
     .where(uploads.c.owner == _USER)
     .scalar_subquery(),
-    select(func.count()).select_from(secrets).where(secrets.c.by == _USER).scalar_subquery(),
+    select(func.count())
+    .select_from(secrets)
+    .where(secrets.c.by == _USER)
+    .scalar_subquery(),
     select(func.coalesce(func.sum(func.length(secrets.c.sealed)), 0))
     .where(secrets.c.by == _USER)
     .scalar_subquery(),
@@ -35,7 +38,9 @@ def holdings(connection: Connection, owner: UserName) -> UserHoldings:
     """Return what is stored for this user."""
     row = connection.execute(_HOLDINGS, {"user": owner}).one()
     names = ("spec_bytes", "upload_bytes", "secrets", "secret_bytes")
-    return UserHoldings(**{name: int(value) for name, value in zip(names, row, strict=True)})
+    return UserHoldings(
+        **{name: int(value) for name, value in zip(names, row, strict=True)}
+    )
 
 
 def add_upload(

@@ -1,7 +1,7 @@
 """Users, tokens and the audit log in the tables.
 
-Each operation is a function of a connection, on a lane. A change of a user's rights and its
-line in the log are written in one transaction.
+Each operation is a function of a connection, on a lane. A change of a user's rights and
+its line in the log are written in one transaction.
 """
 
 import hmac
@@ -56,7 +56,9 @@ _WHO: Final = select(
     tokens.c.sha256, tokens.c.record, tokens.c.crc, users.c.record, users.c.crc
 ).select_from(tokens.outerjoin(users, users.c.name == tokens.c.user))
 _IDENTITY: Final = _WHO.where(tokens.c.sha256 == bindparam("digest"))
-_IDENTITIES: Final = _WHO.where(tokens.c.sha256.in_(bindparam("digests", expanding=True)))
+_IDENTITIES: Final = _WHO.where(
+    tokens.c.sha256.in_(bindparam("digests", expanding=True))
+)
 _AT_ONCE: Final = 500  # a statement has no end of parameters on no engine
 
 
@@ -98,7 +100,10 @@ def change_user(
 
 
 def link_user(
-    connection: Connection, name: UserName, identity: ProviderIdentity | None, entry: AuditEntry
+    connection: Connection,
+    name: UserName,
+    identity: ProviderIdentity | None,
+    entry: AuditEntry,
 ) -> User | None:
     users_by_user_name = {user.name: user for user in all_users(connection)}
     if name not in users_by_user_name:
@@ -113,7 +118,9 @@ def link_user(
 
 def _set_user(connection: Connection, user: User) -> None:
     record, crc = USER.write(user)
-    connection.execute(_SET_USER, dict(of_name=user.name, new_record=record, new_crc=crc))
+    connection.execute(
+        _SET_USER, dict(of_name=user.name, new_record=record, new_crc=crc)
+    )
 
 
 def remove_user(
@@ -142,12 +149,16 @@ def remove_user(
 
 
 def all_tokens(connection: Connection) -> list[Token]:
-    return [TOKEN.read(record, crc) for record, crc in connection.execute(_TOKENS).all()]
+    return [
+        TOKEN.read(record, crc) for record, crc in connection.execute(_TOKENS).all()
+    ]
 
 
 def add_token(connection: Connection, token: Token, entry: AuditEntry) -> bool:
     record, crc = TOKEN.write(token)
-    row = dict(sha256=token.sha256, id=token.id, user=token.user, record=record, crc=crc)
+    row = dict(
+        sha256=token.sha256, id=token.id, user=token.user, record=record, crc=crc
+    )
     added = put(connection, _ADD_TOKEN, [row]) > 0
     if added:
         add_entry(connection, entry)
@@ -165,7 +176,9 @@ def token_of_id(connection: Connection, id: TokenId) -> Token | None:
     return TOKEN.read(*row) if row is not None else None
 
 
-def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEntry) -> Token | None:
+def revoke_token(
+    connection: Connection, id: TokenId, at: float, entry: AuditEntry
+) -> Token | None:
     token = token_of_id(connection, id)
     if token is None or token.revoked_at is not None:
         return token
@@ -227,7 +240,8 @@ def identity(connection: Connection, sha256: str) -> Identity | None:
 
 
 def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
-    """A thousand agents' are asked for each second, so by as few statements as may be."""
+    """A thousand agents' are asked for each second, so by as few statements as may
+    be."""
     identity_by_digest: dict[str, Identity] = {}
     for first in range(0, len(digests), _AT_ONCE):
         parameters = {"digests": list(digests[first : first + _AT_ONCE])}

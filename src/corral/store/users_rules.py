@@ -51,7 +51,9 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
         )
 
 
-def check_identity_free(users: Iterable[User], name: UserName, identity: ProviderIdentity) -> None:
+def check_identity_free(
+    users: Iterable[User], name: UserName, identity: ProviderIdentity
+) -> None:
     """Refuse an identity that logs in as another user already. Raises: Conflict."""
     for user in users:
         if user.identity == identity and user.name != name:
@@ -73,15 +75,19 @@ def changed(
         user,
         role=user.role if role is None else role,
         disabled=user.disabled if disabled is None else disabled,
-        limits=tuple(sorted((name, most) for name, most in own_limits.items() if most is not None)),
+        limits=tuple(
+            sorted(
+                (name, most) for name, most in own_limits.items() if most is not None
+            )
+        ),
     )
 
 
 def ended_with_user(
     before: User, after: User | None, tokens: Iterable[Token], at: float
 ) -> list[Token]:
-    """Return the user's tokens that end by a change, revoked: all of a user who is removed, and
-    sessions and links of one whose role changes, or who is disabled."""
+    """Return the user's tokens that end by a change, revoked: all of a user who is
+    removed, and sessions and links of one whose role changes, or who is disabled."""
     if after is None:
         ends = set(TokenKind)
     elif after.role != before.role or (after.disabled and not before.disabled):
@@ -121,9 +127,11 @@ def renewed(
 ) -> tuple[Token, list[TokenId]] | None:
     """Replace a token of a node, or of a cluster's directory, by `made`.
 
-    Returns: the earlier token, which now ends as well, a part's at once, and the tokens of the node
+    Returns: the earlier token, which now ends as well, a part's at once, and the tokens
+    of the node
         that are to be forgotten; None when there is nothing to renew.
-    Raises: TokenRevoked when a later token of the node has been used already: then this one was
+    Raises: TokenRevoked when a later token of the node has been used already: then this
+    one was
         copied.
     """
     tokens = list(tokens)
@@ -155,7 +163,9 @@ def check_name_free(tokens: Iterable[Token], made: Token) -> None:
     """A node has one identity, and no two have the same. Raises: Conflict."""
     tokens = list(tokens)
     if any(token.sha256 == made.sha256 for token in tokens):
-        raise Conflict("this token is known already", hint="join again, with one of your own")
+        raise Conflict(
+            "this token is known already", hint="join again, with one of your own"
+        )
     if any(token.node == made.node and token.revoked_at is None for token in tokens):
         raise Conflict(
             f"there is a node {made.node} already",
@@ -189,7 +199,11 @@ def _words(wish: Wish) -> tuple[str, str, str]:
     match wish.asked:
         case Submit(specs=specs):
             names = list(dict.fromkeys(spec.name for spec in specs))
-            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+            more = (
+                f" and {len(names) - NAMES_SHOWN} more"
+                if len(names) > NAMES_SHOWN
+                else ""
+            )
             jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
             names_text = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
             return "job.submit", job_id(wish.sequence), names_text
@@ -220,7 +234,11 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return "queue.remove", ", ".join(removed), ""
         case SetQueues(queues=queues):
             shown = [queue.name for queue in queues[:NAMES_SHOWN]]
-            more = f" and {len(queues) - NAMES_SHOWN} more" if len(queues) > NAMES_SHOWN else ""
+            more = (
+                f" and {len(queues) - NAMES_SHOWN} more"
+                if len(queues) > NAMES_SHOWN
+                else ""
+            )
             return "queue.set", f"{', '.join(shown)}{more}", _changed(wish.asked)
 
 
@@ -228,5 +246,8 @@ def _changed(asked: SetQueues) -> str:
     """For example: the whole tree; ~ lab: weight: none -> 2."""
     parts = ["the whole tree"] if asked.whole else []
     more = len(asked.changes) - CHANGES_SHOWN
-    parts += [*asked.changes[:CHANGES_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    parts += [
+        *asked.changes[:CHANGES_SHOWN],
+        *([f"and {more} more"] if more > 0 else []),
+    ]
     return "; ".join(parts)

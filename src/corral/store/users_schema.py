@@ -6,7 +6,9 @@ from sqlalchemy import DDL, Column, Float, Index, Table, UniqueConstraint, event
 
 from corral.store.schema import INTEGER, TEXT, metadata, record_columns
 
-users: Final = Table("users", metadata, Column("name", TEXT, primary_key=True), *record_columns())
+users: Final = Table(
+    "users", metadata, Column("name", TEXT, primary_key=True), *record_columns()
+)
 
 tokens: Final = Table(
     "tokens",
@@ -31,7 +33,8 @@ audit: Final = Table(
     Index("audit_by", "by", "number"),
 )
 
-# REPLACE deletes what is in its way without asking the second of these: hence the third.
+# REPLACE deletes what is in its way without asking the second of these: hence the
+# third.
 APPEND_ONLY: Final = (
     "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit "
     "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END",
@@ -47,7 +50,10 @@ APPEND_ONLY_POSTGRESQL: Final = (
     "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
     "FOR EACH STATEMENT EXECUTE FUNCTION audit_stays()",
 )
-for _dialect, _triggers in (("sqlite", APPEND_ONLY), ("postgresql", APPEND_ONLY_POSTGRESQL)):
+for _dialect, _triggers in (
+    ("sqlite", APPEND_ONLY),
+    ("postgresql", APPEND_ONLY_POSTGRESQL),
+):
     for _trigger in _triggers:
         _guard = DDL(_trigger).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
         event.listen(audit, "after_create", _guard)

@@ -1,4 +1,5 @@
-"""Logs of other systems as jobs to import: what is read of them, and what is not and why."""
+"""Logs of other systems as jobs to import: what is read of them, and what is not and
+why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ MOST_TOLD: Final = 10  # faults of a log that is refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJobs:
-    """`left_out`: those that never ran, or are not over. `faults`: what could not be read, each
-    with where it stands."""
+    """`left_out`: those that never ran, or are not over. `faults`: what could not be
+    read, each with where it stands."""
 
     jobs: tuple[Imported, ...]
     left_out: int
@@ -26,7 +27,8 @@ class PastJobs:
 
 @dataclass(slots=True)
 class _Reading:
-    """`jobs` by their ids: of one that is listed twice, as requeued ones are, the last counts."""
+    """`jobs` by their ids: of one that is listed twice, as requeued ones are, the last
+    counts."""
 
     jobs: dict[str, Imported] = field(default_factory=dict)
     left_out: int = 0
@@ -49,13 +51,21 @@ def read_past(source: str, path: Path) -> PastJobs:
     Raises: SpecInvalid when it is nothing of the kind, or holds no job that ran.
     """
     try:
-        rows = rows_of(log_lines(path)) if source == "sacct" else workloads_of(log_lines(path))
+        rows = (
+            rows_of(log_lines(path))
+            if source == "sacct"
+            else workloads_of(log_lines(path))
+        )
         reading = _Reading().take(rows)
     except (ValueError, KeyError, TypeError) as error:
-        raise SpecInvalid(f"{path} is no log of {source}: {error}", hint=HINTS[source]) from error
+        raise SpecInvalid(
+            f"{path} is no log of {source}: {error}", hint=HINTS[source]
+        ) from error
     if not reading.jobs:
         why = f": {reading.faults[0]}" if reading.faults else ""
-        raise SpecInvalid(f"{path} has no job that ran and is over{why}", hint=HINTS[source])
+        raise SpecInvalid(
+            f"{path} has no job that ran and is over{why}", hint=HINTS[source]
+        )
     return PastJobs(
         jobs=tuple(reading.jobs.values()),
         left_out=reading.left_out,
@@ -75,4 +85,6 @@ def refuse_faults(path: Path, faults: Sequence[str]) -> None:
         more = len(faults) - MOST_TOLD
         fault_lines = [*faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
         hint = "mend them, or leave --strict out: then they are passed over"
-        raise SpecInvalid(f"{path}: nothing was imported: " + "; ".join(fault_lines), hint=hint)
+        raise SpecInvalid(
+            f"{path}: nothing was imported: " + "; ".join(fault_lines), hint=hint
+        )

@@ -1,7 +1,8 @@
-"""Workloads of Kueue, to import: what `kubectl get workloads -A -o json` (or yaml) prints.
+"""Workloads of Kueue, to import: what `kubectl get workloads -A -o json` (or yaml)
+prints.
 
-Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/, Workload. A pod counts as a node,
-and the namespace as the user, as a Workload names none.
+Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/, Workload. A pod counts
+as a node, and the namespace as the user, as a Workload names none.
 """
 
 import json
@@ -23,7 +24,8 @@ _PARTS: Final = {"": 1.0, "m": 0.001, "k": 1000.0}
 
 
 def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """A job; a fault with the number of its item; or None for one that never ran or is not over.
+    """A job; a fault with the number of its item; or None for one that never ran or is
+    not over.
 
     Raises: ValueError for what is no list of workloads.
     """
@@ -44,14 +46,17 @@ def _items(text: str) -> list[Any]:
         import yaml
 
         try:
-            loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+            loaded = yaml.load(
+                text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            )  # noqa: S506
         except yaml.YAMLError as error:
             raise ValueError(f"it is neither JSON nor YAML: {error}") from None
     if not isinstance(loaded, Mapping) or not isinstance(loaded.get("items", []), list):
         raise ValueError("it has no list of items")
     items = loaded.get("items", [loaded])
     if not any(
-        isinstance(manifest, Mapping) and manifest.get("kind") == "Workload" for manifest in items
+        isinstance(manifest, Mapping) and manifest.get("kind") == "Workload"
+        for manifest in items
     ):
         raise ValueError("none of its items is a Workload")
     return list(items)
@@ -63,7 +68,8 @@ def _path(item: Mapping[str, Any]) -> str:
 
 
 def _job(item: Mapping[str, Any]) -> Imported | None:
-    """Raises: ValueError, KeyError, TypeError, AttributeError for what is no Workload."""
+    """Raises: ValueError, KeyError, TypeError, AttributeError for what is no
+    Workload."""
     if item["kind"] != "Workload":
         raise ValueError(f"it is a {item['kind']}")
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
@@ -84,8 +90,12 @@ def _job(item: Mapping[str, Any]) -> Imported | None:
         id=f"kueue:{meta.get('uid') or _path(item)}",
         name=str(owner.get("name") or meta["name"]),
         user=UserName(str(meta["namespace"])),
-        queue=QueueName(str(admission.get("clusterQueue") or spec.get("queueName") or "")),
-        shape=_shape(spec.get("podSets") or (), admission.get("podSetAssignments") or ()),
+        queue=QueueName(
+            str(admission.get("clusterQueue") or spec.get("queueName") or "")
+        ),
+        shape=_shape(
+            spec.get("podSets") or (), admission.get("podSetAssignments") or ()
+        ),
         submitted_at=min(_time(meta["creationTimestamp"]), started),
         started_at=started,
         ended_at=ended,
@@ -107,9 +117,11 @@ def _time(text: object) -> float:
     return moment.timestamp()
 
 
-def _shape(asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]) -> Shape:
-    """Return the shape of the pods with GPUs, from what was given, else from the request. GPUs that
-    do not divide evenly over the pods count as one pod."""
+def _shape(
+    asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]
+) -> Shape:
+    """Return the shape of the pods with GPUs, from what was given, else from the
+    request. GPUs that do not divide evenly over the pods count as one pod."""
     wanted = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
     assigned = {str(pod_set.get("name", "")): pod_set for pod_set in given}
     pods, gpus = 0, 0.0
@@ -119,7 +131,9 @@ def _shape(asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]
     pods, whole = max(1, pods), round(gpus)
     if whole % pods:
         pods = 1
-    return Shape(nodes=pods, resources=Resources(gpu_millis=whole // pods * MILLIS_PER_GPU))
+    return Shape(
+        nodes=pods, resources=Resources(gpu_millis=whole // pods * MILLIS_PER_GPU)
+    )
 
 
 def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, float]:
@@ -128,15 +142,20 @@ def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, f
     usage = given.get("resourceUsage")
     if usage is not None:
         return count, _gpus(usage)
-    containers = ((asked.get("template") or {}).get("spec") or {}).get("containers") or ()
+    containers = ((asked.get("template") or {}).get("spec") or {}).get(
+        "containers"
+    ) or ()
     each = [(container.get("resources") or {}) for container in containers]
     return count, count * sum(
-        _gpus(container.get("requests") or container.get("limits") or {}) for container in each
+        _gpus(container.get("requests") or container.get("limits") or {})
+        for container in each
     )
 
 
 def _gpus(resources: Mapping[str, Any]) -> float:
-    return sum(_quantity(value) for name, value in resources.items() if GPU.fullmatch(name))
+    return sum(
+        _quantity(value) for name, value in resources.items() if GPU.fullmatch(name)
+    )
 
 
 def _quantity(value: object) -> float:

@@ -1,6 +1,8 @@
-"""Jobs of `sacct -P`, to import: column names, then one job or step a line, parted by bars.
+"""Jobs of `sacct -P`, to import: column names, then one job or step a line, parted by
+bars.
 
-Source: https://slurm.schedmd.com/sacct.html, "Job Accounting Fields" and "Job State Codes".
+Source: https://slurm.schedmd.com/sacct.html, "Job Accounting Fields" and "Job State
+Codes".
 """
 
 import re
@@ -16,14 +18,21 @@ from corral.traces.traces_sacct import clock_seconds, gpus_of
 
 NEEDED: Final = ("JobID", "Submit", "Elapsed", "State")
 UNKNOWN: Final = ("", "Unknown", "None", "N/A")
-NOT_OVER: Final = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "COMPLETING")
+NOT_OVER: Final = (
+    "PENDING",
+    "RUNNING",
+    "SUSPENDED",
+    "REQUEUED",
+    "RESIZING",
+    "COMPLETING",
+)
 _TYPE: Final = re.compile(r"gres/gpu:([^=,]+)=\d+")
 _NODES: Final = re.compile(r"(?:^|,)node=(\d+)")
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """A job; a fault with the number of its line; or None for one that never ran or is not over.
-    Steps are passed over.
+    """A job; a fault with the number of its line; or None for one that never ran or is
+    not over. Steps are passed over.
 
     Raises: ValueError for what has no such columns.
     """
@@ -58,7 +67,9 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         raise ValueError("JobID is empty")
     submitted = _moment(row, "Submit")
     started = _moment(row, "Start") if row.get("Start") else submitted
-    ended = _end(row, started) if row.get("End", "") not in UNKNOWN else started + seconds
+    ended = (
+        _end(row, started) if row.get("End", "") not in UNKNOWN else started + seconds
+    )
     cluster = f"{row['Cluster']}/" if row.get("Cluster") else ""
     tres = row.get("AllocTRES") or row.get("ReqTRES", "")
     return Imported(
@@ -78,7 +89,8 @@ def _job(row: Mapping[str, str]) -> Imported | None:
 
 
 def _end(row: Mapping[str, str], started: float) -> float:
-    """Not before it started: in the hour that clocks tell twice, the later one is meant."""
+    """Not before it started: in the hour that clocks tell twice, the later one is
+    meant."""
     ended = _moment(row, "End")
     if ended < started:
         ended = _moment(row, "End", fold=1)
@@ -88,7 +100,8 @@ def _end(row: Mapping[str, str], started: float) -> float:
 
 
 def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
-    """In this machine's own time, as sacct prints it; `fold` 1: the later of two with this name."""
+    """In this machine's own time, as sacct prints it; `fold` 1: the later of two with
+    this name."""
     try:
         return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -104,5 +117,6 @@ def _shape(tres: str, nodes: str) -> Shape:
         count = 1
     kind = next(iter(kinds)).lower() if len(kinds) == 1 else None
     return Shape(
-        nodes=count, resources=Resources(gpu_millis=gpus // count * MILLIS_PER_GPU, gpu_type=kind)
+        nodes=count,
+        resources=Resources(gpu_millis=gpus // count * MILLIS_PER_GPU, gpu_type=kind),
     )

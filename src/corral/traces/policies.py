@@ -12,11 +12,14 @@ from corral.domain.queue import Policy as QueuePolicy
 from corral.schedule.columns.order import DEFAULT, POLICIES, ColumnPolicy, Named
 
 
-def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) -> dict[str, Named]:
-    """The policies of these names; of none, all of the file, and without a file the default.
+def chosen(
+    names: Sequence[str], config: Path | None, restart_seconds: float
+) -> dict[str, Named]:
+    """The policies of these names; of none, all of the file, and without a file the
+    default.
 
-    Raises: NotFound for an unknown name, Unsupported for one that only queues have, SpecInvalid
-    for a file that does not hold policies.
+    Raises: NotFound for an unknown name, Unsupported for one that only queues have,
+    SpecInvalid for a file that does not hold policies.
     """
     own_policies = read_policies(config) if config else {}
     known_policies = dict(POLICIES) | own_policies
@@ -27,7 +30,9 @@ def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) ->
     return {
         name: replace(
             known_policies[name],
-            policy=known_policies[name].policy._replace(restart_seconds=restart_seconds),
+            policy=known_policies[name].policy._replace(
+                restart_seconds=restart_seconds
+            ),
         )
         for name in asked_names
     }
@@ -46,16 +51,21 @@ def _unknown(name: str, known: Sequence[str]) -> Refusal:
 
 
 def read_policies(path: Path) -> dict[str, Named]:
-    """Policies of a TOML file; each is like a named one, but for the numbers that it gives."""
+    """Policies of a TOML file; each is like a named one, but for the numbers that it
+    gives."""
     try:
         tables = loads(path.read_text())
         return {name: _policy(table) for name, table in tables.items()}
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise SpecInvalid(f"{path} cannot be read: {why}", hint=f"run: ls -ld {path}") from error
+        raise SpecInvalid(
+            f"{path} cannot be read: {why}", hint=f"run: ls -ld {path}"
+        ) from error
     except (TOMLDecodeError, ValueError, TypeError, AttributeError) as error:
         hint = 'write, for example: [dear] like = "default" price = 2.0'
-        raise SpecInvalid(f"{path} is not a file of policies: {error}", hint=hint) from error
+        raise SpecInvalid(
+            f"{path} is not a file of policies: {error}", hint=hint
+        ) from error
 
 
 def _policy(table: Mapping[str, Any]) -> Named:
@@ -73,4 +83,6 @@ def _policy(table: Mapping[str, Any]) -> Named:
             raise ValueError(f"{key} is {value!r}, which has no end")
     values: dict[str, Any] = {key: float(value) for key, value in numbers.items()}
     changed = base.policy._replace(**values)
-    return replace(base, policy=changed, with_limits="" if numbers else base.with_limits)
+    return replace(
+        base, policy=changed, with_limits="" if numbers else base.with_limits
+    )

@@ -25,10 +25,14 @@ def read_tree(path: Path) -> QueueTree:
         text = path.read_text()
     except OSError as error:
         hint = "name a file such as corral apply takes: kind: queues"
-        raise SpecInvalid(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+        raise SpecInvalid(
+            f"{path} cannot be read: {error.strerror}", hint=hint
+        ) from error
     documents = documents_of(text, source=str(path), toml=path.suffix == ".toml")
     if len(documents) > 1 or not is_queue_file(documents[0]):
-        hint = "write: kind: queues, and what docs/reference/schema/queues_file.json says"
+        hint = (
+            "write: kind: queues, and what docs/reference/schema/queues_file.json says"
+        )
         raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
     set_queues = read_queues(documents[0])
     assert set_queues.half_life_seconds is not None
@@ -46,19 +50,35 @@ def read_tree(path: Path) -> QueueTree:
 
 
 def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
-    """The queue of the same name for each of the log's; the default one if it has none."""
-    return [QueueName(name) if name in tree.by_name else DEFAULT_QUEUE for name in queues]
+    """The queue of the same name for each of the log's; the default one if it has
+    none."""
+    return [
+        QueueName(name) if name in tree.by_name else DEFAULT_QUEUE for name in queues
+    ]
 
 
 def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
     """Return what of the log, or of the tree, the replay ignores, in words."""
     strange = [name for name in queues if name != "-" and name not in tree.by_name]
     brief = [queue.name for queue in tree.queues if queue.longest_seconds is not None]
-    dated = [q.name for q in tree.queues if q.budget is not None and q.budget.until is not None]
+    dated = [
+        q.name
+        for q in tree.queues
+        if q.budget is not None and q.budget.until is not None
+    ]
     return [
-        *(["no max_duration ends a job in a replay; that of: " + _some(brief)] * bool(brief)),
-        *(["no queue is called " + _some(strange) + ": such jobs are in default"] * bool(strange)),
-        *(["a replay has no dates to end a budget; that of: " + _some(dated)] * bool(dated)),
+        *(
+            ["no max_duration ends a job in a replay; that of: " + _some(brief)]
+            * bool(brief)
+        ),
+        *(
+            ["no queue is called " + _some(strange) + ": such jobs are in default"]
+            * bool(strange)
+        ),
+        *(
+            ["a replay has no dates to end a budget; that of: " + _some(dated)]
+            * bool(dated)
+        ),
     ]
 
 
@@ -67,11 +87,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + more
 
 
-def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> QueueTree:
+def tree_of_log(
+    trace: Trace, sizes: Sequence[int], own: Mapping[str, int]
+) -> QueueTree:
     """A queue for each of the log's that has a name.
 
-    `own`: GPUs of each, by the list of nodes; where that says nothing, the GPUs are shared out by
-    the GPU time of their jobs, and what is left of a GPU belongs to no queue.
+    `own`: GPUs of each, by the list of nodes; where that says nothing, the GPUs are
+    shared out by the GPU time of their jobs, and what is left of a GPU belongs to no
+    queue.
     """
     names = [name for name in trace.queues if is_name(name)]
     if not names:
@@ -82,7 +105,9 @@ def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> Q
     gpus = own or _by_gpu_time(trace.workload, trace.queues, sum(sizes))
     return whole_tree(
         [
-            Queue(name=QueueName(name), nominal=((ANY_TYPE, gpus[name] * MILLIS_PER_GPU),))
+            Queue(
+                name=QueueName(name), nominal=((ANY_TYPE, gpus[name] * MILLIS_PER_GPU),)
+            )
             if gpus.get(name)
             else Queue(name=QueueName(name))
             for name in names
@@ -92,7 +117,11 @@ def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> Q
 
 def _by_gpu_time(work: Workload, queues: Sequence[str], gpus: int) -> dict[str, int]:
     seconds: Counter[str] = Counter()
-    for queue, gpu_count, took in zip(work.queues, work.gpus, work.durations, strict=True):
+    for queue, gpu_count, took in zip(
+        work.queues, work.gpus, work.durations, strict=True
+    ):
         seconds[queues[queue]] += round(gpu_count * took)
     total = seconds.total()
-    return {name: int(gpus * own_seconds / total) for name, own_seconds in seconds.items()}
+    return {
+        name: int(gpus * own_seconds / total) for name, own_seconds in seconds.items()
+    }

@@ -1,17 +1,35 @@
-"""A page of a simulation that stands alone: its numbers, its waits, and how full the nodes were."""
+"""A page of a simulation that stands alone: its numbers, its waits, and how full the
+nodes were."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from corral.plan.page import page as page_of
-from corral.plan.report import Figure, FigureSeries, PlannerReport, ReportTable, TableColumn
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportTable,
+    TableColumn,
+)
 from corral.replay.array_replay import ReplayEvent
 
 POINTS: Final = 100
 LONGEST: Final = 1e8  # seconds; longer waits are drawn at the edge
 MARKS: Final = (
-    *((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3_600.0, "1 h")),
-    *((36_000.0, "10 h"), (86_400.0, "1 d"), (864_000.0, "10 d"), (8_640_000.0, "100 d")),
+    *(
+        (1.0, "1 s"),
+        (10.0, "10 s"),
+        (60.0, "1 min"),
+        (600.0, "10 min"),
+        (3_600.0, "1 h"),
+    ),
+    *(
+        (36_000.0, "10 h"),
+        (86_400.0, "1 d"),
+        (864_000.0, "10 d"),
+        (8_640_000.0, "100 d"),
+    ),
     (86_400_000.0, "1,000 d"),
 )
 KINDS: Final = ("start", "preempted", "end", "promise", "failed")
@@ -19,13 +37,23 @@ Results = Mapping[str, Mapping[str, Any]]
 
 
 def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str, Any]:
-    """A line of the events' file: `node` and `gpus` of a start, one line a node of the gang. The
-    job by its name in the log and its row in order of submission, the node by its place in the
-    list of nodes; both from 0."""
+    """A line of the events' file: `node` and `gpus` of a start, one line a node of the
+    gang. The job by its name in the log and its row in order of submission, the node by
+    its place in the list of nodes; both from 0."""
     job, kind = jobs[event.job], KINDS[event.kind]
-    row = {"policy": policy, "at_s": event.at, "event": kind, "job": job, "row": event.job}
+    row = {
+        "policy": policy,
+        "at_s": event.at,
+        "event": kind,
+        "job": job,
+        "row": event.job,
+    }
     if event.kind == 0:
-        return row | {"node": event.node, "gpus": event.gpus, "service_s": event.service}
+        return row | {
+            "node": event.node,
+            "gpus": event.gpus,
+            "service_s": event.service,
+        }
     return row | {"starts_by_s" if event.kind == 3 else "service_s": event.service}
 
 

@@ -1,4 +1,5 @@
-"""Logs of clusters as workloads: CSV of jobs, SWF, what `sacct -P` and `corral ps` print."""
+"""Logs of clusters as workloads: CSV of jobs, SWF, what `sacct -P` and `corral ps`
+print."""
 
 import gzip
 import zlib
@@ -18,14 +19,16 @@ from corral.traces.traces_swf import jobs_of_swf
 
 PACKED = b"\x1f\x8b"  # how each gzip begins, whatever the file's name
 SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than one
-LONGEST_SECONDS = 1e10  # three centuries: what is later, or longer, is a fault of the log
+# three centuries: what is later, or longer, is a fault of the log
+LONGEST_SECONDS = 1e10
 MOST_NODES = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended. `rounded`:
-    those that asked for a part of a GPU, and count as one that asks for the whole of it."""
+    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended.
+    `rounded`: those that asked for a part of a GPU, and count as one that asks for the
+    whole of it."""
 
     workload: Workload
     queues: tuple[str, ...]
@@ -34,7 +37,8 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON, or SWF.
+    """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON,
+    or SWF.
 
     Raises: SpecInvalid when it has none of these forms, or has no job.
     """
@@ -61,19 +65,24 @@ def read_nodes(path: Path) -> list[tuple[int, str]]:
     try:
         nodes = nodes_of_csv(next(lines, ""), lines)
     except (ValueError, KeyError, IndexError) as error:
-        raise SpecInvalid(f"{path} is not a list of nodes: {error}", hint=hint) from error
+        raise SpecInvalid(
+            f"{path} is not a list of nodes: {error}", hint=hint
+        ) from error
     if not nodes:
         raise SpecInvalid(f"{path} has no node with GPUs", hint=hint)
     return nodes
 
 
 def sizes_of(cluster: str) -> list[int]:
-    """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of two kinds."""
+    """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of
+    two kinds."""
     sizes: list[int] = []
     for part in cluster.split("+"):
         nodes, _, gpus = part.partition("x")
         if not (nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
-            raise SpecInvalid(f"{cluster!r} is not a cluster", hint="write, for example: 88x8")
+            raise SpecInvalid(
+                f"{cluster!r} is not a cluster", hint="write, for example: 88x8"
+            )
         if int(gpus) > MOST_GPUS or len(sizes) + int(nodes) > MOST_NODES:
             hint = f"{MOST_NODES:,} nodes of {MOST_GPUS:,} GPUs are the most"
             raise SpecInvalid(f"{cluster!r} is too large to replay on", hint=hint)
@@ -85,11 +94,14 @@ def log_lines(path: Path) -> Iterator[str]:
     try:
         with path.open("rb") as raw:
             is_packed = raw.peek(2)[:2] == PACKED
-            with TextIOWrapper(gzip.GzipFile(fileobj=raw) if is_packed else raw) as file:
+            with TextIOWrapper(
+                gzip.GzipFile(fileobj=raw) if is_packed else raw
+            ) as file:
                 yield from file
     except FileNotFoundError:
         hint = (
-            "name one that is there; for a log of this cluster: corral ps --all --json > own.json"
+            "name one that is there; for a log of this cluster: corral ps --all --json > "
+            "own.json"
         )
         raise SpecInvalid(f"there is no file {path}", hint=hint) from None
     except (OSError, EOFError, zlib.error) as error:
@@ -109,7 +121,9 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
 
     Raises: SpecInvalid when none can be replayed.
     """
-    able = [job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0]
+    able = [
+        job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0
+    ]
     if not able:
         hint = "a job needs a moment of submission, a run time, and more than 0 GPUs"
         raise SpecInvalid(f"{path} has no job with GPUs that ended", hint=hint)

@@ -15,7 +15,8 @@ def jobs_of_corral(lines: Iterable[str]) -> Iterator[LoggedJob]:
 
 
 def logged(job: Mapping[str, Any]) -> LoggedJob:
-    """A job of a listing; how long it ran is counted from its first start to its end."""
+    """A job of a listing; how long it ran is counted from its first start to its
+    end."""
     begun, ended = job["started_at"], job["ended_at"]
     return LoggedJob(
         name=job["id"],

@@ -1,4 +1,5 @@
-"""Jobs and nodes as CSV with a header; columns may come in any order, and others are ignored."""
+"""Jobs and nodes as CSV with a header; columns may come in any order, and others are
+ignored."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -12,18 +13,22 @@ KNOWN = ("vc", "walltime_s", "job_id", "user", "name")
 
 
 def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Yield jobs from the columns job_id, user, name, vc, submit_s, duration_s, gpus and
-    walltime_s; empty is unknown.
+    """Yield jobs from the columns job_id, user, name, vc, submit_s, duration_s, gpus
+    and walltime_s; empty is unknown.
 
     Raises: ValueError that names the line.
     """
     columns = _columns(head, NEEDED)
-    known_columns = {name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns}
+    known_columns = {
+        name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns
+    }
     reader = csv.reader(lines)
     for row in reader:
         try:
             if row:
-                yield _job({name: row[at].strip() for name, at in known_columns.items()})
+                yield _job(
+                    {name: row[at].strip() for name, at in known_columns.items()}
+                )
         except (ValueError, IndexError) as error:
             why = "too few cells" if isinstance(error, IndexError) else error
             raise ValueError(f"line {reader.line_num + 1}: {why}") from error
@@ -56,7 +61,8 @@ def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> 
 
 
 def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
-    """GPUs of each node that has any, and whose it is; "" where the list does not say."""
+    """GPUs of each node that has any, and whose it is; "" where the list does not
+    say."""
     columns = _columns(head, ("gpus",))
     gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
     reader, nodes = csv.reader(lines), []

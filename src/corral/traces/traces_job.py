@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 
 class LoggedJob(NamedTuple):
-    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user gave none.
+    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user
+    gave none.
 
     `kind`: the name that the user gave it, which jobs that are alike share.
     """

@@ -1,5 +1,5 @@
-"""Output of `sacct -P`: names of columns, then one job or step a line, with bars between the
-fields."""
+"""Output of `sacct -P`: names of columns, then one job or step a line, with bars
+between the fields."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,11 @@ TYPED_GPUS: Final = re.compile(r"gres/gpu:[^=,]+=(\d+)")
 
 
 def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Yield jobs from the columns JobID, Partition, Submit, Elapsed, AllocTRES (else ReqTRES) and
-    Timelimit.
+    """Yield jobs from the columns JobID, Partition, Submit, Elapsed, AllocTRES (else
+    ReqTRES) and Timelimit.
 
-    Steps, and jobs that never started, are not replayed: the latter took 0 s and held no GPU.
+    Steps, and jobs that never started, are not replayed: the latter took 0 s and held
+    no GPU.
     """
     columns = head.strip().split("|")
     for needed in ("JobID", "Submit", "Elapsed"):
@@ -53,11 +54,16 @@ def _moment(text: str, line: int) -> float:
 def gpus_of(tres: str) -> int:
     """GPUs of a TRES list: the total where it is given, else the sum over types."""
     total = GPUS.search(tres)
-    return int(total[1]) if total else sum(int(number) for number in TYPED_GPUS.findall(tres))
+    return (
+        int(total[1])
+        if total
+        else sum(int(number) for number in TYPED_GPUS.findall(tres))
+    )
 
 
 def clock_seconds(text: str) -> float:
-    """Parse [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as UNLIMITED."""
+    """Parse [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as
+    UNLIMITED."""
     days, dash, rest = text.partition("-") if "-" in text else ("0", "", text)
     parts = rest.split(":")
     if len(parts) not in (2, 3) or not all(

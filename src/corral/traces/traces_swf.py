@@ -1,6 +1,8 @@
-"""The Standard Workload Format of the Parallel Workloads Archive; processors stand for GPUs.
+"""The Standard Workload Format of the Parallel Workloads Archive; processors stand for
+GPUs.
 
-Source: Feitelson, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; -1 is unknown.
+Source: Feitelson, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; -1 is
+unknown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +10,17 @@ from typing import Final
 
 from corral.traces.traces_job import LoggedJob
 
-NUMBER, SUBMIT, RUN, USED, ASKED, LIMIT, USER, PROGRAM, QUEUE = 0, 1, 3, 4, 7, 8, 11, 13, 14
+NUMBER, SUBMIT, RUN, USED, ASKED, LIMIT, USER, PROGRAM, QUEUE = (
+    0,
+    1,
+    3,
+    4,
+    7,
+    8,
+    11,
+    13,
+    14,
+)
 FIELDS: Final = 18
 
 

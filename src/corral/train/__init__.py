@@ -1,4 +1,5 @@
-"""Library for training scripts in a job: start, resume, steps, and checkpoints that verify.
+"""Library for training scripts in a job: start, resume, steps, and checkpoints that
+verify.
 
     import corral.train as train
     run = train.start()
@@ -7,7 +8,8 @@
         ...
         run.log(loss=loss, samples=len(batch))
 
-Outside Corral the same script runs alone: a world of one, no socket, saves only where asked for.
+Outside Corral the same script runs alone: a world of one, no socket, saves only where
+asked for.
 """
 
 from importlib import import_module
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SaveReader", "Run", "Sampler", "TrainingState", "start"]
 
-# Loaded when first used: the file-handling half of this room runs without paying for torch.
+# Loaded when first used: the file-handling half of this room runs without paying for
+# torch.
 _HOMES: Final = {
     "SaveReader": "corral.train.storage",
     "Run": "corral.train.run",

@@ -34,7 +34,8 @@ class Fenced(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Slot:
-    """Identity of a save. Slots are ordered by age: saves of a newer attempt are newer."""
+    """Identity of a save. Slots are ordered by age: saves of a newer attempt are
+    newer."""
 
     attempt: int
     step: int
@@ -62,7 +63,8 @@ class Shelf:
         return self.directory / f"step-{step}{PARTIAL}"
 
     def open(self) -> None:
-        """Make this attempt's directory, which fences older attempts, and sweep their leftovers."""
+        """Make this attempt's directory, which fences older attempts, and sweep their
+        leftovers."""
         self.directory.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root.parent)
         sync_directory(self.root)
@@ -102,7 +104,9 @@ class Shelf:
     def _not_fenced(self) -> None:
         newer = max(attempts(self.root), default=0)
         if newer > self.attempt:
-            raise Fenced(f"attempt {newer} has begun: attempt {self.attempt} may save no more")
+            raise Fenced(
+                f"attempt {newer} has begun: attempt {self.attempt} may save no more"
+            )
 
     def abandon(self, step: int) -> None:
         """Take away what a failed save has left."""
@@ -110,19 +114,24 @@ class Shelf:
 
     def saves(self) -> list[Slot]:
         """The complete saves, the newest first."""
-        slots = [slot for slot in _slots(self.root, "") if (slot.path / MANIFEST).is_file()]
+        slots = [
+            slot for slot in _slots(self.root, "") if (slot.path / MANIFEST).is_file()
+        ]
         return sorted(slots, reverse=True)
 
     def prune(self, committed: Collection[tuple[int, int]], *, keep: int) -> list[Slot]:
-        """Remove what is older than the newest `keep` committed saves, given as (attempt, step).
+        """Remove what is older than the newest `keep` committed saves, given as
+        (attempt, step).
 
-        Nothing is removed before there are that many; an uncommitted save younger than the oldest
-        kept stays. Answers with what was removed.
+        Nothing is removed before there are that many; an uncommitted save younger than
+        the oldest kept stays. Answers with what was removed.
         """
         kept_steps = sorted(committed, reverse=True)[: max(1, keep)]
         if len(kept_steps) < max(1, keep):
             return []
-        removed = [slot for slot in self.saves() if (slot.attempt, slot.step) < kept_steps[-1]]
+        removed = [
+            slot for slot in self.saves() if (slot.attempt, slot.step) < kept_steps[-1]
+        ]
         for slot in removed:
             doomed = slot.path.with_name(slot.path.name + PARTIAL)
             with suppress(OSError):  # renamed first: what is half removed is no save
@@ -145,7 +154,8 @@ def put_aside(path: Path, why: str) -> Path:
 
 
 def claim(path: Path, job: str) -> Path:
-    """The root that belongs to this job: the path itself, or below it if another job has it."""
+    """The root that belongs to this job: the path itself, or below it if another job
+    has it."""
     path.mkdir(parents=True, exist_ok=True)
     if not job:
         return path

@@ -43,7 +43,8 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest's one spelling as JSON, sealed: a reader without the head sees any change."""
+    """The manifest's one spelling as JSON, sealed: a reader without the head sees any
+    change."""
     body = {"format": FORMAT, **asdict(manifest)}
     return _spell({**body, "seal": digest(_spell(body))})
 
@@ -57,7 +58,9 @@ def decode(data: bytes) -> Manifest:
         body = json.loads(data)
         seal = body.pop("seal")
         if body["format"] != FORMAT:
-            raise Broken(f"its manifest has format {body['format']}, this Corral reads {FORMAT}")
+            raise Broken(
+                f"its manifest has format {body['format']}, this Corral reads {FORMAT}"
+            )
         if _spell({**body, "seal": seal}) != data or digest(_spell(body)) != seal:
             raise Broken("its manifest is not what was written: the seal does not fit")
         return _manifest_of(body)

@@ -1,4 +1,5 @@
-"""Is a save what was written? Every file's size and SHA-256, before anything of it is loaded."""
+"""Is a save what was written? Every file's size and SHA-256, before anything of it is
+loaded."""
 
 import hashlib
 import os
@@ -7,7 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from corral.train.checkpoint_manifest import MANIFEST, Broken, FileEntry, Manifest, decode, digest
+from corral.train.checkpoint_manifest import (
+    MANIFEST,
+    Broken,
+    FileEntry,
+    Manifest,
+    decode,
+    digest,
+)
 
 CHUNK_BYTES: Final = 512 * 1024  # stays in a core's cache between reading and hashing
 THREADS: Final = 4  # reading and hashing both let go of the GIL
@@ -24,8 +32,9 @@ def verify(
 ) -> Manifest:
     """The manifest of a save that is whole.
 
-    `manifest_sha256` is the head's record of it, where there is one. With `parts`, this caller
-    hashes only its own part of the files; every part checks the manifest and all sizes.
+    `manifest_sha256` is the head's record of it, where there is one. With `parts`, this
+    caller hashes only its own part of the files; every part checks the manifest and all
+    sizes.
     Raises: Broken saying what is wrong.
     """
     manifest = _read_manifest(directory, manifest_sha256)
@@ -34,9 +43,9 @@ def verify(
         raise Broken(f"its manifest is of another save: {their_text}")
     for entry in manifest.files:
         _check_size(directory / entry.name, entry)
-    file_entries = sorted(manifest.files, key=lambda entry: (-entry.size_bytes, entry.name))[
-        part::parts
-    ]
+    file_entries = sorted(
+        manifest.files, key=lambda entry: (-entry.size_bytes, entry.name)
+    )[part::parts]
     _check_contents(directory, file_entries)
     return manifest
 

@@ -1,9 +1,10 @@
-"""Proofs of GPUs and of what joins them, as processes of the node's agent: results are JSON lines.
+"""Proofs of GPUs and of what joins them, as processes of the node's agent: results are
+JSON lines.
 
-`python -m corral.train.device_checks products SECONDS KINDS DEVICE...` multiplies matrices whose
-answer is known on all devices at once, then copies their memory. `python -m
-corral.train.device_checks all-reduce RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE` is one rank of
-an all-reduce."""
+`python -m corral.train.device_checks products SECONDS KINDS DEVICE...` multiplies
+matrices whose answer is known on all devices at once, then copies their memory. `python
+-m corral.train.device_checks all-reduce RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE`
+is one rank of an all-reduce."""
 
 import ctypes
 import hashlib
@@ -21,7 +22,14 @@ from typing import Any, Final, TypeVar
 import torch
 import torch.distributed as dist
 
-from corral.domain.matmul_checksums import A_PLACE, B_PLACE, KNOWN, NARROW, NARROW_INNER, WIDE
+from corral.domain.matmul_checksums import (
+    A_PLACE,
+    B_PLACE,
+    KNOWN,
+    NARROW,
+    NARROW_INNER,
+    WIDE,
+)
 
 SIDE: Final = {"cuda": 2048, "cpu": 512}
 COPY_BYTES: Final = {"cuda": 2 * 1024**3, "cpu": 128 * 1024**2}
@@ -35,7 +43,8 @@ R = TypeVar("R")
 
 
 def main(words: Sequence[str]) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it goes with who has asked
+    # it goes with who has asked
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     match words:
         case ["products", seconds, kinds, *devices]:
             products(
@@ -74,7 +83,9 @@ class Proof:
         self.made += 1
 
 
-def matrix(place: tuple[int, int, int], values: int, rows: int, columns: int) -> torch.Tensor:
+def matrix(
+    place: tuple[int, int, int], values: int, rows: int, columns: int
+) -> torch.Tensor:
     """Return the matrix of `domain.matmul_checksums`, in whole numbers."""
     by_row, by_column, by_both = place
     row = torch.arange(rows)[:, None]
@@ -89,7 +100,8 @@ def hash_of(product: torch.Tensor) -> str:
 
 
 def proofs_of(device: torch.device) -> list[Proof]:
-    """In the formats that this device is used in. Raises: RuntimeError where its CPU is wrong."""
+    """In the formats that this device is used in. Raises: RuntimeError where its CPU is
+    wrong."""
     side = SIDE[device.type]
     shapes = [(WIDE, side, side, torch.float32)]
     if device.type == "cuda":
@@ -99,7 +111,10 @@ def proofs_of(device: torch.device) -> list[Proof]:
         ]
     proofs = []
     for values, rows, inner, kind in shapes:
-        tensor, right = matrix(A_PLACE, values, rows, inner), matrix(B_PLACE, values, inner, rows)
+        tensor, right = (
+            matrix(A_PLACE, values, rows, inner),
+            matrix(B_PLACE, values, inner, rows),
+        )
         exact_product = tensor.to(torch.float32) @ right.to(torch.float32)
         if hash_of(exact_product) != KNOWN[values, rows, inner]:
             raise RuntimeError("the CPU of this machine multiplies wrongly")
@@ -115,16 +130,25 @@ def proofs_of(device: torch.device) -> list[Proof]:
     return proofs
 
 
-def products(devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]) -> None:
-    """All devices at once: that is also the most that the node's power and cooling get to do.
+def products(
+    devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]
+) -> None:
+    """All devices at once: that is also the most that the node's power and cooling get
+    to do.
 
-    Raises: RuntimeError where a device cannot be used at all; what fails later is a result.
+    Raises: RuntimeError where a device cannot be used at all; what fails later is a
+    result.
     """
     for device in devices:
         torch.zeros(1, device=device)
-    torch.backends.cuda.matmul.allow_tf32 = True  # the tensor cores, which hold these exactly
+    # the tensor cores, which hold these exactly
+    torch.backends.cuda.matmul.allow_tf32 = True
     proven = {device: _tried(proofs_of, device, "matmul") for device in devices}
-    proofs = {device: device_proofs for device, device_proofs in proven.items() if device_proofs}
+    proofs = {
+        device: device_proofs
+        for device, device_proofs in proven.items()
+        if device_proofs
+    }
     if "matmul" in kinds:
         deadline = time.monotonic() + seconds
         while proofs and time.monotonic() < deadline:
@@ -163,16 +187,20 @@ def _round(proofs: list[Proof]) -> bool:
 
 
 def _told(proofs: list[Proof]) -> bool:
-    """Each by its hash once more, alongside those that were compared on the device itself."""
+    """Each by its hash once more, alongside those that were compared on the device
+    itself."""
     wrong = sum(int(proof.wrong) for proof in proofs)
-    wrong += sum(hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs)
+    wrong += sum(
+        hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs
+    )
     made = sum(proof.made for proof in proofs) + len(proofs)
     say(kind="matmul", device=str(proofs[0].device), wrong=wrong, made=made)
     return True
 
 
 def copies(device: torch.device) -> float:
-    """Return the memory bandwidth in bytes a second, by the median of some large copies."""
+    """Return the memory bandwidth in bytes a second, by the median of some large
+    copies."""
     size = COPY_BYTES[device.type]
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -204,8 +232,11 @@ class CheckPlace:
     port: int
 
 
-def all_reduce(place: CheckPlace, backend: str, seconds: float, device: torch.device) -> None:
-    """Says the bus bandwidth by the slowest rank: 2 (n - 1) / n of the bytes that each has."""
+def all_reduce(
+    place: CheckPlace, backend: str, seconds: float, device: torch.device
+) -> None:
+    """Says the bus bandwidth by the slowest rank: 2 (n - 1) / n of the bytes that each
+    has."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if place.address.startswith("127."):

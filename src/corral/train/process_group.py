@@ -1,4 +1,5 @@
-"""The gang of ranks: its process group, this rank's device, and quiet talk alongside training."""
+"""The gang of ranks: its process group, this rank's device, and quiet talk alongside
+training."""
 
 import ipaddress
 import os
@@ -26,7 +27,8 @@ def choose_device(settings: Settings) -> torch.device:
 
 
 def join_gang(settings: Settings, device: torch.device) -> None:
-    """Join the process group that the environment describes; alone, one of one, without a port.
+    """Join the process group that the environment describes; alone, one of one, without
+    a port.
 
     A process group that the script has made itself is left as it is.
     """
@@ -38,7 +40,8 @@ def join_gang(settings: Settings, device: torch.device) -> None:
         dist.init_process_group(backend, store=store, rank=0, world_size=1)
         return
     if _is_loopback(settings.master_address):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host name may lead elsewhere
+        # a host name may lead elsewhere
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(backend, init_method="env://")
 
 
@@ -57,7 +60,8 @@ def _is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGroup:
-    """A gloo group of its own for one thread's talk; none is needed for a world of one."""
+    """A gloo group of its own for one thread's talk; none is needed for a world of
+    one."""
 
     rank: int
     world_size: int
@@ -71,7 +75,9 @@ class ProcessGroup:
     def gather_around(timeout: timedelta = QUIET_TIMEOUT) -> "ProcessGroup":
         """A new group of all ranks. Every rank must call this, in the same order."""
         rank, world_size = dist.get_rank(), dist.get_world_size()
-        group = dist.new_group(backend="gloo", timeout=timeout) if world_size > 1 else None
+        group = (
+            dist.new_group(backend="gloo", timeout=timeout) if world_size > 1 else None
+        )
         return ProcessGroup(rank=rank, world_size=world_size, group=group)
 
     def gather(self, value: Any) -> list[Any]:
@@ -95,15 +101,20 @@ class ProcessGroup:
         if self.group is None:
             return values[0]
         box: list[Any] = [None]
-        dist.scatter_object_list(box, values if self.leads else None, src=0, group=self.group)
+        dist.scatter_object_list(
+            box, values if self.leads else None, src=0, group=self.group
+        )
         return box[0]
 
     def largest(self, numbers: list[int]) -> "Largest":
-        """Begin to find the largest of each number over all ranks; `wait` for the answer."""
+        """Begin to find the largest of each number over all ranks; `wait` for the
+        answer."""
         tensor = torch.tensor(numbers, dtype=torch.int64)
         if self.group is None:
             return Largest(tensor=tensor, work=None)
-        work = dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.group, async_op=True)
+        work = dist.all_reduce(
+            tensor, dist.ReduceOp.MAX, group=self.group, async_op=True
+        )
         return Largest(tensor=tensor, work=work)
 
 

@@ -1,4 +1,5 @@
-"""Settings of this rank from its environment: its place in the gang, and its checkpoint rule."""
+"""Settings of this rank from its environment: its place in the gang, and its checkpoint
+rule."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ class SettingInvalid(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A save that the head has recorded. `job`: whose it is; "" from heads that do not name it."""
+    """A save that the head has recorded. `job`: whose it is; "" from heads that do not
+    name it."""
 
     attempt: int
     step: int
@@ -32,8 +34,8 @@ class Committed:
 class Settings:
     """One rank's place and rules. Durations in seconds.
 
-    `attempt` None: no head counts them, so the directory of saves does. `resume` None: no head
-    records saves either, so the newest complete one is the one to resume from.
+    `attempt` None: no head counts them, so the directory of saves does. `resume` None:
+    no head records saves either, so the newest complete one is the one to resume from.
     `interval_seconds` None: chosen by itself.
     """
 
@@ -64,7 +66,8 @@ def read_settings(
     interval: float | str = "auto",
     keep: int = 3,
 ) -> Settings:
-    """Settings from the environment; the arguments are what holds where it says nothing.
+    """Settings from the environment; the arguments are what holds where it says
+    nothing.
 
     Raises: SettingInvalid.
     """
@@ -81,7 +84,9 @@ def read_settings(
         attempt=_whole(env, "CORRAL_ATTEMPT", 1) if inside else None,
         socket=env.get("CORRAL_SOCKET") or None,
         checkpoint_path=Path(path).absolute() if path else None,
-        interval_seconds=_interval(env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)),
+        interval_seconds=_interval(
+            env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)
+        ),
         keep=max(1, _whole(env, "CORRAL_CHECKPOINT_KEEP", keep)),
         node_mtbf_seconds=_seconds(env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS),
         resume=_committed(env.get("CORRAL_RESUME") or "[]") if inside else None,

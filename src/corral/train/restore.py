@@ -1,4 +1,5 @@
-"""Choice of the save to resume from, the same on all ranks, and its loading after verification."""
+"""Choice of the save to resume from, the same on all ranks, and its loading after
+verification."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -30,15 +31,16 @@ class OriginBroken(Refusal):
 
 
 class NotTrusted(Refusal):
-    """A whole save that other accounts can change, and that would run code when loaded."""
+    """A whole save that other accounts can change, and that would run code when
+    loaded."""
 
     code = "checkpoint_not_trusted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCandidate:
-    """A save that might be resumed from. `manifest_sha256` None: no head has recorded it.
-    `origin`: the other job that wrote it, from which this one starts."""
+    """A save that might be resumed from. `manifest_sha256` None: no head has recorded
+    it. `origin`: the other job that wrote it, from which this one starts."""
 
     attempt: int
     step: int
@@ -50,12 +52,14 @@ class RestoreCandidate:
 def candidates(settings: Settings, shelf: Shelf) -> list[RestoreCandidate]:
     """The saves that count, the best first.
 
-    With a head these are the ones it has recorded, after what an earlier life of this very attempt
-    has saved (a launcher such as torchrun may restart its ranks within one attempt). Without a head
-    every complete save counts.
+    With a head these are the ones it has recorded, after what an earlier life of this
+    very attempt has saved (a launcher such as torchrun may restart its ranks within one
+    attempt). Without a head every complete save counts.
     """
     restore_candidates = [
-        RestoreCandidate(attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None)
+        RestoreCandidate(
+            attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None
+        )
         for slot in shelf.saves()
         if settings.resume is None or slot.attempt == shelf.attempt
     ]
@@ -77,10 +81,13 @@ def choose(
     gang: ProcessGroup,
     report: Callable[[RestoreCandidate, str], None],
 ) -> RestoreCandidate | None:
-    """The first candidate that verifies; those before it are quarantined by rank 0 and reported.
+    """The first candidate that verifies; those before it are quarantined by rank 0 and
+    reported.
 
-    Every rank must call this with the same candidates; each hashes its part of the files.
-    Raises: OriginBroken on all ranks where the save of another job is the one that is left.
+    Every rank must call this with the same candidates; each hashes its part of the
+    files.
+    Raises: OriginBroken on all ranks where the save of another job is the one that is
+    left.
     """
     for candidate in found:
         troubles = [why for why in gang.gather(_trouble(candidate, gang)) if why]
@@ -103,10 +110,11 @@ def choose(
 
 
 def load(candidate: RestoreCandidate, holder: StateHolder) -> dict[str, Any]:
-    """Put a verified save into the holder's objects; answers with what is common to all ranks.
+    """Put a verified save into the holder's objects; answers with what is common to all
+    ranks.
 
-    Raises: DoesNotFit when the model or the optimizer is another; NotTrusted when the save would
-    run code that other accounts may have put there.
+    Raises: DoesNotFit when the model or the optimizer is another; NotTrusted when the
+    save would run code that other accounts may have put there.
     """
     reader = SaveReader(candidate.path)
     try:

@@ -21,7 +21,12 @@ from corral.train.saver import Saved, Saver, say
 from corral.train.shim_channel import Channel, StopWish
 from corral.train.step_timer import Meter
 from corral.train.stop_agreement import Agreement, StopRequests
-from corral.train.training_state import Stateful, StateHolder, TrainingState, check_stateful
+from corral.train.training_state import (
+    Stateful,
+    StateHolder,
+    TrainingState,
+    check_stateful,
+)
 from corral.train.wait_time import Waits
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
@@ -36,20 +41,25 @@ class CannotSave(Trouble):
     code = "cannot_save"
 
 
-def start(*, checkpoint: str | None = None, interval: float | str = "auto", keep: int = 3) -> "Run":
+def start(
+    *, checkpoint: str | None = None, interval: float | str = "auto", keep: int = 3
+) -> "Run":
     """Join the gang that the environment describes and choose this rank's device.
 
     Inside Corral the job's spec rules; the arguments hold outside of it, where without
     `checkpoint` nothing is saved. `interval` is "auto" or seconds.
     """
-    settings = read_settings(os.environ, checkpoint=checkpoint, interval=interval, keep=keep)
+    settings = read_settings(
+        os.environ, checkpoint=checkpoint, interval=interval, keep=keep
+    )
     device = choose_device(settings)
     join_gang(settings, device)
     return Run(settings, device)
 
 
 class Run:
-    """One rank's run. `rank`, `world_size`, `local_rank` and `device` are for the script."""
+    """One rank's run. `rank`, `world_size`, `local_rank` and `device` are for the
+    script."""
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
         self.device = device
@@ -91,10 +101,12 @@ class Run:
         data: Stateful | None = None,
         **others: Stateful,
     ) -> TrainingState:
-        """Put the newest save that verifies into these objects, and save them from now on.
+        """Put the newest save that verifies into these objects, and save them from now
+        on.
 
         Restores also the random generators of this rank. `others` are more objects with
-        `state_dict` and `load_state_dict`, say a gradient scaler. Every rank must call this.
+        `state_dict` and `load_state_dict`, say a gradient scaler. Every rank must call
+        this.
         Raises: NoState, DoesNotFit, WorldChanged, CannotSave, OriginBroken.
         """
         named: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
@@ -142,8 +154,9 @@ class Run:
     def steps(self, until: int) -> Iterator[int]:
         """The numbers of the steps that are left, from the resumed one up to `until`.
 
-        Between two steps it beats, saves when a save is due or asked for, and ends the process with
-        code 75 when a stop is requested. After the last step the state is saved.
+        Between two steps it beats, saves when a save is due or asked for, and ends the
+        process with code 75 when a stop is requested. After the last step the state is
+        saved.
         """
         previous = self._take_term()
         self._waits.begin()
@@ -155,20 +168,25 @@ class Run:
             self._hang_up()
 
     def log(self, *, loss: Any = None, samples: float = 0, **scalars: Any) -> None:
-        """Record the step in hand: its loss, this rank's samples, and other scalars by their names.
+        """Record the step in hand: its loss, this rank's samples, and other scalars by
+        their names.
 
-        Loss and scalars are numbers or tensors of one element. Each is drawn as a curve; at most 32
-        names of at most 64 letters. Raises: ValueError beyond that.
+        Loss and scalars are numbers or tensors of one element. Each is drawn as a
+        curve; at most 32 names of at most 64 letters. Raises: ValueError beyond that.
         """
         self._meter.log(loss=loss, samples=samples, **scalars)
 
     def data(self, source: Iterable[T]) -> Iterator[T]:
         """The same batches, with the time spent waiting for them counted.
 
-        Read a loader that fetches ahead through this: its sampler then counts what training
-        has taken, not what was fetched. Beginning to read draws no random number.
+        Read a loader that fetches ahead through this: its sampler then counts what
+        training has taken, not what was fetched. Beginning to read draws no random
+        number.
         """
-        samplers = (source, *(getattr(source, name, None) for name in ("batch_sampler", "sampler")))
+        samplers = (
+            source,
+            *(getattr(source, name, None) for name in ("batch_sampler", "sampler")),
+        )
         sampler = (
             self._sampler
             if any(known_sampler is self._sampler for known_sampler in samplers)
@@ -237,7 +255,8 @@ class Run:
         self._state = TrainingState(step=step, path=self._state.path)
         if self._saver is not None and step > first:
             self._save_last(self._saver, step)
-            atexit.register(self._saver.close)  # else Python's end may meet its thread within torch
+            # else Python's end may meet its thread within torch
+            atexit.register(self._saver.close)
         self._beat(step)
 
     def _wishes(self, now: float) -> StopRequests:
@@ -292,7 +311,9 @@ class Run:
             saved = self._saver.wait(deadline - time.monotonic()) and self._save_now(
                 self._saver, step, deadline
             )
-            what = "saved" if saved else "THE SAVE DID NOT COMPLETE in the time there was"
+            what = (
+                "saved" if saved else "THE SAVE DID NOT COMPLETE in the time there was"
+            )
             if saved:
                 atexit.register(self._saver.close)
         if self.rank == 0:
@@ -307,7 +328,10 @@ class Run:
         except RuntimeError as error:  # another rank ran out of time first
             say(f"the ranks lost one another while stopping: {error}")
             return False
-        return saver.wait(max(0.0, deadline - time.monotonic())) and saver.last_step == step
+        return (
+            saver.wait(max(0.0, deadline - time.monotonic()))
+            and saver.last_step == step
+        )
 
     def _capture(self, step: int) -> dict[str, Any]:
         assert self._holder is not None
@@ -380,7 +404,8 @@ class Run:
             signal.signal(signal.SIGTERM, previous)
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
-        """The first SIGTERM asks for a save and an end; the second is obeyed at once."""
+        """The first SIGTERM asks for a save and an end; the second is obeyed at
+        once."""
         if self._term is not None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

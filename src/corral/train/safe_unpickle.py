@@ -1,7 +1,8 @@
 """Loading what a save holds without running code that another account put there.
 
-The index of a save is a pickle, and so is each plain Python object in it. Between its verification
-and its loading a save can be changed by every account that may write to its files.
+The index of a save is a pickle, and so is each plain Python object in it. Between its
+verification and its loading a save can be changed by every account that may write to
+its files.
 """
 
 import io
@@ -16,9 +17,15 @@ import torch
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.planner import ReadItem
 
-_CLASSES: Final = frozenset({"torch.distributed.checkpoint.metadata", "corral.train.storage"})
+_CLASSES: Final = frozenset(
+    {"torch.distributed.checkpoint.metadata", "corral.train.storage"}
+)
 _NAMES: Final = frozenset(
-    {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
+    {
+        ("torch", "Size"),
+        ("torch.serialization", "_get_layout"),
+        ("collections", "OrderedDict"),
+    }
 )
 _TORCH_VALUES: Final = (torch.dtype, torch.layout, torch.memory_format)
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -45,11 +52,18 @@ class _IndexUnpickler(pickle.Unpickler):
 
 
 def _member_of(owner: object, name: object) -> Enum:
-    """Stand in for `getattr`, by which some versions of Python (3.11.2 is one) write the member of
-    an enum. `owner` has passed `find_class`. Raises: Untrusted for anything but such a member."""
-    if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
+    """Stand in for `getattr`, by which some versions of Python (3.11.2 is one) write
+    the member of an enum. `owner` has passed `find_class`. Raises: Untrusted for
+    anything but such a member."""
+    if (
+        isinstance(owner, type)
+        and issubclass(owner, Enum)
+        and name in owner.__members__
+    ):
         return owner[str(name)]
-    raise Untrusted(f"its index names builtins.getattr of {name!r}, which no save needs")
+    raise Untrusted(
+        f"its index names builtins.getattr of {name!r}, which no save needs"
+    )
 
 
 def _is_own(found: object, module: str) -> bool:
@@ -66,7 +80,8 @@ def index_of(data: bytes) -> Any:
 
 
 def may_be_changed_by_others(directory: Path) -> bool:
-    """Return whether another account than this one and root can change the files of a save."""
+    """Return whether another account than this one and root can change the files of a
+    save."""
     own_users = {os.geteuid(), _ROOT}
     for path in (directory, *directory.iterdir()):
         path_stat = path.stat(follow_symlinks=False)
@@ -76,7 +91,8 @@ def may_be_changed_by_others(directory: Path) -> bool:
 
 
 class WeightsOnlyPlanner(DefaultLoadPlanner):
-    """Load planner for saves that others can change: tensors and plain values, never code."""
+    """Load planner for saves that others can change: tensors and plain values, never
+    code."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         loaded = torch.load(value, weights_only=True)

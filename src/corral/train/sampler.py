@@ -1,4 +1,5 @@
-"""Sampler of the next samples: shuffled, divided among the ranks, and never twice in an epoch."""
+"""Sampler of the next samples: shuffled, divided among the ranks, and never twice in an
+epoch."""
 
 import os
 from collections.abc import Iterator
@@ -16,14 +17,16 @@ class DataChanged(Refusal):
 
 
 class Sampler:
-    """Batches of indices for this rank, without end; a `batch_sampler` for a DataLoader.
+    """Batches of indices for this rank, without end; a `batch_sampler` for a
+    DataLoader.
 
     The epochs follow one another in one stream of samples, each epoch a permutation of
     `length` samples that depends on seed and epoch alone. A global batch is the next
-    `batch_size` x world samples of the stream, and may span two epochs, so that every rank always
-    has a whole batch. The position is the number of samples consumed by all ranks: it means the
-    same for any number of ranks, and each sample comes once an epoch whatever their number was.
-    Rank and world size are taken from RANK and WORLD_SIZE where they are not given.
+    `batch_size` x world samples of the stream, and may span two epochs, so that every
+    rank always has a whole batch. The position is the number of samples consumed by all
+    ranks: it means the same for any number of ranks, and each sample comes once an
+    epoch whatever their number was. Rank and world size are taken from RANK and
+    WORLD_SIZE where they are not given.
 
     Raises: ValueError unless length and batch_size are at least 1.
     """
@@ -38,12 +41,16 @@ class Sampler:
         world_size: int | None = None,
     ) -> None:
         if min(length, batch_size) < 1 or seed < 0:
-            raise ValueError(f"{length} samples in batches of {batch_size}, seed {seed}")
+            raise ValueError(
+                f"{length} samples in batches of {batch_size}, seed {seed}"
+            )
         self.length = length
         self.batch_size = batch_size
         self.seed = seed
         self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
-        self.world_size = int(os.environ.get("WORLD_SIZE", 1)) if world_size is None else world_size
+        self.world_size = (
+            int(os.environ.get("WORLD_SIZE", 1)) if world_size is None else world_size
+        )
         self.consumed = 0  # by the training loops of all ranks
         self._issued = 0  # the same, as far as handed out: a DataLoader may run ahead
         self._counts_itself = True
@@ -64,8 +71,8 @@ class Sampler:
             yield batch
 
     def count_on_delivery(self) -> None:
-        """Let only `delivered` move the position from now on: what a loader fetches ahead is not
-        yet consumed."""
+        """Let only `delivered` move the position from now on: what a loader fetches
+        ahead is not yet consumed."""
         self._counts_itself = False
 
     def delivered(self) -> None:
@@ -92,7 +99,9 @@ class Sampler:
 
     def _batch_at(self, position: int) -> list[int]:
         first = position + self.rank * self.batch_size
-        return [self._sample_at(place) for place in range(first, first + self.batch_size)]
+        return [
+            self._sample_at(place) for place in range(first, first + self.batch_size)
+        ]
 
     def _sample_at(self, place: int) -> int:
         epoch, index = divmod(place, self.length)
@@ -104,6 +113,7 @@ class Sampler:
         return int(self._shuffled[epoch][index])
 
     def _shuffle(self, epoch: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        # RandomState's stream is frozen for all versions of numpy; Generator's is not (NEP 19).
+        # RandomState's stream is frozen for all versions of numpy; Generator's is not
+        # (NEP 19).
         bits = np.random.MT19937(np.random.SeedSequence([self.seed, epoch]))
         return np.random.RandomState(bits).permutation(self.length).astype(np.int64)

@@ -11,12 +11,16 @@ def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
     """The time of work between two saves that loses least.
 
     Units: seconds; the cost is what one save takes away from training.
-    Raises: ValueError unless the cost is at least 0 and the mean time between failures above 0.
-    Source: Daly 2006, Future Generation Computer Systems 22(3), equation 37; its first term is
-    Young 1974. Exact to third order for a cost below half the mean time between failures.
+    Raises: ValueError unless the cost is at least 0 and the mean time between failures
+    above 0.
+    Source: Daly 2006, Future Generation Computer Systems 22(3), equation 37; its first
+    term is Young 1974. Exact to third order for a cost below half the mean time between
+    failures.
     """
     if cost_seconds < 0 or mtbf_seconds <= 0:
-        raise ValueError(f"no interval for cost {cost_seconds} s, failures every {mtbf_seconds} s")
+        raise ValueError(
+            f"no interval for cost {cost_seconds} s, failures every {mtbf_seconds} s"
+        )
     if cost_seconds >= 2 * mtbf_seconds:
         return mtbf_seconds
     ratio = cost_seconds / (2 * mtbf_seconds)
@@ -27,20 +31,29 @@ def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
 def gang_mtbf_seconds(
     node_mtbf_seconds: float, nodes: int, *, observed_seconds: float, failures: int
 ) -> float:
-    """Mean time between failures of the gang: what is known of its nodes, and what it has seen.
+    """Mean time between failures of the gang: what is known of its nodes, and what it
+    has seen.
 
     The nodes' word counts as one failure seen; each own failure as one more.
-    Raises: ValueError unless there is a node and its mean time between failures is above 0.
+    Raises: ValueError unless there is a node and its mean time between failures is
+    above 0.
     """
     if node_mtbf_seconds <= 0 or nodes < 1:
-        raise ValueError(f"{nodes} nodes that fail every {node_mtbf_seconds} s: need both above 0")
-    return (node_mtbf_seconds / nodes + max(0.0, observed_seconds)) / (1 + max(0, failures))
+        raise ValueError(
+            f"{nodes} nodes that fail every {node_mtbf_seconds} s: need both above 0"
+        )
+    return (node_mtbf_seconds / nodes + max(0.0, observed_seconds)) / (
+        1 + max(0, failures)
+    )
 
 
-def interval_seconds(*, cost_seconds: float, save_seconds: float, mtbf_seconds: float) -> float:
+def interval_seconds(
+    *, cost_seconds: float, save_seconds: float, mtbf_seconds: float
+) -> float:
     """Return the interval from the start of one save to the start of the next.
 
-    At least ten times what a save costs, and longer than a save takes: never two at once.
+    At least ten times what a save costs, and longer than a save takes: never two at
+    once.
     """
     best = young_daly_seconds(cost_seconds, mtbf_seconds)
     least = max(COST_FACTOR * cost_seconds, save_seconds)

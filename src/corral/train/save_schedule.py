@@ -7,17 +7,20 @@ from typing import Final
 
 from corral.train.save_interval import gang_mtbf_seconds, interval_seconds
 
-FIRST_SECONDS: Final = 10.0  # the first save comes early: it is the one that is measured
+# the first save comes early: it is the one that is measured
+FIRST_SECONDS: Final = 10.0
 FIRST_STEPS: Final = 20
 QUIET_STEPS: Final = 64  # what a step takes while nothing is written
 
 
 @dataclass(slots=True, kw_only=True)
 class SaveSchedule:
-    """Rank 0's measurements of saving. All times in seconds of a clock that never goes back.
+    """Rank 0's measurements of saving. All times in seconds of a clock that never goes
+    back.
 
-    `fixed_seconds` None: the interval is chosen from what is measured. `before_seconds` is how long
-    the job had trained when this attempt began, `failures` how many attempts failed until then.
+    `fixed_seconds` None: the interval is chosen from what is measured. `before_seconds`
+    is how long the job had trained when this attempt began, `failures` how many
+    attempts failed until then.
     """
 
     fixed_seconds: float | None
@@ -26,7 +29,8 @@ class SaveSchedule:
     failures: int = 0
     before_seconds: float = 0.0
     began: float = 0.0
-    interval: float | None = None  # the one in force; None before the first save was measured
+    # the one in force; None before the first save was measured
+    interval: float | None = None
     _last_save: float = 0.0
     _steps: int = 0
     _stall: float = 0.0
@@ -45,7 +49,8 @@ class SaveSchedule:
         return self.before_seconds + now - self.began
 
     def step_done(self, seconds: float) -> None:
-        """A step took this long; alongside a save, what it took above the usual is the save's."""
+        """A step took this long; alongside a save, what it took above the usual is the
+        save's."""
         self._steps += 1
         if not self._in_progress:
             self._quiet.append(seconds)
@@ -54,7 +59,8 @@ class SaveSchedule:
 
     @property
     def usual_step_seconds(self) -> float:
-        """Return the time of a step while nothing is being written; 0 if it is unknown."""
+        """Return the time of a step while nothing is being written; 0 if it is
+        unknown."""
         return statistics.median(self._quiet) if self._quiet else 0.0
 
     def due(self, now: float) -> bool:

@@ -1,9 +1,9 @@
-"""Saving alongside training: copied at the step boundary, written by a thread, reported when
-durable.
+"""Saving alongside training: copied at the step boundary, written by a thread, reported
+when durable.
 
-Order of one save: every rank writes and fsyncs its files; then rank 0 writes and fsyncs the index
-and the manifest, fsyncs the directory, renames it and fsyncs its parent. Before the rename nothing
-reads it; after it everything in it is durable.
+Order of one save: every rank writes and fsyncs its files; then rank 0 writes and fsyncs
+the index and the manifest, fsyncs the directory, renames it and fsyncs its parent.
+Before the rename nothing reads it; after it everything in it is durable.
 """
 
 import queue
@@ -67,11 +67,13 @@ class _Task:
 
 
 class Saver:
-    """One rank's half of every save. All methods but `forget` are the training thread's.
+    """One rank's half of every save. All methods but `forget` are the training
+    thread's.
 
-    `talk` is used by the training thread, `quiet` by the writing thread: two groups, so that
-    neither can take the other's messages. `done` is called, on the writing thread of rank 0, of
-    every save that is complete, and `failed` on every rank of one that is not.
+    `talk` is used by the training thread, `quiet` by the writing thread: two groups, so
+    that neither can take the other's messages. `done` is called, on the writing thread
+    of rank 0, of every save that is complete, and `failed` on every rank of one that is
+    not.
     """
 
     def __init__(
@@ -99,10 +101,13 @@ class Saver:
         self._idle.set()
         self._copied = threading.Event()
         self._copied.set()
-        self._waits_since: float | None = None  # an optimizer, for its state to be copied
+        # an optimizer, for its state to be copied
+        self._waits_since: float | None = None
         self._waited = 0.0
         # A daemon: a process that fails must not wait for ranks that are gone.
-        self._thread = threading.Thread(target=self._work, name="corral-saver", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name="corral-saver", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -120,7 +125,8 @@ class Saver:
             self._copied.wait()
 
     def prepare(self, state: dict[str, Any]) -> None:
-        """Plan, and get the staging buffers ready alongside training, before the first save is due.
+        """Plan, and get the staging buffers ready alongside training, before the first
+        save is due.
 
         Every rank must call this together.
         """
@@ -130,8 +136,9 @@ class Saver:
         self._tasks.put(lambda: self._warm(state, items))
 
     def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
-        """Take a copy of the state and write it alongside training; answers with the seconds that
-        training lost. Every rank must call this together; a save in progress is waited for."""
+        """Take a copy of the state and write it alongside training; answers with the
+        seconds that training lost. Every rank must call this together; a save in
+        progress is waited for."""
         self.wait()
         began = time.monotonic()
         self.last_seconds = None
@@ -143,7 +150,9 @@ class Saver:
         if self._talk.largest([changed]).wait()[0]:
             self._plan(state)
         try:
-            staged, later = self._staging.take(state, self._part.items if self._part else ())
+            staged, later = self._staging.take(
+                state, self._part.items if self._part else ()
+            )
         except (RuntimeError, MemoryError) as error:
             trouble = f"the state could not be copied: {error}"
         stall = time.monotonic() - began
@@ -166,7 +175,8 @@ class Saver:
         return self._idle.wait(seconds)
 
     def forget(self, committed: Sequence[tuple[int, int]]) -> None:
-        """Let go of saves older than the newest committed ones, given as (attempt, step)."""
+        """Let go of saves older than the newest committed ones, given as (attempt,
+        step)."""
         self._tasks.put(lambda: self._prune(committed))
 
     def close(self) -> None:
@@ -203,7 +213,8 @@ class Saver:
             saved = self._together(task, trouble)
         except SaveFailed as error:
             self._failed(task.step, error.message)
-        except Exception as error:  # the gang is breaking up: training itself will say more
+        except Exception as error:
+            # the gang is breaking up: training itself will say more
             self._failed(task.step, f"the ranks lost one another: {error!r}")
         else:
             self.last_step = task.step
@@ -218,13 +229,15 @@ class Saver:
         try:
             troubles = [later.copy() for later in task.later]
         finally:
-            if self._waits_since is not None:  # counted here: the save may end before it goes on
+            # counted here: the save may end before it goes on
+            if self._waits_since is not None:
                 self._waited = time.monotonic() - self._waits_since
             self._copied.set()
         return task.trouble or next(filter(None, troubles), "")
 
     def _together(self, task: _Task, own_trouble: str) -> Saved | None:
-        """All ranks' way through one save. Raises SaveFailed on every rank, or on none."""
+        """All ranks' way through one save. Raises SaveFailed on every rank, or on
+        none."""
         began = self._begin(task.step) if self._quiet.leads else ""
         trouble = self._quiet.share(began)
         written: Written | str = trouble or own_trouble

@@ -1,8 +1,9 @@
-"""The rank's line to its shim: progress and saves out, wishes in. Training never waits for it.
+"""The rank's line to its shim: progress and saves out, wishes in. Training never waits
+for it.
 
-One JSON object a line (docs/architecture/overview.md, "Between a rank and its shim"). A line that
-is not there is tried again in silence; of progress only the newest is kept, a save is kept until
-sent.
+One JSON object a line (docs/architecture/overview.md, "Between a rank and its shim"). A
+line that is not there is tried again in silence; of progress only the newest is kept, a
+save is kept until sent.
 """
 
 import json
@@ -25,7 +26,8 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWish:
-    """Somebody wants this attempt to end: with a save or without, within `grace_seconds`."""
+    """Somebody wants this attempt to end: with a save or without, within
+    `grace_seconds`."""
 
     save: bool
     grace_seconds: float
@@ -36,7 +38,9 @@ class Channel:
     """A thread of its own talks to the shim. `stop` is the newest wish to stop, if any;
     `save_is_asked`, to save and go on."""
 
-    def __init__(self, path: str, rank: int, committed: Callable[[list[int]], None]) -> None:
+    def __init__(
+        self, path: str, rank: int, committed: Callable[[list[int]], None]
+    ) -> None:
         self.stop: StopWish | None = None
         self.save_is_asked = False
         self._path = path
@@ -48,11 +52,14 @@ class Channel:
         self._closing = False
         self._idle = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._thread = threading.Thread(target=self._live, name="corral-channel", daemon=True)
+        self._thread = threading.Thread(
+            target=self._live, name="corral-channel", daemon=True
+        )
         self._thread.start()
 
     def progress(self, fields: Message) -> None:
-        """Let the shim know the newest progress; what has not been sent yet is replaced."""
+        """Let the shim know the newest progress; what has not been sent yet is
+        replaced."""
         self._progress = {"type": "progress", "rank": self._rank, **fields}
         self._wake()
 
@@ -162,7 +169,8 @@ class Channel:
 
 
 def connect(path: str) -> socket.socket:
-    """Dial a Unix socket, also where its path is longer than the 108 bytes of an address."""
+    """Dial a Unix socket, also where its path is longer than the 108 bytes of an
+    address."""
     folder, name = os.path.split(path)
     directory = os.open(folder or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,5 @@
-"""Time of a rank by activity, for its heartbeats. Cheap: a few clock readings a step."""
+"""Time of a rank by activity, for its heartbeats. Cheap: a few clock readings a
+step."""
 
 import math
 import time
@@ -22,7 +23,8 @@ class Meter:
         self.step_seconds = 0.0  # of the newest step
         self._world_size = world_size
         self._loss: Any = None
-        self._nan_since: int | None = None  # the step whose beat had no finite loss first
+        # the step whose beat had no finite loss first
+        self._nan_since: int | None = None
         self._scalars: dict[str, Any] = {}
         self._samples = 0.0
         self._samples_told = 0.0
@@ -31,7 +33,8 @@ class Meter:
         self._step_began = self._told = time.monotonic()
 
     def log(self, *, loss: Any, samples: float, **scalars: Any) -> None:
-        """Note the newest loss and scalars, numbers or tensors, and samples done by this rank.
+        """Note the newest loss and scalars, numbers or tensors, and samples done by
+        this rank.
 
         Raises: ValueError on a name that is too long, and on too many of them.
         """
@@ -59,7 +62,8 @@ class Meter:
         return now - self._told >= BEAT_SECONDS
 
     def beat(self, step: int, now: float) -> dict[str, Any]:
-        """The fields of a progress message. Reading a loss from a GPU waits for it: only here."""
+        """The fields of a progress message. Reading a loss from a GPU waits for it:
+        only here."""
         elapsed = now - self._told
         if elapsed > 0 and self._samples > self._samples_told:
             newest = (self._samples - self._samples_told) * self._world_size / elapsed
@@ -91,9 +95,13 @@ def check_name(name: str, known: int) -> None:
     Raises: ValueError.
     """
     if len(name) > SCALAR_LETTERS:
-        raise ValueError(f"{name[:20]!r}... has {len(name)} letters; at most {SCALAR_LETTERS}")
+        raise ValueError(
+            f"{name[:20]!r}... has {len(name)} letters; at most {SCALAR_LETTERS}"
+        )
     if known >= MOST_SCALARS:
-        raise ValueError(f"{name!r} is one name too many: at most {MOST_SCALARS} are kept")
+        raise ValueError(
+            f"{name!r} is one name too many: at most {MOST_SCALARS} are kept"
+        )
 
 
 def _detached(value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""Agreement of all ranks to save, and to stop, at the same step, without waiting for each other.
+"""Agreement of all ranks to save, and to stop, at the same step, without waiting for
+each other.
 
-Every few steps each rank throws its wishes into an all-reduce of its own, which runs alongside the
-next steps; the answer is taken in some steps later, by all at the same step. What comes out
-depends on wishes alone, so training itself is the same whenever it is asked to save.
+Every few steps each rank throws its wishes into an all-reduce of its own, which runs
+alongside the next steps; the answer is taken in some steps later, by all at the same
+step. What comes out depends on wishes alone, so training itself is the same whenever it
+is asked to save.
 """
 
 from dataclasses import dataclass
@@ -57,7 +59,8 @@ class Agreement:
 
 
 def _gap(step_seconds: float) -> int:
-    """Steps in a round; the ranks' largest is taken, so that they need not measure alike."""
+    """Steps in a round; the ranks' largest is taken, so that they need not measure
+    alike."""
     if step_seconds <= 0:
         return 1
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))

@@ -1,8 +1,9 @@
 """Tensors to bytes and back, under torch.distributed.checkpoint's plans.
 
-A rank's part of a save is a few flat files of raw bytes, hashed while they are written. Which rank
-writes what, and who reads which part of it again, is DCP's planning: replicated tensors are written
-once, sharded ones by shard, and a save fits any number of ranks.
+A rank's part of a save is a few flat files of raw bytes, hashed while they are written.
+Which rank writes what, and who reads which part of it again, is DCP's planning:
+replicated tensors are written once, sharded ones by shard, and a save fits any number
+of ranks.
 """
 
 import hashlib
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+)
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
@@ -32,10 +36,15 @@ from torch.futures import Future
 
 from corral.train.checkpoint_manifest import FileEntry, digest
 from corral.train.process_group import ProcessGroup
-from corral.train.safe_unpickle import WeightsOnlyPlanner, index_of, may_be_changed_by_others
+from corral.train.safe_unpickle import (
+    WeightsOnlyPlanner,
+    index_of,
+    may_be_changed_by_others,
+)
 
 INDEX: Final = "index.pickle"
-FILE_BYTES: Final = 64 * 1024 * 1024  # a file this long is full: readers hash several at once
+# a file this long is full: readers hash several at once
+FILE_BYTES: Final = 64 * 1024 * 1024
 WRITE_BYTES: Final = 4 * 1024 * 1024
 ALIGN_BYTES: Final = 64
 READ_THREADS: Final = 4
@@ -43,7 +52,8 @@ READ_THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorPlace:
-    """Position of an item. `dtype` None: plain bytes; else a tensor of that shape, contiguous."""
+    """Position of an item. `dtype` None: plain bytes; else a tensor of that shape,
+    contiguous."""
 
     file: str
     offset: int
@@ -105,7 +115,8 @@ def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
-    """Agree with the other ranks on who writes what. Every rank must call this together.
+    """Agree with the other ranks on who writes what. Every rank must call this
+    together.
 
     Raises: ValueError on every rank when the ranks' states do not fit together.
     """
@@ -118,7 +129,9 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
             save_plans, metadata = planner.create_global_plan(plans)
             answers = list(save_plans)
         except (ValueError, RuntimeError, AssertionError) as error:
-            answers = [f"the ranks' states do not fit together: {error}"] * gang.world_size
+            answers = [
+                f"the ranks' states do not fit together: {error}"
+            ] * gang.world_size
     own_part = gang.hand_out(answers)
     if isinstance(own_part, str):
         raise ValueError(own_part)
@@ -126,7 +139,8 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
 
 
 class Staging:
-    """Buffers that this rank's part is copied into; the same ones each time, pinned for CUDA."""
+    """Buffers that this rank's part is copied into; the same ones each time, pinned for
+    CUDA."""
 
     def __init__(self) -> None:
         self._buffers: dict[MetadataIndex, torch.Tensor] = {}
@@ -136,8 +150,8 @@ class Staging:
     ) -> tuple[list[Staged], list[Later]]:
         """Copy the items out of the live state. When this returns training may go on.
 
-        An optimizer's state in the CPU's memory is left for later: it must be copied before the
-        optimizer's next step.
+        An optimizer's state in the CPU's memory is left for later: it must be copied
+        before the optimizer's next step.
         """
         planner = _planner(state, leads=False)
         staged: list[Staged] = []
@@ -150,13 +164,17 @@ class Staging:
                 name = item.index.fqn
                 if name.startswith("optimizer/") and value.device.type == "cpu":
                     version = value._version
-                    later.append(Later(name=name, source=value, buffer=buffer, version=version))
+                    later.append(
+                        Later(name=name, source=value, buffer=buffer, version=version)
+                    )
                 else:
                     buffer.copy_(value, non_blocking=value.is_cuda)
                 on_cuda = on_cuda or value.is_cuda
                 staged.append(_staged(item.index, buffer))
             else:
-                staged.append(Staged(index=item.index, data=memoryview(value.getvalue())))
+                staged.append(
+                    Staged(index=item.index, data=memoryview(value.getvalue()))
+                )
         if on_cuda:
             torch.cuda.current_stream().synchronize()
         return staged, later
@@ -172,7 +190,8 @@ class Staging:
 
 
 def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
-    """Write one rank's part into files of its own, and make them and their names durable.
+    """Write one rank's part into files of its own, and make them and their names
+    durable.
 
     Raises: OSError, with the files left as they are.
     """
@@ -182,7 +201,9 @@ def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
     try:
         for item in staged:
             if file is None:
-                file = _HashedFile(directory / f"rank-{rank:05d}-{len(entries):03d}.bin")
+                file = _HashedFile(
+                    directory / f"rank-{rank:05d}-{len(entries):03d}.bin"
+                )
             places[item.index] = TensorPlace(
                 file=file.path.name,
                 offset=file.append(item.data),
@@ -213,15 +234,19 @@ def write_whole(path: Path, data: bytes) -> FileEntry:
     return FileEntry(name=path.name, size_bytes=len(data), sha256=digest(data))
 
 
-def write_index(directory: Path, metadata: Metadata, parts: Iterable[Written]) -> FileEntry:
-    """Write what a reader needs to find each item: DCP's metadata with our places in it."""
+def write_index(
+    directory: Path, metadata: Metadata, parts: Iterable[Written]
+) -> FileEntry:
+    """Write what a reader needs to find each item: DCP's metadata with our places in
+    it."""
     places = {index: place for part in parts for index, place in part.places.items()}
     metadata.storage_data = places
     return write_whole(directory / INDEX, pickle.dumps(metadata))
 
 
 class SaveReader(StorageReader):
-    """Reads a save that has been verified; also `torch.distributed.checkpoint.load` takes it."""
+    """Reads a save that has been verified; also `torch.distributed.checkpoint.load`
+    takes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -267,7 +292,9 @@ class SaveReader(StorageReader):
         done.set_result(None)
         return done
 
-    def _read_file(self, name: str, items: Sequence[ReadItem], planner: LoadPlanner) -> None:
+    def _read_file(
+        self, name: str, items: Sequence[ReadItem], planner: LoadPlanner
+    ) -> None:
         whole = _mapped(self._path / name)
         for item in items:
             self._read(whole, item, planner)
@@ -295,10 +322,15 @@ class SaveReader(StorageReader):
 def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> None:
     """Read into the template all that it asks for, this rank's shards only.
 
-    Raises: RuntimeError or ValueError when the save does not have it, or in another shape;
-    pickle.UnpicklingError when others can change the save and it holds more than plain values.
+    Raises: RuntimeError or ValueError when the save does not have it, or in another
+    shape; pickle.UnpicklingError when others can change the save and it holds more than
+    plain values.
     """
-    planners = WeightsOnlyPlanner if may_be_changed_by_others(reader.path) else DefaultLoadPlanner
+    planners = (
+        WeightsOnlyPlanner
+        if may_be_changed_by_others(reader.path)
+        else DefaultLoadPlanner
+    )
     planner = planners(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(template, metadata, is_coordinator=False)
     reader.set_up_storage_reader(metadata, is_coordinator=False)
@@ -343,7 +375,9 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 def _planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
-    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner = DefaultSavePlanner(
+        flatten_state_dict=False, flatten_sharded_tensors=False
+    )
     planner.set_up_planner(state, None, leads)
     return planner
 

@@ -1,9 +1,10 @@
 """Content of a save of a training run, and its restoration.
 
-One flat dictionary: tensors under `model/<name>` and `optimizer/<i>/<parameter>/<name>`, which
-torch.distributed.checkpoint shards and reshards; everything else as two pickled values, `common`
-(the same on every rank) and `rank/<r>`. Names are those of the bare module, so that a save of a
-DDP-wrapped, compiled or FSDP2 module fits any other form of the same module.
+One flat dictionary: tensors under `model/<name>` and
+`optimizer/<i>/<parameter>/<name>`, which torch.distributed.checkpoint shards and
+reshards; everything else as two pickled values, `common` (the same on every rank) and
+`rank/<r>`. Names are those of the bare module, so that a save of a DDP-wrapped,
+compiled or FSDP2 module fits any other form of the same module.
 """
 
 import io
@@ -39,7 +40,8 @@ class NoState(Refusal):
 
 
 def check_stateful(name: str, value: Any) -> None:
-    """Refuse an object without state at once, not at the first save. Raises: NoState."""
+    """Refuse an object without state at once, not at the first save. Raises:
+    NoState."""
     lacks = [
         method
         for method in ("state_dict", "load_state_dict")
@@ -57,14 +59,16 @@ def check_stateful(name: str, value: Any) -> None:
 
 
 class WorldChanged(Refusal):
-    """A data position that means something only for the number of ranks it was saved with."""
+    """A data position that means something only for the number of ranks it was saved
+    with."""
 
     code = "world_changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """State of the training: `step` steps are done. `path`: the save it came from, if any."""
+    """State of the training: `step` steps are done. `path`: the save it came from, if
+    any."""
 
     step: int = 0
     path: Path | None = None
@@ -91,7 +95,9 @@ class StateHolder:
         """The state as it is now: tensors are not copied, they are the live ones."""
         tensors, oddments = self._model_state()
         own_keys = tensors.keys() - (self._replicated_buffers() if self.rank else set())
-        state: dict[str, Any] = {key: value for key, value in tensors.items() if key in own_keys}
+        state: dict[str, Any] = {
+            key: value for key, value in tensors.items() if key in own_keys
+        }
         plain: dict[str, Any] = {}
         for key, value in self._optimizer_state():
             (state if isinstance(value, torch.Tensor) else plain)[key] = value
@@ -103,7 +109,9 @@ class StateHolder:
             "optimizer": plain,
             "groups": [self._groups(optimizer) for optimizer in self.optimizers],
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-            "others": {name: stateful.state_dict() for name, stateful in self.others.items()},
+            "others": {
+                name: stateful.state_dict() for name, stateful in self.others.items()
+            },
         }
         data = self.data.state_dict() if self.data else None
         state[COMMON] = _pickle(common)
@@ -111,11 +119,14 @@ class StateHolder:
         return state
 
     def template(self, saved: Metadata) -> dict[str, Any]:
-        """Return what is filled from a save: live tensors, and new ones where there are none."""
+        """Return what is filled from a save: live tensors, and new ones where there are
+        none."""
         state: dict[str, Any] = dict(self._model_state()[0])
         parameters = dict(self._parameters())
         for key, stored_entry in saved.state_dict_metadata.items():
-            if key.startswith("optimizer/") and isinstance(stored_entry, TensorStorageMetadata):
+            if key.startswith("optimizer/") and isinstance(
+                stored_entry, TensorStorageMetadata
+            ):
                 number, name, entry = _parts(key)
                 if number < len(self.optimizers):
                     parameter = parameters.get(name)
@@ -132,7 +143,8 @@ class StateHolder:
         return state
 
     def restore(self, filled: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the filled template back into the objects. Answers with what is common to all.
+        """Put the filled template back into the objects. Answers with what is common to
+        all.
 
         Raises: WorldChanged when the data position does not fit the number of ranks.
         """
@@ -187,7 +199,8 @@ class StateHolder:
         return tensors, oddments
 
     def _replicated_buffers(self) -> set[str]:
-        """Buffers may differ from rank to rank (batch norm); rank 0's count, as they do in DDP."""
+        """Buffers may differ from rank to rank (batch norm); rank 0's count, as they do
+        in DDP."""
         return {
             f"model/{_plain(name)}"
             for name, buffer in self._bare_model().named_buffers(remove_duplicate=False)
@@ -195,7 +208,9 @@ class StateHolder:
         }
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for name, parameter in self._bare_model().named_parameters(remove_duplicate=False):
+        for name, parameter in self._bare_model().named_parameters(
+            remove_duplicate=False
+        ):
             yield _plain(name), parameter
 
     def _names(self) -> dict[int, str]:
@@ -222,18 +237,26 @@ class StateHolder:
         filled: Mapping[str, Any],
         common: Mapping[str, Any],
     ) -> None:
-        """Restore by parameter name, then in the optimizer's own way, which knows its devices."""
+        """Restore by parameter name, then in the optimizer's own way, which knows its
+        devices."""
         names = self._names()
-        order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        order = [
+            parameter
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
         place = {names[id(parameter)]: index for index, parameter in enumerate(order)}
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*filled.items(), *common["optimizer"].items()]:
             if key.startswith(f"optimizer/{number}/"):
                 _, name, entry = _parts(key)
                 state.setdefault(place[name], {})[entry] = value
-        saved_groups = common["groups"][number] if number < len(common["groups"]) else []
+        saved_groups = (
+            common["groups"][number] if number < len(common["groups"]) else []
+        )
         groups = [
-            {**saved, "params": [place[name] for name in saved["params"]]} for saved in saved_groups
+            {**saved, "params": [place[name] for name in saved["params"]]}
+            for saved in saved_groups
         ]
         if groups:
             optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -271,7 +294,8 @@ def _parts(key: str) -> tuple[int, str, str]:
 def _room_for(
     kept: TensorStorageMetadata, parameter: nn.Parameter | None, found: Any
 ) -> torch.Tensor:
-    """A tensor to read into: the one that is there, or a new one, sharded as its parameter is."""
+    """A tensor to read into: the one that is there, or a new one, sharded as its
+    parameter is."""
     if isinstance(found, torch.Tensor) and found.shape == kept.size:
         return found
     if parameter is not None and parameter.shape == kept.size:
@@ -286,4 +310,5 @@ def _pickle(value: Any) -> bytes:
 
 
 def _unpickle(data: bytes) -> Any:
-    return torch.load(io.BytesIO(data), weights_only=False)  # its SHA-256 has been checked
+    # its SHA-256 has been checked
+    return torch.load(io.BytesIO(data), weights_only=False)

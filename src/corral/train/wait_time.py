@@ -1,8 +1,9 @@
 """Time that a rank waits for others: for results of collectives, and for gradients.
 
-What is left of its step it was busy itself. In a gang that goes in step all steps are equally long,
-and only this shows which rank holds the others up. On a GPU the program does not wait, its stream
-does: there two events say for how long, and are read when both have passed.
+What is left of its step it was busy itself. In a gang that goes in step all steps are
+equally long, and only this shows which rank holds the others up. On a GPU the program
+does not wait, its stream does: there two events say for how long, and are read when
+both have passed.
 """
 
 import threading
@@ -26,7 +27,9 @@ class Waits:
         self._seconds = 0.0
         self._pairs: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
         self._since: Any = None
-        self._model = model if isinstance(model, nn.parallel.DistributedDataParallel) else None
+        self._model = (
+            model if isinstance(model, nn.parallel.DistributedDataParallel) else None
+        )
         self._hooks: list[Any] = []
         self._thread = 0
         self._wait: Any = None
@@ -42,7 +45,11 @@ class Waits:
 
     def begin(self) -> None:
         """In a gang of several: watch this thread from now on."""
-        if self._wait is not None or not dist.is_initialized() or dist.get_world_size() < 2:
+        if (
+            self._wait is not None
+            or not dist.is_initialized()
+            or dist.get_world_size() < 2
+        ):
             return
         self._thread = threading.get_ident()
         self._wait, self._backward = dist.Work.wait, torch.autograd.backward
@@ -60,10 +67,11 @@ class Waits:
         self._hooks, self._wait = [], None
 
     def _watch(self, model: nn.parallel.DistributedDataParallel) -> None:
-        """Measure what DDP does in C++: buffers of all ranks before its forward, gradients after
-        its backward."""
+        """Measure what DDP does in C++: buffers of all ranks before its forward,
+        gradients after its backward."""
         first = next(
-            (parameter for parameter in model.parameters() if parameter.requires_grad), None
+            (parameter for parameter in model.parameters() if parameter.requires_grad),
+            None,
         )
         self._hooks += [
             model.register_forward_pre_hook(self._set_out),
@@ -71,7 +79,9 @@ class Waits:
         ]
         if first is not None:
             watched: Any = first
-            self._hooks.append(watched.register_post_accumulate_grad_hook(self._set_out))
+            self._hooks.append(
+                watched.register_post_accumulate_grad_hook(self._set_out)
+            )
             torch.autograd.backward = self._watched(self._backward)
 
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,8 +98,8 @@ class Waits:
         return wait
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Backward, at whose end the gradients of all ranks are waited for: what passes after the
-        last gradient of its own."""
+        """Backward, at whose end the gradients of all ranks are waited for: what passes
+        after the last gradient of its own."""
 
         @wraps(original)
         def backward(*args: Any, **more: Any) -> Any:

@@ -14,9 +14,11 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-FOLDER: Final = Path(__file__).parent / "static"  # written by `make ui`, and into each wheel
+# written by `make ui`, and into each wheel
+FOLDER: Final = Path(__file__).parent / "static"
 NOT_PAGES: Final = ("/v1/", "/healthz", "/metrics")
-PACKED: Final = (("br", ".br"), ("gzip", ".gz"))  # as the build has packed them, best first
+# as the build has packed them, best first
+PACKED: Final = (("br", ".br"), ("gzip", ".gz"))
 KEPT: Final = "public, max-age=31536000, immutable"
 ANEW: Final = "no-cache"
 _TYPES: Final[Mapping[str, str]] = {
@@ -76,23 +78,33 @@ class Pages:
 
     def _answer(self, scope: Scope) -> Response:
         name = scope["path"].lstrip("/")
-        file = self._file(name) or (None if _is_file(name) else self._file("index.html"))
+        file = self._file(name) or (
+            None if _is_file(name) else self._file("index.html")
+        )
         if file is None:
-            status, text = (404, "there is no such file\n") if _is_file(name) else (200, NOT_BUILT)
+            status, text = (
+                (404, "there is no such file\n") if _is_file(name) else (200, NOT_BUILT)
+            )
             kind = "text/plain" if _is_file(name) else "text/html"
-            return Response(text, status, {**GUARDS, "Cache-Control": ANEW}, media_type=kind)
+            return Response(
+                text, status, {**GUARDS, "Cache-Control": ANEW}, media_type=kind
+            )
         content, headers = file.content, {**GUARDS, "Cache-Control": file.caching}
         headers |= {"Vary": "Accept-Encoding"}
         taken = dict(scope["headers"]).get(b"accept-encoding", b"").decode("latin-1")
         for coding, _ in PACKED:
             if coding in taken and coding in file.packed:
-                content, headers = file.packed[coding], {**headers, "Content-Encoding": coding}
+                content, headers = (
+                    file.packed[coding],
+                    {**headers, "Content-Encoding": coding},
+                )
                 break
         return Response(content, 200, headers, media_type=file.kind)
 
     def _file(self, name: str) -> File | None:
-        """Read once: what is under a name of `assets/` never changes, and the page is small. None
-        where there is no such file, also for a name that no file can have."""
+        """Read once: what is under a name of `assets/` never changes, and the page is
+        small. None where there is no such file, also for a name that no file can
+        have."""
         file = self._files.get(name)
         if file is not None and file.caching == KEPT:
             return file

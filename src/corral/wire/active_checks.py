@@ -12,8 +12,9 @@ Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"
 
 
 class CheckAsked(BaseModel):
-    """`nodes` empty: all. `kinds`: which checks; `paths`: folders that disk and data look at too.
-    A long check computes for `seconds`; a node that is busy is waited for `patience_seconds`."""
+    """`nodes` empty: all. `kinds`: which checks; `paths`: folders that disk and data
+    look at too. A long check computes for `seconds`; a node that is busy is waited for
+    `patience_seconds`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -27,9 +28,9 @@ class CheckAsked(BaseModel):
 
 
 class CheckResult(ForecastView):
-    """Last result of one check of a device. `result`: passed, failed, measured (without anything to
-    compare with yet) or not run. `value` is in `unit`, `expected` the least that passes; `past`:
-    earlier values, the newest last."""
+    """Last result of one check of a device. `result`: passed, failed, measured (without
+    anything to compare with yet) or not run. `value` is in `unit`, `expected` the least
+    that passes; `past`: earlier values, the newest last."""
 
     kind: str
     gpu: int | None
@@ -65,7 +66,8 @@ class CheckWaiting(ForecastView):
 
 
 class CheckedNode(ForecastView):
-    """Progress of a node. `state`: waiting, running, over. `jobs`: what keeps it busy."""
+    """Progress of a node. `state`: waiting, running, over. `jobs`: what keeps it
+    busy."""
 
     node: str
     state: str
@@ -88,5 +90,7 @@ class Checkup(ForecastView):
 
 def results_of(measures: Sequence[CheckMeasure]) -> list[CheckResult]:
     """In an order that stays: by what, and where."""
-    ordered = sorted(measures, key=lambda one: (list(CheckKind).index(one.kind), one.where))
+    ordered = sorted(
+        measures, key=lambda one: (list(CheckKind).index(one.kind), one.where)
+    )
     return [CheckResult.of(check_measure) for check_measure in ordered]

@@ -1,10 +1,11 @@
-"""The agents' channel: two WebSockets that an agent dials, both MessagePack, one message a frame.
+"""The agents' channel: two WebSockets that an agent dials, both MessagePack, one
+message a frame.
 
-`/v1/agents/beats`: Hello first, then Beat each second and on any change; the head answers Heard to
-each Beat and sends Wanted whenever its version rises or the agent's is behind.
-`/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that log is kept. After a
-reconnect the agent begins with an empty chunk and goes on from the answer.
-Both carry the node's own token in the Authorization header.
+`/v1/agents/beats`: Hello first, then Beat each second and on any change; the head
+answers Heard to each Beat and sends Wanted whenever its version rises or the agent's is
+behind. `/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that
+log is kept. After a reconnect the agent begins with an empty chunk and goes on from the
+answer. Both carry the node's own token in the Authorization header.
 """
 
 from typing import Final
@@ -21,7 +22,8 @@ from corral.wire.signals import To
 
 PROTOCOL: Final = 1
 FRAME_BYTES: Final = 4 * 1024 * 1024  # longest frame that either side takes
-ENDED: Final = 4000  # and an exit code: a terminal's WebSocket closes so when its shell has ended
+# and an exit code: a terminal's WebSocket closes so when its shell has ended
+ENDED: Final = 4000
 
 
 def exit_code_of(closed_with: int | None) -> int | None:
@@ -31,8 +33,8 @@ def exit_code_of(closed_with: int | None) -> int | None:
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
-    """Greeting of a node that dials. A head that does not support the protocol closes with code
-    4400 and a reason."""
+    """Greeting of a node that dials. A head that does not support the protocol closes
+    with code 4400 and a reason."""
 
     protocol: int
     node: NodeId
@@ -42,8 +44,9 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
-    """All that the agent sees. `inventory` only when it has changed since the last message,
-    `sample` when the sensors have been read since; signals until the head has recorded them."""
+    """All that the agent sees. `inventory` only when it has changed since the last
+    message, `sample` when the sensors have been read since; signals until the head has
+    recorded them."""
 
     number: int
     version: Version | None  # of the newest Wanted that it obeys
@@ -56,10 +59,11 @@ class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
 class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
     """Confirmation that the head received the heartbeat of this number.
 
-    `heads`: addresses of all heads, the leader first. They are sent once per connection,
-    and again after a change. `signals`: signals up to this number are recorded. `wall`: the
-    head's clock; 0 from an older head. `users`: users who may submit jobs, whose accounts
-    the node looks up. They are sent at the same times as `heads`.
+    `heads`: addresses of all heads, the leader first. They are sent once per
+    connection, and again after a change. `signals`: signals up to this number are
+    recorded. `wall`: the head's clock; 0 from an older head. `users`: users who may
+    submit jobs, whose accounts the node looks up. They are sent at the same times as
+    `heads`.
     """
 
     number: int
@@ -76,10 +80,10 @@ class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
 class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
     """Request for a terminal.
 
-    The agent dials `/v1/agents/attach/{session}`, and copies raw bytes both ways. `shell`
-    True: a shell on a pty next to the ranks, in their containment and environment. If
-    `command` is given, /bin/sh runs it instead. `shell` False: the standard input of the
-    rank, and its output from now on.
+    The agent dials `/v1/agents/attach/{session}`, and copies raw bytes both ways.
+    `shell` True: a shell on a pty next to the ranks, in their containment and
+    environment. If `command` is given, /bin/sh runs it instead. `shell` False: the
+    standard input of the rank, and its output from now on.
     """
 
     session: str
@@ -93,8 +97,9 @@ class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
 
 
 class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
-    """Somebody sends a signal to what runs of the attempt on this node: to its ranks and all that
-    they have started, to the shell of each alone (`batch`), or to both (`all`)."""
+    """Somebody sends a signal to what runs of the attempt on this node: to its ranks
+    and all that they have started, to the shell of each alone (`batch`), or to both
+    (`all`)."""
 
     job: JobId
     attempt: AttemptNumber
@@ -103,8 +108,9 @@ class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
 
 
 class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
-    """Somebody wants the list of an attempt's outputs (`path` None), or one of them as a tar: dial
-    `/v1/agents/attach/{session}` and send frames of `wire.output_frames`."""
+    """Somebody wants the list of an attempt's outputs (`path` None), or one of them as
+    a tar: dial `/v1/agents/attach/{session}` and send frames of
+    `wire.output_frames`."""
 
     session: str
     job: JobId
@@ -113,7 +119,8 @@ class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
-    """Bytes of one rank's log from `offset` on. A gap before it was dropped by the cap."""
+    """Bytes of one rank's log from `offset` on. A gap before it was dropped by the
+    cap."""
 
     job: JobId
     attempt: AttemptNumber

@@ -1,4 +1,5 @@
-"""Routes that agents ask for, by name alone: shapes of requests would load what agents need not."""
+"""Routes that agents ask for, by name alone: shapes of requests would load what agents
+need not."""
 
 from typing import Final
 

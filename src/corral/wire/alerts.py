@@ -1,4 +1,5 @@
-"""Alerts: the format of alerts.yaml (receivers and rules), and the answers of the API."""
+"""Alerts: the format of alerts.yaml (receivers and rules), and the answers of the
+API."""
 
 import re
 from collections.abc import Mapping
@@ -22,14 +23,20 @@ MOST_RECEIVERS: Final = 20
 
 
 def _address(value: Any, *, field: str) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
-        raise WrongValue(f"{shown(value)} is no web address", f"write: {field}: https://...")
+    if not isinstance(value, str) or not re.fullmatch(
+        r"https?://[^\s/@]+(/\S*)?", value
+    ):
+        raise WrongValue(
+            f"{shown(value)} is no web address", f"write: {field}: https://..."
+        )
     return value
 
 
 def _mail(value: Any) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise WrongValue(f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]")
+        raise WrongValue(
+            f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]"
+        )
     return value
 
 
@@ -37,7 +44,9 @@ def _clock(value: Any) -> float:
     """Seconds of the day in "22:00"."""
     match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise WrongValue(f"{shown(value)} is no time of the day", 'write: from: "22:00"')
+        raise WrongValue(
+            f"{shown(value)} is no time of the day", 'write: from: "22:00"'
+        )
     return int(match[1]) * 3600.0 + int(match[2]) * 60.0
 
 
@@ -46,7 +55,8 @@ def _zone(value: Any) -> str:
         ZoneInfo(str(value))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise WrongValue(
-            f"{shown(value)} is no time zone of this machine", "write: zone: Europe/Berlin, or UTC"
+            f"{shown(value)} is no time zone of this machine",
+            "write: zone: Europe/Berlin, or UTC",
         ) from None
     return str(value)
 
@@ -58,8 +68,14 @@ def _share(value: Any, *, field: str) -> float | None:
     number = value
     if isinstance(value, str) and re.fullmatch(r"\d{1,2}(\.\d+)?\s*%", value):
         number = float(value.rstrip("% ")) / 100
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
-        raise WrongValue(f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off")
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or not 0 < number < 1
+    ):
+        raise WrongValue(
+            f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off"
+        )
     return float(number)
 
 
@@ -89,7 +105,9 @@ class QuietHours(_Part):
 class Mail(_Part):
     """A message by SMTP. The password lies in a file of its own, 0600."""
 
-    to: list[Annotated[str, BeforeValidator(_mail)]] = Field(min_length=1, max_length=20)
+    to: list[Annotated[str, BeforeValidator(_mail)]] = Field(
+        min_length=1, max_length=20
+    )
     sender: Annotated[str, BeforeValidator(_mail)] = Field(alias="from")
     host: str = Field(min_length=1, max_length=255)
     port: int = Field(default=587, ge=1, le=65535)
@@ -102,8 +120,12 @@ class ReceiverBody(_Part):
     """One of webhook, slack and email, and what it wants to hear."""
 
     name: str = Field(min_length=1, max_length=60)
-    webhook: Annotated[str, BeforeValidator(reader(_address, field="webhook"))] | None = None
-    slack: Annotated[str, BeforeValidator(reader(_address, field="slack"))] | None = None
+    webhook: (
+        Annotated[str, BeforeValidator(reader(_address, field="webhook"))] | None
+    ) = None
+    slack: Annotated[str, BeforeValidator(reader(_address, field="slack"))] | None = (
+        None
+    )
     email: Mail | None = None
     secret_file: str | None = None  # signs what a webhook gets
     least: Literal["info", "warning", "critical"] = "info"
@@ -167,22 +189,30 @@ def read_alerts(document: Document) -> AlertFile:
     try:
         alert_file = AlertFile.model_validate(document.value)
     except ValidationError as error:
-        problems = [_problem(dict(problem)) for problem in error.errors(include_url=False)]
+        problems = [
+            _problem(dict(problem)) for problem in error.errors(include_url=False)
+        ]
         raise refusal(document, problems) from None
     names = [receiver.name for receiver in alert_file.to]
     problems = []
     for place, receiver_body in enumerate(alert_file.to):
         ways = [
-            way for way in ("webhook", "slack", "email") if getattr(receiver_body, way) is not None
+            way
+            for way in ("webhook", "slack", "email")
+            if getattr(receiver_body, way) is not None
         ]
         if len(ways) != 1:
             ways_text = " and ".join(ways) or "no way to tell it"
             text = f"{receiver_body.name} has {ways_text}: it needs one of webhook, slack and email"
-            problems.append(Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}"))
+            problems.append(
+                Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}")
+            )
         if names.count(receiver_body.name) > 1:
             text = f"{shown(receiver_body.name)} is there twice"
             problems.append(
-                Problem(where=("to", place, "name"), text=text, hint="give each a new name")
+                Problem(
+                    where=("to", place, "name"), text=text, hint="give each a new name"
+                )
             )
     if problems:
         raise refusal(document, problems)
@@ -196,20 +226,28 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         wrong = error["ctx"]["error"]
         return Problem(where=where, text=wrong.text, hint=wrong.hint)
     if error["type"] == "extra_forbidden":
-        return Problem(where=where, text="there is no such field", hint=f"known: {_known(where)}")
+        return Problem(
+            where=where, text="there is no such field", hint=f"known: {_known(where)}"
+        )
     if error["type"] == "missing":
         example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
         return Problem(where=where, text="is missing", hint=f"add: {example}")
     if len(where) > 1 and where[-2] == "of":
         text = f"{shown(error.get('input'))} is not a kind of alert"
-        return Problem(where=where, text=text, hint=f"write some of: {', '.join(AlertKind)}")
+        return Problem(
+            where=where, text=text, hint=f"write some of: {', '.join(AlertKind)}"
+        )
     text = f"{shown(error.get('input'))} is not what belongs here"
     return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")
 
 
 def _known(where: Where) -> str:
     """The fields of the part that the unknown one is in."""
-    parts: dict[str, type[BaseModel]] = {"rules": Rules, "quiet": QuietHours, "email": Mail}
+    parts: dict[str, type[BaseModel]] = {
+        "rules": Rules,
+        "quiet": QuietHours,
+        "email": Mail,
+    }
     inside = str(where[-2]) if len(where) > 1 else ""
     part = parts.get(inside, AlertFile if len(where) == 1 else ReceiverBody)
     return ", ".join(field.alias or name for name, field in part.model_fields.items())

@@ -1,7 +1,8 @@
-"""Shapes of the HTTP API: requests are strict, answers are stable (docs/reference/schema/*.json).
+"""Shapes of the HTTP API: requests are strict, answers are stable
+(docs/reference/schema/*.json).
 
-Times are wall-clock seconds since 1970, durations seconds, sizes bytes; GPUs are numbers, a share
-being a fraction. A client ignores fields that it does not know.
+Times are wall-clock seconds since 1970, durations seconds, sizes bytes; GPUs are
+numbers, a share being a fraction. A client ignores fields that it does not know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -126,11 +127,11 @@ class RequestBody(BaseModel):
 
 
 class JobSubmit(RequestBody):
-    """Specs as in docs/reference/schema/spec.json; `workdir` is the digest of a snapshot that is
-    here.
+    """Specs as in docs/reference/schema/spec.json; `workdir` is the digest of a
+    snapshot that is here.
 
-    The same key again answers with the first jobs. `held`: they are suspended from the start, and
-    begin after `resume`.
+    The same key again answers with the first jobs. `held`: they are suspended from the
+    start, and begin after `resume`.
     """
 
     specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
@@ -139,13 +140,15 @@ class JobSubmit(RequestBody):
 
 
 class JobChange(RequestBody):
-    """Change of a waiting job; null leaves a field unchanged. `name` of a job of an array is
-    without its index."""
+    """Change of a waiting job; null leaves a field unchanged. `name` of a job of an
+    array is without its index."""
 
     name: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
     queue: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
     priority: Annotated[int | None, Field(ge=-10_000, le=10_000)] = None
-    max_duration_seconds: Annotated[float | None, Field(gt=0, le=10 * 366 * 86_400)] = None
+    max_duration_seconds: Annotated[float | None, Field(gt=0, le=10 * 366 * 86_400)] = (
+        None
+    )
 
     def to_domain(self, job: JobId) -> SetJob:
         return SetJob(
@@ -158,17 +161,17 @@ class JobChange(RequestBody):
 
 
 class JobSignal(RequestBody):
-    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started (of a batch script, its
-    steps), the shell that each was started by alone (`batch`), or both (`all`). None: both of a
-    batch script, else the ranks."""
+    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started (of a batch
+    script, its steps), the shell that each was started by alone (`batch`), or both
+    (`all`). None: both of a batch script, else the ranks."""
 
     signal: Annotated[str, Field(min_length=1, max_length=20)]
     to: To | None = None
 
 
 class SecretValue(RequestBody):
-    """A secret's value. `for_everybody`: it serves the jobs of all users, not of its owner alone;
-    null leaves that as it is."""
+    """A secret's value. `for_everybody`: it serves the jobs of all users, not of its
+    owner alone; null leaves that as it is."""
 
     value: Annotated[str, Field(min_length=1, max_length=65_536)]
     for_everybody: bool | None = None
@@ -197,8 +200,8 @@ class Error(ForecastView):
 
 
 class JobView(ForecastView):
-    """A job in a listing. `nodes` are those of its newest attempt, while it is on them, and
-    `held_gpus` what it holds there; null while it is on none."""
+    """A job in a listing. `nodes` are those of its newest attempt, while it is on them,
+    and `held_gpus` what it holds there; null while it is on none."""
 
     id: str
     name: str
@@ -270,7 +273,8 @@ class JobView(ForecastView):
 
 
 class JobDetail(JobView):
-    """One job whole (`corral show`). `nodes` are those of its newest attempt, also afterwards."""
+    """One job whole (`corral show`). `nodes` are those of its newest attempt, also
+    afterwards."""
 
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
@@ -321,8 +325,9 @@ class Checkpoints(ForecastView):
 
 
 class LogLines(ForecastView):
-    """A piece of one rank's log, or at the end the state that the job ended in. `times`, where
-    asked for: when each line reached the head; the first is of the piece's first byte."""
+    """A piece of one rank's log, or at the end the state that the job ended in.
+    `times`, where asked for: when each line reached the head; the first is of the
+    piece's first byte."""
 
     rank: int | None = None
     attempt: int | None = None
@@ -332,12 +337,13 @@ class LogLines(ForecastView):
 
 
 class PlannedJob(ForecastView):
-    """Plan of a job: where it would start now, or why it would wait. `environment`: that of its
-    first rank, as far as it is known before the start; `forecast`: that of the first job that would
-    wait; `stops`: the jobs it would preempt. `forms`: all that would do, in the order in which they
-    are tried; `shape`: the one that it would get, or the first. `kind` "ray": a program that runs
-    once, with a log of each node's `ranks`. `python`: that of a job without one of its own.
-    `origin`: the save of another job that it starts from, j35@400."""
+    """Plan of a job: where it would start now, or why it would wait. `environment`:
+    that of its first rank, as far as it is known before the start; `forecast`: that of
+    the first job that would wait; `stops`: the jobs it would preempt. `forms`: all that
+    would do, in the order in which they are tried; `shape`: the one that it would get,
+    or the first. `kind` "ray": a program that runs once, with a log of each node's
+    `ranks`. `python`: that of a job without one of its own. `origin`: the save of
+    another job that it starts from, j35@400."""
 
     name: str
     starts_now: bool

@@ -23,14 +23,17 @@ class Array:
 
 
 def read_array(value: Any) -> Array:
-    """Indices of "0-99", "1,3,5-7", "0-98:2", each with "%10" behind it if not all may run at once.
+    """Indices of "0-99", "1,3,5-7", "0-98:2", each with "%10" behind it if not all may
+    run at once.
 
     Raises: Wrong.
     """
     if isinstance(value, Array):
         return value
     if not isinstance(value, str):
-        is_count = isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
+        is_count = (
+            isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
+        )
         raise WrongValue(
             f"{shown(value)} is no range of indices",
             f"write: array: 0-{value - 1 if is_count else 9}",
@@ -47,12 +50,18 @@ def read_array(value: Any) -> Array:
     for part in ranges.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise WrongValue(f"{shown(value)} is no range of indices", "write: array: 0-99%10")
+            raise WrongValue(
+                f"{shown(value)} is no range of indices", "write: array: 0-99%10"
+            )
         first, last, step = (int(group) if group else None for group in match.groups())
-        indices = _indices(value, first or 0, first or 0 if last is None else last, step)
+        indices = _indices(
+            value, first or 0, first or 0 if last is None else last, step
+        )
         named += len(indices)
         if named > MOST_NAMED:
-            raise WrongValue(f"{shown(value)} names indices over and over", "write each index once")
+            raise WrongValue(
+                f"{shown(value)} names indices over and over", "write each index once"
+            )
         found_indices.update(indices)
         _bounded(value, len(found_indices))
     return Array(indices=tuple(sorted(found_indices)), limit=limit)
@@ -72,9 +81,13 @@ def check_count(jobs: int, source: str) -> None:
 
 def _indices(value: str, first: int, last: int, step: int | None) -> range:
     if last < first or step == 0:
-        raise WrongValue(f"{shown(value)} counts backwards or on the spot", "write: array: 0-99")
+        raise WrongValue(
+            f"{shown(value)} counts backwards or on the spot", "write: array: 0-99"
+        )
     if last > MAX_INDEX:
-        raise WrongValue(f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99")
+        raise WrongValue(
+            f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99"
+        )
     steps = range(first, last + 1, step or 1)
     _bounded(value, len(steps))
     return steps
@@ -91,6 +104,7 @@ def _bounded(value: str, count: int) -> None:
 def _limit(value: str, most: str) -> int:
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
         raise WrongValue(
-            f"{shown(value)}: after % comes how many may run at once", "write: array: 0-99%10"
+            f"{shown(value)}: after % comes how many may run at once",
+            "write: array: 0-99%10",
         )
     return int(most)

@@ -1,8 +1,9 @@
-"""Reading an agent's messages within bounds: one pass in C for what is right, and for the rest a
-second look that leaves out what breaks the bounds and nothing else.
+"""Reading an agent's messages within bounds: one pass in C for what is right, and for
+the rest a second look that leaves out what breaks the bounds and nothing else.
 
-For each type that travels there is a shape of the same fields with the bounds on them, made here of
-the type itself. A message is decoded by that shape first; a field that is new is bounded too.
+For each type that travels there is a shape of the same fields with the bounds on them,
+made here of the type itself. A message is decoded by that shape first; a field that is
+new is bounded too.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +11,16 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -83,7 +93,16 @@ PATTERNS: Final = {
 }
 MOMENTS: Final = frozenset({"at", "started_at"})
 NON_NEGATIVE: Final = frozenset(
-    {"attempt", "step", "rank", "size_bytes", "offset", "number", "dropped", "waits_for_input"}
+    {
+        "attempt",
+        "step",
+        "rank",
+        "size_bytes",
+        "offset",
+        "number",
+        "dropped",
+        "waits_for_input",
+    }
 )
 
 
@@ -100,7 +119,8 @@ _Loss: Final = Annotated[float, msgspec.Meta(ge=-MOST_LOSS, le=MOST_LOSS)]
 
 
 class Dropped(NamedTuple):
-    """Part of a message that was left out: for example ("save", ("j3", 1), "step must be ...")."""
+    """Part of a message that was left out: for example ("save", ("j3", 1), "step must
+    be ...")."""
 
     what: str
     key: AttemptKey | None
@@ -118,8 +138,8 @@ class BoundedMessage:
 def read_frame(frame: bytes) -> BoundedMessage:
     """Read one frame of an agent.
 
-    Raises: ValueError, TypeError, RecursionError, OverflowError for what is no message at all, and
-    for a hello or a chunk of a log out of bounds.
+    Raises: ValueError, TypeError, RecursionError, OverflowError for what is no message
+    at all, and for a hello or a chunk of a log out of bounds.
     """
     try:
         within = _shape_of_frame(frame)
@@ -134,7 +154,8 @@ def read_frame(frame: bytes) -> BoundedMessage:
 
 
 def _is_consistent(within: Any) -> bool:
-    """Whether what a bound on a field cannot say is right: GPUs, ports and disks by one name."""
+    """Whether what a bound on a field cannot say is right: GPUs, ports and disks by one
+    name."""
     try:
         if within.sample:
             _check_sample(within.sample)
@@ -169,7 +190,9 @@ class _LooseBeat(msgspec.Struct, tag="beat"):
     seen: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=ITEMS["Beat.seen"])] = []
     inventory: msgspec.Raw = _NIL
     sample: msgspec.Raw = _NIL
-    signals: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_SIGNALS)] = []
+    signals: Annotated[
+        list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_SIGNALS)
+    ] = []
 
 
 class _BareSeen(msgspec.Struct):
@@ -195,9 +218,15 @@ class _Sieve:
     dropped: list[Dropped]
 
     def take(
-        self, shape: Any, raw: Any, what: str, key: AttemptKey | None = None, of: str = ""
+        self,
+        shape: Any,
+        raw: Any,
+        what: str,
+        key: AttemptKey | None = None,
+        of: str = "",
     ) -> Any:
-        """Return the part as its own type, None for one that is out of bounds or absent."""
+        """Return the part as its own type, None for one that is out of bounds or
+        absent."""
         if raw == _NIL:
             return None
         try:
@@ -215,9 +244,15 @@ class _Sieve:
         self.dropped.append(Dropped(what, key, cut(why, WHY_LETTERS)))
 
     def several(
-        self, shape: Any, raws: Iterable[Any], what: str, most: int, key: AttemptKey | None = None
+        self,
+        shape: Any,
+        raws: Iterable[Any],
+        what: str,
+        most: int,
+        key: AttemptKey | None = None,
     ) -> tuple[Any, ...]:
-        """Return the parts of a list that are within bounds, the first `most` of them."""
+        """Return the parts of a list that are within bounds, the first `most` of
+        them."""
         kept_items: list[Any] = []
         for place, raw in enumerate(raws):
             if place >= most:
@@ -232,7 +267,11 @@ def _second_look(frame: bytes) -> BoundedMessage:
     """Read a heartbeat part by part. Raises: as `read_frame`."""
     loose = _loose_beat(frame)
     sieve = _Sieve([])
-    seen = [attempt_seen for raw in loose.seen if (attempt_seen := _seen(sieve, raw)) is not None]
+    seen = [
+        attempt_seen
+        for raw in loose.seen
+        if (attempt_seen := _seen(sieve, raw)) is not None
+    ]
     beat = Beat(
         number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
         version=sieve.take(Version | None, loose.version, "version"),
@@ -245,7 +284,8 @@ def _second_look(frame: bytes) -> BoundedMessage:
 
 
 def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
-    """Return the attempt without what is out of bounds, None where not even its key is right."""
+    """Return the attempt without what is out of bounds, None where not even its key is
+    right."""
     try:
         _bounded_decoder(Seen)(raw)
         return _decoder(Seen)(raw)  # type: ignore[no-any-return]
@@ -266,8 +306,11 @@ def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
     return Seen(**{**checked_fields, "key": bare.key, "phase": bare.phase})
 
 
-def _part_of_seen(sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey) -> Any:
-    """Return one field of an attempt; lists lose only those items that are out of bounds."""
+def _part_of_seen(
+    sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey
+) -> Any:
+    """Return one field of an attempt; lists lose only those items that are out of
+    bounds."""
     if name in ("exits", "saves", "tails"):
         try:
             raws = _list_of_raw(raw)
@@ -277,7 +320,9 @@ def _part_of_seen(sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: At
         if name == "tails":
             return _tails(sieve, raws, key)
         item, what = (Save, "save") if name == "saves" else (tuple[int, Exit], "exit")
-        return sieve.several(item, raws, what, MOST_SAVES if name == "saves" else MOST_RANKS, key)
+        return sieve.several(
+            item, raws, what, MOST_SAVES if name == "saves" else MOST_RANKS, key
+        )
     if name == "progress":
         return _progress(sieve, raw, key)
     if hint is str and f"Seen.{name}" in PATTERNS:
@@ -305,19 +350,25 @@ def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
 def _tails(
     sieve: _Sieve, raws: Iterable[msgspec.Raw], key: AttemptKey
 ) -> tuple[tuple[int, str], ...]:
-    """Return the tails of logs, whose text is the program's: what cannot be kept is replaced."""
+    """Return the tails of logs, whose text is the program's: what cannot be kept is
+    replaced."""
     tails = sieve.several(_TAIL, raws, "tail of a log", MOST_RANKS, key)
     return tuple((rank, printed(text[-TAIL_LETTERS:])) for rank, text in tails)
 
 
 def _cut(sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey) -> str | None:
-    """Return a sentence for people, shortened: its beginning says more than nothing does."""
+    """Return a sentence for people, shortened: its beginning says more than nothing
+    does."""
     text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
     if text is None:
         return None
     short = cut(text, letters)
     if short != text:
-        sieve.drop("sentence", key, f"it has {len(text):,} letters; at most {letters:,} are kept")
+        sieve.drop(
+            "sentence",
+            key,
+            f"it has {len(text):,} letters; at most {letters:,} are kept",
+        )
     return short
 
 
@@ -335,7 +386,8 @@ def _bounded_decoder(shape: Any, of: str = "") -> Callable[[Any], Any]:
 
 
 def bounded(hint: Any, of: str = "") -> Any:
-    """Return the type with the bounds on it. `of`: the field that it is of, "Save.path"."""
+    """Return the type with the bounds on it. `of`: the field that it is of,
+    "Save.path"."""
     name = of.rpartition(".")[2]
     if get_origin(hint) is Annotated:
         return hint  # it says its own
@@ -349,10 +401,14 @@ def bounded(hint: Any, of: str = "") -> Any:
         return _Loss if name == "loss" else _Moment if name in MOMENTS else _Number
     if hint is str:
         letters = LETTERS.get(of, NAME_LETTERS)  # msgpack's text is valid UTF-8 already
-        return Annotated[str, msgspec.Meta(max_length=letters, pattern=PATTERNS.get(of, PLAIN))]
+        return Annotated[
+            str, msgspec.Meta(max_length=letters, pattern=PATTERNS.get(of, PLAIN))
+        ]
     if (plain := getattr(hint, "__supertype__", None)) is not None:
         return bounded(plain, of)
-    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+    if isinstance(hint, type) and (
+        is_dataclass(hint) or issubclass(hint, msgspec.Struct)
+    ):
         return _bounded_struct(hint)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = get_type_hints(hint)
@@ -371,7 +427,9 @@ def _bounded_container(hint: Any, of: str) -> Any:
         return tuple[tuple(bounded(arg, of) for arg in args)]  # type: ignore[misc]
     if origin in (Union, UnionType):
         return Union[tuple(bounded(arg, of) for arg in args)]  # noqa: UP007
-    plain = hint in (bool, bytes, NoneType) or (isinstance(hint, type) and issubclass(hint, Enum))
+    plain = hint in (bool, bytes, NoneType) or (
+        isinstance(hint, type) and issubclass(hint, Enum)
+    )
     if plain:
         return hint
     raise TypeError(f"{of}: no bounds are known for {hint}")
@@ -379,14 +437,17 @@ def _bounded_container(hint: Any, of: str) -> Any:
 
 @cache
 def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
-    """Return a struct of the same fields, with bounds; a field with a default may be absent."""
+    """Return a struct of the same fields, with bounds; a field with a default may be
+    absent."""
     hints = get_type_hints(shape)
     made: list[Any] = []
     for name, is_required in _fields(shape):
         hint = bounded(hints[name], f"{shape.__name__}.{name}")
         made.append((name, hint) if is_required else (name, hint, None))
     tag = getattr(getattr(shape, "__struct_config__", None), "tag", None)
-    return msgspec.defstruct(f"Bounded{shape.__name__}", made, tag=tag, kw_only=True, gc=False)
+    return msgspec.defstruct(
+        f"Bounded{shape.__name__}", made, tag=tag, kw_only=True, gc=False
+    )
 
 
 def _fields(shape: Any) -> list[tuple[str, bool]]:

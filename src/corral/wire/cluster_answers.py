@@ -30,7 +30,8 @@ class ClusterView(ForecastView):
 
 
 class Gpus(ForecastView):
-    """GPUs of the cluster. `free` are those that a job could have now, on nodes that take work."""
+    """GPUs of the cluster. `free` are those that a job could have now, on nodes that
+    take work."""
 
     total: int
     free: float
@@ -43,9 +44,9 @@ class Gpus(ForecastView):
 class UserIsolationView(ForecastView):
     """Isolation of users on these nodes.
 
-    `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one account of all
-    users' ranks; "" where each user has an account. `shared`: surfaces on which users can reach
-    each other. `text`: a sentence about it.
+    `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one
+    account of all users' ranks; "" where each user has an account. `shared`: surfaces
+    on which users can reach each other. `text`: a sentence about it.
     """
 
     nodes: list[str]
@@ -66,8 +67,8 @@ class UserIsolationView(ForecastView):
 
 
 class Status(ForecastView):
-    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but one.
-    `separation`: how users are kept apart on the nodes that are alive."""
+    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but
+    one. `separation`: how users are kept apart on the nodes that are alive."""
 
     head: HeadView
     cluster: ClusterView

@@ -4,7 +4,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class FailedJob(ForecastView):
-    """A job that is FAILED. `failure`: the class of the cause, "" where none is known yet."""
+    """A job that is FAILED. `failure`: the class of the cause, "" where none is known
+    yet."""
 
     id: str
     name: str
@@ -24,8 +25,8 @@ class FailureClass(ForecastView):
 
 
 class FailedJobs(ForecastView):
-    """The newest jobs that ended FAILED since a moment, and the classes of all that are counted.
-    `more`: there are more than are counted."""
+    """The newest jobs that ended FAILED since a moment, and the classes of all that are
+    counted. `more`: there are more than are counted."""
 
     since: float
     jobs: list[FailedJob]

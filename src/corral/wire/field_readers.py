@@ -1,5 +1,5 @@
-"""One reader a kind of value: what a person wrote -> what it means, or Wrong, which says how to
-write it. Pure; the spec's models are made of these."""
+"""One reader a kind of value: what a person wrote -> what it means, or Wrong, which
+says how to write it. Pure; the spec's models are made of these."""
 
 import json
 import math
@@ -15,13 +15,15 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, bytes_of, second
 
 MAX_GPUS: Final = 1024  # a node
 MAX_NODES: Final = 100_000
-MAX_COMMAND: Final = 100_000  # characters: the kernel takes 131,072 bytes in one argument
+# characters: the kernel takes 131,072 bytes in one argument
+MAX_COMMAND: Final = 100_000
 MAX_ENVIRONMENT: Final = (
     1024 * 1024
 )  # bytes of all variables: the kernel takes 2 MiB with a command
 MAX_SECONDS: Final = 3650 * 86400.0
 MAX_AMOUNT: Final = 10**12  # GPU-hours or money: more than anybody has
-OWN_TOKEN: Final = "CORRAL_TOKEN"  # the secret that is the job's own token (decision 0072)
+# the secret that is the job's own token (decision 0072)
+OWN_TOKEN: Final = "CORRAL_TOKEN"
 SET_BY_CORRAL: Final = frozenset(
     (
         "MASTER_ADDR",
@@ -58,7 +60,8 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):
         text = type(value).__name__
     text = "".join(
-        character if character.isprintable() else ascii(character)[1:-1] for character in text
+        character if character.isprintable() else ascii(character)[1:-1]
+        for character in text
     )
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -94,7 +97,8 @@ def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
         return value
     near = get_close_matches(shown(value).lower(), among, n=1) or among
     raise WrongValue(
-        f"{shown(value)} is not one of: {', '.join(among)}", f"write: {field}: {near[0]}"
+        f"{shown(value)} is not one of: {', '.join(among)}",
+        f"write: {field}: {near[0]}",
     )
 
 
@@ -103,14 +107,17 @@ def name(value: Any, *, field: str, noun: str) -> str:
     if isinstance(value, str) and is_name(value):
         return value
     raise WrongValue(
-        f"{shown(value)} is no {noun}: it has {NAME_RULE}", f"write: {field}: {_safe(value)}"
+        f"{shown(value)} is no {noun}: it has {NAME_RULE}",
+        f"write: {field}: {_safe(value)}",
     )
 
 
 def _safe(value: object) -> str:
     """The nearest name to what was written."""
     safe_text = value if isinstance(value, str) else shown(value)
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII).strip("._-")
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII).strip(
+        "._-"
+    )
     if not isinstance(value, str):
         return f'"{words}"' if is_name(words) else "train"
     return words if is_name(words) else "train"
@@ -125,7 +132,8 @@ def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(
-            f"{shown(value)} is not a number of {noun}", f"write: {field}: {_number_in(value, low)}"
+            f"{shown(value)} is not a number of {noun}",
+            f"write: {field}: {_number_in(value, low)}",
         )
     if not _finite(value) or value != int(value):
         near = max(low, min(high, round(value))) if _finite(value) else low
@@ -148,9 +156,11 @@ def _number_in(value: object, otherwise: int) -> str:
 
 
 def gpus(value: Any) -> tuple[str | None, int]:
-    """(type or None for any, thousandths of a GPU) in 8, 0.5, "h100:8", "h100" and {h100: 8}.
+    """(type or None for any, thousandths of a GPU) in 8, 0.5, "h100:8", "h100" and
+    {h100: 8}.
 
-    Types are lower case. Quoted numbers are refused: "8" could as well be meant as a type.
+    Types are lower case. Quoted numbers are refused: "8" could as well be meant as a
+    type.
     """
     if isinstance(value, Mapping):
         return _gpu_mapping(value)
@@ -166,11 +176,14 @@ def gpus(value: Any) -> tuple[str | None, int]:
         amount = 1.0 if count is None else _as_number(count)
         if amount is None:
             raise WrongValue(
-                f"{shown(value)}: {shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"'
+                f"{shown(value)}: {shown(count)} is no number of GPUs",
+                f'write: gpu: "{kind}:8"',
             )
         return kind.lower(), _gpu_millis(amount, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongValue(f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"')
+        raise WrongValue(
+            f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"'
+        )
     return None, _gpu_millis(value, value)
 
 
@@ -193,7 +206,9 @@ def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
     if not isinstance(kind, str) or not is_gpu_type(kind):
         raise WrongValue(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
     if isinstance(count, bool) or not isinstance(count, int | float):
-        raise WrongValue(f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"')
+        raise WrongValue(
+            f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"'
+        )
     return kind.lower(), _gpu_millis(count, count)
 
 
@@ -219,7 +234,9 @@ def _gpu_millis(amount: float, asked: object) -> int:
             f"write: gpu: {math.ceil(amount)}",
         )
     if amount and not millis:
-        raise WrongValue(f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5")
+        raise WrongValue(
+            f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5"
+        )
     return millis
 
 
@@ -236,10 +253,13 @@ def cpu_millis(value: Any) -> int:
         amount = _as_number(_least(value))
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         raise WrongValue(
-            f"{shown(value)} is no number of cores", f"write: cpu: {_number_in(value, 4)}"
+            f"{shown(value)} is no number of cores",
+            f"write: cpu: {_number_in(value, 4)}",
         )
     if not _finite(amount) or not 0 <= amount <= 65_536:
-        raise WrongValue(f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4")
+        raise WrongValue(
+            f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4"
+        )
     return round(amount * MILLIS_PER_CPU)
 
 
@@ -255,18 +275,25 @@ def memory_bytes(value: Any) -> int:
         least += "GB"
     if least == value and _as_number(value) is not None:
         raise WrongValue(
-            f"{shown(value)} of what?", f"write the unit: memory: {_number_in(value, 32)}GB"
+            f"{shown(value)} of what?",
+            f"write the unit: memory: {_number_in(value, 32)}GB",
         )
     try:
         size = bytes_of(least)
     except (ValueError, OverflowError):
-        raise WrongValue(f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB") from None
+        raise WrongValue(
+            f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB"
+        ) from None
     if not 0 < size <= 10**15:
-        raise WrongValue(f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB")
+        raise WrongValue(
+            f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB"
+        )
     return size
 
 
-def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS) -> float:
+def seconds(
+    value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS
+) -> float:
     """Seconds in "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
     example = f"write: {field}: 4h, or 90s, 30m, 1d12h"
     if isinstance(value, str) and re.fullmatch(r"\s*[1-9]\d{0,8}\s*", value, re.ASCII):
@@ -283,11 +310,15 @@ def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECON
     except (ValueError, OverflowError):
         raise WrongValue(f"{shown(value)} is no duration", example) from None
     if not low <= amount <= high:
-        raise WrongValue(f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example)
+        raise WrongValue(
+            f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example
+        )
     return amount
 
 
-def amount(value: Any, *, field: str, from_zero: bool = False, example: str = "4") -> float:
+def amount(
+    value: Any, *, field: str, from_zero: bool = False, example: str = "4"
+) -> float:
     """A number above 0, or from 0 on, that ends."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(f"{shown(value)} is no number", f"write: {field}: {example}")
@@ -300,12 +331,16 @@ def amount(value: Any, *, field: str, from_zero: bool = False, example: str = "4
 
 def span(value: Any) -> tuple[int, int]:
     """(least, most) replicas in 3 and "1..8"."""
-    if isinstance(value, str) and (match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)):
+    if isinstance(value, str) and (
+        match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)
+    ):
         low, high = int(match.group(1)), int(match.group(2))
         if low <= high and high:
             return low, high
     if isinstance(value, str):
-        raise WrongValue(f"{shown(value)} is no range of replicas", "write: replicas: 1..8")
+        raise WrongValue(
+            f"{shown(value)} is no range of replicas", "write: replicas: 1..8"
+        )
     count = whole(value, field="replicas", low=1, high=10_000, noun="replicas")
     return count, count
 
@@ -316,21 +351,25 @@ def priority(value: Any) -> int:
         return PRIORITIES[value]
     if isinstance(value, str):
         raise WrongValue(
-            f"{shown(value)} is no priority", "write: priority: low, normal, high or a number"
+            f"{shown(value)} is no priority",
+            "write: priority: low, normal, high or a number",
         )
     return whole(value, field="priority", low=-10_000, high=10_000, noun="priority")
 
 
 def command(value: Any, *, field: str) -> str:
-    """A command, or a list of commands of which each runs when the one before it succeeded."""
+    """A command, or a list of commands of which each runs when the one before it
+    succeeded."""
     example = (
-        f"{field}: {'pip install -r requirements.txt' if field == 'setup' else 'python train.py'}"
+        f"{field}: "
+        f"{'pip install -r requirements.txt' if field == 'setup' else 'python train.py'}"
     )
     if isinstance(value, list):
         if not value:
             raise WrongValue("the list of commands is empty", f"write: {example}")
         lines = [
-            text(argument, noun="command", example=example, most=MAX_COMMAND) for argument in value
+            text(argument, noun="command", example=example, most=MAX_COMMAND)
+            for argument in value
         ]
         value = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)
     return text(value, noun="command", example=example, most=MAX_COMMAND)
@@ -339,9 +378,14 @@ def command(value: Any, *, field: str) -> str:
 def environment(value: Any) -> tuple[tuple[str, str], ...]:
     """Variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
-        raise WrongValue(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
+        raise WrongValue(
+            f"{shown(value)} is not names and values", "write: env: {NAME: value}"
+        )
     variables = tuple(
-        sorted((_variable(key), _env_value(key, env_value)) for key, env_value in value.items())
+        sorted(
+            (_variable(key), _env_value(key, env_value))
+            for key, env_value in value.items()
+        )
     )
     size = sum(
         len(key) + len(env_text.encode()) + 2 for key, env_text in variables
@@ -362,16 +406,24 @@ def _variable(key: object) -> str:
             "write: env: {NAME: value}",
         )
     if key in SET_BY_CORRAL or key.startswith("CORRAL_"):
-        raise WrongValue(f"{key} is set by Corral for each rank", f"take {key} out of env")
+        raise WrongValue(
+            f"{key} is set by Corral for each rank", f"take {key} out of env"
+        )
     return key
 
 
 def _env_value(key: str, value: object) -> str:
     huge = isinstance(value, int) and abs(value) >= 10**30
     endless = isinstance(value, float) and not _finite(value)  # JSON has no such number
-    if isinstance(value, bool) or huge or endless or not isinstance(value, str | int | float):
+    if (
+        isinstance(value, bool)
+        or huge
+        or endless
+        or not isinstance(value, str | int | float)
+    ):
         raise WrongValue(
-            f"{key} is {shown(value)}: neither text nor a number", f'write: {key}: "..."'
+            f"{key} is {shown(value)}: neither text nor a number",
+            f'write: {key}: "..."',
         )
     words = value if isinstance(value, str) else repr(value)
     if "\0" in words or any("\ud800" <= letter <= "\udfff" for letter in words):
@@ -380,7 +432,8 @@ def _env_value(key: str, value: object) -> str:
         )
     if len(words) > MAX_COMMAND:
         raise WrongValue(
-            f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken", "use a file"
+            f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken",
+            "use a file",
         )
     return words
 
@@ -399,7 +452,9 @@ def secrets(value: Any) -> tuple[str, ...]:
             f"run: corral secret set {_safe(some)} and write: secrets: [{_safe(some)}]",
         )
     if not isinstance(value, list):
-        raise WrongValue(f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]")
+        raise WrongValue(
+            f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]"
+        )
     for secret_name in value:
         if (
             not isinstance(secret_name, str)

@@ -1,4 +1,5 @@
-"""Words that other systems have for a field of the spec, and what to write here instead. Pure."""
+"""Words that other systems have for a field of the spec, and what to write here
+instead. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -9,12 +9,12 @@ from corral.wire.job_parts import ForecastView
 class GpusOfNode(ForecastView):
     """GPUs of a node, in the order of its inventory.
 
-    Each list has one value per GPU, and null where the value is unknown. `at`: time of the
-    last sensor values that reached the head, by the node's clock; null: none yet. Shares
-    are from 0 to 1. `holders`: ids of the jobs that hold the GPU, joined by commas.
-    `signs`: lost, silent (its driver does not answer), taken (by a program that Corral did
-    not start), or "". `pretend`: the GPUs are simulated, and their readings are derived
-    from the processes of the jobs.
+    Each list has one value per GPU, and null where the value is unknown. `at`: time of
+    the last sensor values that reached the head, by the node's clock; null: none yet.
+    Shares are from 0 to 1. `holders`: ids of the jobs that hold the GPU, joined by
+    commas. `signs`: lost, silent (its driver does not answer), taken (by a program that
+    Corral did not start), or "". `pretend`: the GPUs are simulated, and their readings
+    are derived from the processes of the jobs.
     """
 
     node: str
@@ -30,9 +30,10 @@ class GpusOfNode(ForecastView):
 
 
 class GpusNow(ForecastView):
-    """All GPUs, by node. `cost_per_hour`: of what is held now, by the cluster's own prices in its
-    `currency`; `list_cost_per_hour`: of what has none, by what clouds ask, in USD. They are not to
-    be added. `unpriced_gpus` are held at no known price, and count for nothing there."""
+    """All GPUs, by node. `cost_per_hour`: of what is held now, by the cluster's own
+    prices in its `currency`; `list_cost_per_hour`: of what has none, by what clouds
+    ask, in USD. They are not to be added. `unpriced_gpus` are held at no known price,
+    and count for nothing there."""
 
     cost_per_hour: float
     currency: str = "USD"

@@ -1,10 +1,11 @@
 """Proof that a head without TLS is the one that is meant, before a token is sent to it.
 
-On loopback a head speaks plain HTTP, and any process of the machine may take its port when it ends.
-So each connection begins with a challenge: the caller names its token by an id and draws a nonce;
-the head answers with an HMAC of the nonce under the token's SHA-256, which only the caller and the
-cluster's store have. The proof covers the address at which the connection arrived, so that no other
-listener can pass the challenge on to the head. The token itself follows on the same connection.
+On loopback a head speaks plain HTTP, and any process of the machine may take its port
+when it ends. So each connection begins with a challenge: the caller names its token by
+an id and draws a nonce; the head answers with an HMAC of the nonce under the token's
+SHA-256, which only the caller and the cluster's store have. The proof covers the
+address at which the connection arrived, so that no other listener can pass the
+challenge on to the head. The token itself follows on the same connection.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ from urllib.parse import urlsplit
 from corral.domain.errors import InsecureHead, Unauthorised, WrongHead
 
 PROOF: Final = "/v1/proof"
-CLUSTER: Final = "cluster"  # in place of a token's id: proof by the key that all heads share
+# in place of a token's id: proof by the key that all heads share
+CLUSTER: Final = "cluster"
 INSECURE: Final = "CORRAL_INSECURE"  # "1": send tokens without TLS and without a proof
 PROOF_SECONDS: Final = 5.0
 MOST_BYTES: Final = 16_384  # of an answer
@@ -37,7 +39,8 @@ Address = tuple[str, int]
 
 
 def needs_proof(url: str) -> bool:
-    """Return whether the head at this address must prove itself: on loopback, without TLS.
+    """Return whether the head at this address must prove itself: on loopback, without
+    TLS.
 
     Raises: InsecureHead for another machine without TLS.
     """
@@ -71,7 +74,8 @@ def digest_of(token: str) -> str:
 
 
 def proof_text(nonce: str, address: Address) -> str:
-    """Return the text that a proof signs. `address` is the head's end of the connection."""
+    """Return the text that a proof signs. `address` is the head's end of the
+    connection."""
     host = ip_address(address[0].partition("%")[0])
     if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
         host = host.ipv4_mapped
@@ -80,15 +84,19 @@ def proof_text(nonce: str, address: Address) -> str:
 
 def proof_of(digest: str, nonce: str, address: Address) -> str:
     """Return 64 hexadecimal digits that prove knowledge of a token's digest."""
-    return hmac.digest(digest.encode(), proof_text(nonce, address).encode(), "sha256").hex()
+    return hmac.digest(
+        digest.encode(), proof_text(nonce, address).encode(), "sha256"
+    ).hex()
 
 
 class Challenge:
-    """One question for a proof. The caller sends `request` and feeds the bytes of the answer.
+    """One question for a proof. The caller sends `request` and feeds the bytes of the
+    answer.
 
     Args:
         url: Address of the head, for the Host header.
-        query: Name of the secret that the head is to prove, as the query of the request.
+        query: Name of the secret that the head is to prove, as the query of the
+            request.
         nonce: 32 hexadecimal digits, fresh for each question.
         proofs: Answers that prove it.
     """
@@ -102,7 +110,8 @@ class Challenge:
 
     @classmethod
     def by_token(cls, url: str, token: str, address: Address) -> "Challenge":
-        """Return a question for a token. `address` is the head's end of the connection."""
+        """Return a question for a token. `address` is the head's end of the
+        connection."""
         nonce, digest, job = fresh_nonce(), digest_of(token), _JOB.fullmatch(token)
         query = f"token=t{digest[:12]}" + (f"&attempt={job[1]}" if job else "")
         return cls(url, query, nonce, (proof_of(digest, nonce, address),))
@@ -111,24 +120,32 @@ class Challenge:
     def by_keys(
         cls, url: str, signatures: Callable[[str], Sequence[str]], address: Address
     ) -> "Challenge":
-        """Return a question of one head to another, by the keys that a cluster's heads share."""
+        """Return a question of one head to another, by the keys that a cluster's heads
+        share."""
         nonce = fresh_nonce()
-        return cls(url, f"token={CLUSTER}", nonce, signatures(proof_text(nonce, address)))
+        return cls(
+            url, f"token={CLUSTER}", nonce, signatures(proof_text(nonce, address))
+        )
 
     @property
     def request(self) -> bytes:
         """The bytes to send first on the connection."""
         request_line = f"GET {PROOF}?{self._query} HTTP/1.1"
-        return f"{request_line}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
+        return (
+            f"{request_line}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
+        )
 
     def feed(self, piece: bytes) -> bool:
         """Return whether the head is proven; False while more of the answer is to come.
 
-        Raises: WrongHead; Unauthorised when the head does not have the token; ConnectionError when
+        Raises: WrongHead; Unauthorised when the head does not have the token;
+        ConnectionError when
             the answer breaks off.
         """
         if not piece:
-            raise ConnectionResetError(f"the connection to {self.url} ended before a proof came")
+            raise ConnectionResetError(
+                f"the connection to {self.url} ended before a proof came"
+            )
         self._read += piece
         head, blank, body = self._read.partition(b"\r\n\r\n")
         length = _LENGTH.search(head + b"\r\n") if blank else None
@@ -140,8 +157,11 @@ class Challenge:
         return True
 
     def _check(self, status: list[bytes], body: bytes) -> None:
-        if status in ([b"503"], [b"429"]):  # a head that is not ready: worth another try
-            raise ConnectionResetError(f"the head at {self.url} is not ready to prove itself")
+        # a head that is not ready: worth another try
+        if status in ([b"503"], [b"429"]):
+            raise ConnectionResetError(
+                f"the head at {self.url} is not ready to prove itself"
+            )
         try:
             answer = json.loads(body)
             proof = answer["proof"] if status == [b"200"] else ""
@@ -159,4 +179,6 @@ class Challenge:
             raise self._wrong("its proof is wrong" if proof else "it gives no proof")
 
     def _wrong(self, why: str) -> WrongHead:
-        return WrongHead(f"{self.url} is not the head of this cluster: {why}", hint=_ANOTHER)
+        return WrongHead(
+            f"{self.url} is not the head of this cluster: {why}", hint=_ANOTHER
+        )

@@ -22,13 +22,15 @@ class ImportedJob(BaseModel):
     """A job that is over.
 
     `id`: the system and the job's id there, for example sacct:4711. Moments are seconds
-    since 1970. `seconds`: the time for which it held its GPUs. `state`: the state in the
-    system's own terms.
+    since 1970. `seconds`: the time for which it held its GPUs. `state`: the state in
+    the system's own terms.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    id: Annotated[str, Field(max_length=300, pattern=rf"^({'|'.join(SOURCES)}):[!-~]+$")]
+    id: Annotated[
+        str, Field(max_length=300, pattern=rf"^({'|'.join(SOURCES)}):[!-~]+$")
+    ]
     name: Annotated[str, Field(min_length=1, max_length=200)]
     user: _Words
     queue: _Words
@@ -63,7 +65,8 @@ class ImportedJob(BaseModel):
         )
 
     def to_domain(self) -> Imported:
-        """Raises: SpecInvalid when its moments are in no order, or it has parts of several GPUs."""
+        """Raises: SpecInvalid when its moments are in no order, or it has parts of
+        several GPUs."""
         millis = round(self.gpus_per_node * MILLIS_PER_GPU)
         try:
             resources = Resources(gpu_millis=millis, gpu_type=self.gpu_type)
@@ -93,7 +96,8 @@ class ImportBody(BaseModel):
 
 
 class ImportDone(ForecastView):
-    """Result of an import: how many jobs were new, or would be, and how many were there already."""
+    """Result of an import: how many jobs were new, or would be, and how many were there
+    already."""
 
     new: int
     known: int

@@ -9,8 +9,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class JobsChange(BaseModel):
-    """The same change of several jobs. `jobs` are ids or names; that of an array means all of its
-    jobs that are not over."""
+    """The same change of several jobs. `jobs` are ids or names; that of an array means
+    all of its jobs that are not over."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -24,8 +24,9 @@ class JobsChange(BaseModel):
 class ChangeRefused(ForecastView):
     """Jobs that a change of several left as they are.
 
-    `asked`: the name that was sent. `jobs`: ids that it means and that were refused with this
-    message; none where nothing has the name. `partly`: other jobs of the name were changed.
+    `asked`: the name that was sent. `jobs`: ids that it means and that were refused
+    with this message; none where nothing has the name. `partly`: other jobs of the name
+    were changed.
     """
 
     asked: str

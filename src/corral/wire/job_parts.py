@@ -24,7 +24,8 @@ class ForecastView(BaseModel):
 
 
 class SeatView(ForecastView):
-    """A place on one node: GPU indices, how much of them, and which parts of one that is cut."""
+    """A place on one node: GPU indices, how much of them, and which parts of one that
+    is cut."""
 
     node: str
     gpus: list[int]
@@ -85,8 +86,8 @@ class Form(ShapeView):
 
 
 class PlaceView(ForecastView):
-    """Choice of nodes beyond the resources. `constraints` as zone=a or node!=n3,n4; `topology` as
-    prefer, spread or require:rack."""
+    """Choice of nodes beyond the resources. `constraints` as zone=a or node!=n3,n4;
+    `topology` as prefer, spread or require:rack."""
 
     constraints: list[str]
     topology: str
@@ -105,8 +106,8 @@ class PlaceView(ForecastView):
 
 
 class Warned(ForecastView):
-    """Warning of a job before its limit ends it, if it asks for one: a signal by its name, and the
-    seconds before."""
+    """Warning of a job before its limit ends it, if it asks for one: a signal by its
+    name, and the seconds before."""
 
     signal: str | None
     before_seconds: float
@@ -142,8 +143,9 @@ class ProgressView(ForecastView):
 
 
 class BottleneckView(ForecastView):
-    """Bottleneck of a running job. `bound`: data, saves, communication, straggler, small-batch,
-    compute or idle; `text` has the number that shows it, `advice` what to try."""
+    """Bottleneck of a running job. `bound`: data, saves, communication, straggler,
+    small-batch, compute or idle; `text` has the number that shows it, `advice` what to
+    try."""
 
     bound: str
     text: str
@@ -151,13 +153,18 @@ class BottleneckView(ForecastView):
 
     @classmethod
     def of(cls, one: Found | None) -> Self | None:
-        return None if one is None else cls(bound=one.bound, text=one.text, advice=one.advice)
+        return (
+            None
+            if one is None
+            else cls(bound=one.bound, text=one.text, advice=one.advice)
+        )
 
 
 class AttemptView(ForecastView):
-    """One try. `cause` says whose budget paid: none, user, infra or wish; `failure` what it failed
-    of, `next` what to do about it, and `quote` the line of its log that shows it, for those who may
-    read the log. `failed_at`: file and line of the program that raised the error."""
+    """One try. `cause` says whose budget paid: none, user, infra or wish; `failure`
+    what it failed of, `next` what to do about it, and `quote` the line of its log that
+    shows it, for those who may read the log. `failed_at`: file and line of the program
+    that raised the error."""
 
     number: int
     nodes: list[str]
@@ -193,13 +200,17 @@ class AttemptView(ForecastView):
         if one.failure is not None:
             next = next_step(one.failure, one.next_step, own_fields["failed_at"])
             own_fields["next"] = next.replace("{job}", one.job)
-        rest = {name: getattr(one, name) for name in cls.model_fields if name not in own_fields}
+        rest = {
+            name: getattr(one, name)
+            for name in cls.model_fields
+            if name not in own_fields
+        }
         return cls.model_validate(own_fields | rest)
 
 
 class CheckpointView(ForecastView):
-    """A recorded save. `quarantined` says why it does not verify, else it is empty. `pruned`:
-    newer ones have taken its place, and its files are removed."""
+    """A recorded save. `quarantined` says why it does not verify, else it is empty.
+    `pruned`: newer ones have taken its place, and its files are removed."""
 
     attempt: int
     step: int
@@ -213,7 +224,9 @@ class CheckpointView(ForecastView):
     pruned: bool = False
 
     @classmethod
-    def all_of(cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None) -> list[Self]:
+    def all_of(
+        cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None
+    ) -> list[Self]:
         """Return the saves of one job in their order."""
         kept_checkpoints = kept_saves(saves, rule.keep if rule is not None else 1)
         names = cls.model_fields.keys() - {"pruned"}
@@ -227,8 +240,8 @@ class CheckpointView(ForecastView):
 
 
 class ReceiptView(ForecastView):
-    """Cost of an interruption. `others`: of a preemption, the jobs on the other side; `text`: all
-    of it on one line."""
+    """Cost of an interruption. `others`: of a preemption, the jobs on the other side;
+    `text`: all of it on one line."""
 
     attempt: int
     kind: str
@@ -250,8 +263,8 @@ class ReceiptView(ForecastView):
 
 
 class TimeSpanView(ForecastView):
-    """Seconds from now; `high_seconds` null: later than anybody has looked ahead. `text` is it for
-    people: in 12 to 40 min."""
+    """Seconds from now; `high_seconds` null: later than anybody has looked ahead.
+    `text` is it for people: in 12 to 40 min."""
 
     low_seconds: float
     high_seconds: float | None
@@ -259,13 +272,15 @@ class TimeSpanView(ForecastView):
 
     @classmethod
     def of(cls, span: forecasts.TimeSpan) -> Self:
-        return cls(low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span))
+        return cls(
+            low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span)
+        )
 
 
 class ExpectedEndView(ForecastView):
-    """Expected end of a running job: `ends` by its rate of steps (`step` of `until`), else as `kin`
-    similar jobs did, `percent` times of 100 (null: too few), and by its limit at `ends_by` (null:
-    it has none). `text` is "" if it is unknown."""
+    """Expected end of a running job: `ends` by its rate of steps (`step` of `until`),
+    else as `kin` similar jobs did, `percent` times of 100 (null: too few), and by its
+    limit at `ends_by` (null: it has none). `text` is "" if it is unknown."""
 
     ends: TimeSpanView | None
     percent: int | None
@@ -306,9 +321,9 @@ class StartForecastView(ForecastView):
     number of simulations of the current state. `known_percent`: percentage of simulated
     jobs whose run time is predicted from similar jobs. The others use their limits or a
     guess. `told`: number of past forecasts with a recorded outcome. `held_percent`:
-    percentage of those outcomes that lay in their interval. `gives_up_at`: time at which
-    the job is given up if it has not started; null: probably after the predicted interval.
-    `is_too_late`: it will probably be given up before it starts.
+    percentage of those outcomes that lay in their interval. `gives_up_at`: time at
+    which the job is given up if it has not started; null: probably after the predicted
+    interval. `is_too_late`: it will probably be given up before it starts.
     """
 
     starts: TimeSpanView
@@ -348,9 +363,9 @@ class StartForecastView(ForecastView):
 
 
 class Failed(ForecastView):
-    """Failure of an attempt: the class, the cause, the evidence, and what to do next. `quote`: the
-    line of its log, for users who may read the log; `failed_at`: file and line of the program that
-    raised the error, for them too."""
+    """Failure of an attempt: the class, the cause, the evidence, and what to do next.
+    `quote`: the line of its log, for users who may read the log; `failed_at`: file and
+    line of the program that raised the error, for them too."""
 
     attempt: int
     failure: str
@@ -374,20 +389,21 @@ class Failed(ForecastView):
             evidence=one.evidence,
             quote=one.quote if whole else "",
             failed_at=one.failed_at if whole else "",
-            next=next_step(one.failure, one.next_step, one.failed_at if whole else "").replace(
-                "{job}", one.job
-            ),
+            next=next_step(
+                one.failure, one.next_step, one.failed_at if whole else ""
+            ).replace("{job}", one.job),
         )
 
 
 class Why(ForecastView):
-    """Reason of a job's state, and what would change it. `receipts`: those of its newest
-    preemptions, on either side; `forecast` is null unless it waits for a place, and `ending` unless
-    it runs. `assumed`: its assumed run time and the basis, if its queue uses one. `holders`: the
-    jobs that hold the GPUs it waits for, and which ends first. `whose`: a note that it is another
-    user's, if it was asked for by name. `failed`: why its newest attempt failed. `place`: its
-    position among the `waiting` jobs of all queues; null for one that is not queued. `slurm`:
-    Slurm's word for why it waits, or ""."""
+    """Reason of a job's state, and what would change it. `receipts`: those of its
+    newest preemptions, on either side; `forecast` is null unless it waits for a place,
+    and `ending` unless it runs. `assumed`: its assumed run time and the basis, if its
+    queue uses one. `holders`: the jobs that hold the GPUs it waits for, and which ends
+    first. `whose`: a note that it is another user's, if it was asked for by name.
+    `failed`: why its newest attempt failed. `place`: its position among the `waiting`
+    jobs of all queues; null for one that is not queued. `slurm`: Slurm's word for why
+    it waits, or ""."""
 
     id: str
     name: str

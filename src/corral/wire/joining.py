@@ -34,8 +34,9 @@ class JoinTokenCreate(BaseModel):
 
 
 class JoinTokenMade(ForecastView):
-    """The one answer that holds the secret. `fingerprint` is that of the certificate that the head
-    shows at `url`: sha256: and 64 hexadecimal digits; empty where it speaks without TLS."""
+    """The one answer that holds the secret. `fingerprint` is that of the certificate
+    that the head shows at `url`: sha256: and 64 hexadecimal digits; empty where it
+    speaks without TLS."""
 
     token: str
     id: str
@@ -52,8 +53,8 @@ class JoinTokenMade(ForecastView):
 
 
 class JoinNeeds(ForecastView):
-    """Requirements of a joining machine, sent before its token is used. `ray` and `python`: the
-    versions on all nodes of a Ray cluster; empty on another engine."""
+    """Requirements of a joining machine, sent before its token is used. `ray` and
+    `python`: the versions on all nodes of a Ray cluster; empty on another engine."""
 
     engine: str = "local"
     ray: str = ""
@@ -61,8 +62,9 @@ class JoinNeeds(ForecastView):
 
 
 class RayInvitation(ForecastView):
-    """Invitation of a machine into the Ray cluster at `address`, whose nodes all show `token` (""
-    if it has none). `folder`: the future folder of the node on that machine."""
+    """Invitation of a machine into the Ray cluster at `address`, whose nodes all show
+    `token` ("" if it has none). `folder`: the future folder of the node on that
+    machine."""
 
     address: str
     token: str
@@ -70,8 +72,8 @@ class RayInvitation(ForecastView):
 
 
 class NodeJoin(BaseModel):
-    """A machine asks to be the node of this name. `sha256` is the hash of the token that it has
-    made for itself: the head never sees it before it is used."""
+    """A machine asks to be the node of this name. `sha256` is the hash of the token
+    that it has made for itself: the head never sees it before it is used."""
 
     model_config = _ASKED
 
@@ -80,7 +82,8 @@ class NodeJoin(BaseModel):
 
 
 class TokenRenew(BaseModel):
-    """A node asks for another token. `sha256` is the hash of the one that it has made."""
+    """A node asks for another token. `sha256` is the hash of the one that it has
+    made."""
 
     model_config = _ASKED
 
@@ -88,16 +91,16 @@ class TokenRenew(BaseModel):
 
 
 class TokenRenewed(ForecastView):
-    """The token counts from now on; the one that was shown still counts until `earlier_until`.
-    `expires_at`: null for one that lasts as long as its attempt."""
+    """The token counts from now on; the one that was shown still counts until
+    `earlier_until`. `expires_at`: null for one that lasts as long as its attempt."""
 
     expires_at: float | None
     earlier_until: float
 
 
 class NodeJoined(ForecastView):
-    """`trusted`: the certificate that vouches for the head, as PEM; empty without TLS. `ray`: where
-    nodes are those of a Ray cluster."""
+    """`trusted`: the certificate that vouches for the head, as PEM; empty without TLS.
+    `ray`: where nodes are those of a Ray cluster."""
 
     node: str
     cluster: str

@@ -1,4 +1,5 @@
-"""Rows of a listing, written at once: what `api.Job` is, without its making of each field."""
+"""Rows of a listing, written at once: what `api.Job` is, without its making of each
+field."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -95,7 +96,9 @@ def job_row(
         spec.array_index,
         job.array,
         spec.max_duration_seconds,
-        None if progress is None else dict(zip(_BEAT, _values_of(progress), strict=True)),
+        None
+        if progress is None
+        else dict(zip(_BEAT, _values_of(progress), strict=True)),
         held_gpus,
         job.ran_seconds,
         running_since,
@@ -116,5 +119,8 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def jobs_body(parts: Sequence[bytes]) -> bytes:
-    """The body of `api.Jobs`, of lists of rows that were written one after the other."""
-    return b'{"jobs":[' + b",".join(part[1:-1] for part in parts if part != b"[]") + b"]}"
+    """The body of `api.Jobs`, of lists of rows that were written one after the
+    other."""
+    return (
+        b'{"jobs":[' + b",".join(part[1:-1] for part in parts if part != b"[]") + b"]}"
+    )

@@ -4,8 +4,9 @@ from corral.wire.job_parts import ForecastView
 
 
 class LogRange(ForecastView):
-    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what is kept.
-    `times`, where asked for: when each line reached the head, None where that is not known."""
+    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what
+    is kept. `times`, where asked for: when each line reached the head, None where that
+    is not known."""
 
     rank: int
     attempt: int
@@ -18,7 +19,8 @@ class LogRange(ForecastView):
 
 
 class LogMatch(ForecastView):
-    """One line that holds the text. `place`: the position of its first byte in the log."""
+    """One line that holds the text. `place`: the position of its first byte in the
+    log."""
 
     rank: int
     place: int
@@ -26,7 +28,8 @@ class LogMatch(ForecastView):
 
 
 class LogMatches(ForecastView):
-    """Lines that hold a text, by rank and place. `next`: from where to go on, "" at the end."""
+    """Lines that hold a text, by rank and place. `next`: from where to go on, "" at the
+    end."""
 
     attempt: int
     matches: list[LogMatch]

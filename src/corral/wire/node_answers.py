@@ -31,17 +31,18 @@ class NodeGpus(ForecastView):
     types: list[str]
     taken: int = 0  # by programs that Corral has not started
     held: list[int] = []  # those that jobs hold, by index
-    utilisation: list[float | None] = []  # by place, latest sensor values; null: unknown
+    # by place, latest sensor values; null: unknown
+    utilisation: list[float | None] = []
     pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 
 class NodeAilment(ForecastView):
     """Fault of a node.
 
-    `remedy`: the repair. `bar`: how far the fault keeps the node from work. Times are in
-    seconds since 1970; `mended_at`: time of the repair. `to_mend`: the command that repairs
-    it; "" if it has no such command. `uuid`: of the GPU, where its index may change, as on
-    a lent node.
+    `remedy`: the repair. `bar`: how far the fault keeps the node from work. Times are
+    in seconds since 1970; `mended_at`: time of the repair. `to_mend`: the command that
+    repairs it; "" if it has no such command. `uuid`: of the GPU, where its index may
+    change, as on a lent node.
     """
 
     kind: str
@@ -62,19 +63,21 @@ class NodeAilment(ForecastView):
     @classmethod
     def of(cls, one: Ailment, to_mend: str = "") -> Self:
         known_fields = cls.model_fields.keys() - {"to_mend"}
-        return cls(**{name: getattr(one, name) for name in known_fields}, to_mend=to_mend)
+        return cls(
+            **{name: getattr(one, name) for name in known_fields}, to_mend=to_mend
+        )
 
 
 class NodeView(ForecastView):
     """A node in a listing.
 
     `heard`: this head has received its heartbeat; otherwise the values are those of the
-    previous head. `held_whole_by`: the exclusive job that holds the node; none of its GPUs
-    is then free. `cpus` and `memory_bytes` are its capacity; `taken_*` is the part used
-    outside Corral. `closed`: why the lender of the node gives it no new work now. `health`:
-    its worst fault. `cordoned_by`: "health", or "" for a person. `suspect`: health would
-    cordon the node, but leaves that to a person. `lost_jobs`: jobs that ran there when it
-    died, until it is alive again.
+    previous head. `held_whole_by`: the exclusive job that holds the node; none of its
+    GPUs is then free. `cpus` and `memory_bytes` are its capacity; `taken_*` is the part
+    used outside Corral. `closed`: why the lender of the node gives it no new work now.
+    `health`: its worst fault. `cordoned_by`: "health", or "" for a person. `suspect`:
+    health would cordon the node, but leaves that to a person. `lost_jobs`: jobs that
+    ran there when it died, until it is alive again.
     """
 
     id: str
@@ -157,11 +160,11 @@ def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
 class NodeDetail(NodeView):
     """Complete view of a node (`corral node show`).
 
-    `sample`: its latest sensor values; None if none have arrived since the head started.
-    `checks`: latest results of active checks. `checkups`: pending checkups. `checked_at`:
-    time of its last full check. `shared_account`: the account of all users' ranks; "" if
-    each user has an account. `refused_users`: users whose ranks its policy refuses, and
-    why.
+    `sample`: its latest sensor values; None if none have arrived since the head
+    started. `checks`: latest results of active checks. `checkups`: pending checkups.
+    `checked_at`: time of its last full check. `shared_account`: the account of all
+    users' ranks; "" if each user has an account. `refused_users`: users whose ranks its
+    policy refuses, and why.
     """
 
     boot: str

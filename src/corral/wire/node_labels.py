@@ -12,13 +12,16 @@ _EXAMPLE = "write: corral node label n1 zone=a, or zone- to take it away"
 def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
     """The same, checked and sorted. Raises: SpecInvalid."""
     for label, value in labels.items():
-        if not LABEL.fullmatch(label) or (value is not None and not LABEL.fullmatch(value)):
+        if not LABEL.fullmatch(label) or (
+            value is not None and not LABEL.fullmatch(value)
+        ):
             label_shown = label_text(label, value)[:80]
             why = "letters, digits, . _ - and / between"
             raise SpecInvalid(f"{label_shown!r} is no label: {why}", hint=_EXAMPLE)
         if label == NODE_LABEL:
             raise SpecInvalid(
-                f"the label {NODE_LABEL} is every node's own name", hint="use another label"
+                f"the label {NODE_LABEL} is every node's own name",
+                hint="use another label",
             )
     return tuple(sorted(labels.items()))
 
@@ -31,7 +34,9 @@ def read_labels(texts: Iterable[str]) -> dict[str, str | None]:
         is_removed = not equals and label.endswith("-")
         label = label.removesuffix("-") if is_removed else label
         if label in labels_read:
-            raise SpecInvalid(f"the label {label} is given twice", hint="name each once")
+            raise SpecInvalid(
+                f"the label {label} is given twice", hint="name each once"
+            )
         labels_read[label] = None if is_removed else value if equals else "true"
     set_labels(labels_read)
     return labels_read

@@ -1,4 +1,5 @@
-"""policy.json: the policy of a node as a file on the node, which only its owner may write."""
+"""policy.json: the policy of a node as a file on the node, which only its owner may
+write."""
 
 import os
 from dataclasses import fields
@@ -14,7 +15,8 @@ _FIELDS: Final = tuple(field.name for field in fields(NodePolicy))
 
 
 def own_policy() -> NodePolicy:
-    """The policy of nodes that the account of this process starts: root may run its own jobs."""
+    """The policy of nodes that the account of this process starts: root may run its own
+    jobs."""
     return NodePolicy(root="allow" if os.geteuid() == 0 else "refuse")
 
 
@@ -35,5 +37,7 @@ def decode_policy(text: bytes) -> NodePolicy:
     """Raises: ValueError with the field that is wrong or unknown."""
     named: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     if unknown := sorted(named.keys() - set(_FIELDS)):
-        raise ValueError(f"{unknown[0]!r} is not a field; there are {', '.join(_FIELDS)}")
+        raise ValueError(
+            f"{unknown[0]!r} is not a field; there are {', '.join(_FIELDS)}"
+        )
     return msgspec.convert(named, NodePolicy)

@@ -1,4 +1,5 @@
-"""Shapes of outputs: files that an attempt wrote into its work folders. Times since 1970."""
+"""Shapes of outputs: files that an attempt wrote into its work folders. Times since
+1970."""
 
 from corral.domain.outputs import OutputListing
 from corral.wire.job_parts import ForecastView
@@ -13,9 +14,9 @@ class OutputFileView(ForecastView):
 
 
 class NodeOutputs(ForecastView):
-    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` are of all. `is_whole`:
-    every file was counted. `is_kept` False: nothing was written, or it was removed since.
-    `trouble`: why nothing is known; "" otherwise."""
+    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` are of all.
+    `is_whole`: every file was counted. `is_kept` False: nothing was written, or it was
+    removed since. `trouble`: why nothing is known; "" otherwise."""
 
     node: str
     ranks: list[int]
@@ -40,7 +41,8 @@ class NodeOutputs(ForecastView):
 
 
 class Outputs(ForecastView):
-    """`kept_until`: when the files are removed at the latest; None while the attempt runs."""
+    """`kept_until`: when the files are removed at the latest; None while the attempt
+    runs."""
 
     job: str
     name: str

@@ -1,7 +1,7 @@
 """Frames by which an agent sends outputs: one byte of kind, then bytes of content.
 
-DATA carries a piece of a listing (JSON) or of a tar stream. END is the last frame, with an
-OutputsEnd. A connection that ends without it was cut short.
+DATA carries a piece of a listing (JSON) or of a tar stream. END is the last frame, with
+an OutputsEnd. A connection that ends without it was cut short.
 """
 
 from typing import Final, Literal

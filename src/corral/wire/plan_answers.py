@@ -17,7 +17,9 @@ def report_of(kind: str, request: bytes) -> bytes:
     form = form_of(ask.request).model_validate_json(request)
     names = [field.name for field in fields(ask.request)]
     try:
-        report = ask.answer(ask.request(**{name: getattr(form, name) for name in names}))
+        report = ask.answer(
+            ask.request(**{name: getattr(form, name) for name in names})
+        )
     except Refusal as error:
         error.message = as_fields(error.message, ask.request)
         error.hint = as_fields(error.hint, ask.request)

@@ -16,8 +16,8 @@ MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 
 
 def form_of(request: type) -> type[BaseModel]:
-    """A request's fields as a body: no others are taken, and none of another type. Each is
-    described as its class does it, with the catalog's names for it as `x-names`."""
+    """A request's fields as a body: no others are taken, and none of another type. Each
+    is described as its class does it, with the catalog's names for it as `x-names`."""
     hints, says = get_type_hints(request), _described(request.__doc__ or "")
     named: dict[str, Any] = {
         field.name: (_quick(hints[field.name]), _filled(field, says[field.name]))
@@ -39,12 +39,15 @@ def form_of(request: type) -> type[BaseModel]:
 def _described(docstring: str) -> dict[str, str]:
     """Return the description of each attribute in a docstring."""
     _, _, attributes = docstring.partition("Attributes:")
-    descriptions = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
+    descriptions = re.findall(
+        r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE
+    )
     return {name: " ".join(text.split()) for name, text in descriptions}
 
 
 def _quick(hint: Any) -> Any:
-    """Let a list be refused at its first wrong entry: each further one would make an error."""
+    """Let a list be refused at its first wrong entry: each further one would make an
+    error."""
     return Annotated[hint, FailFast()] if get_origin(hint) in (tuple, list) else hint
 
 
@@ -73,8 +76,9 @@ class PlanTable(ForecastView):
 
 
 class PlanAnswer(ForecastView):
-    """`band`: the relative error either way that such numbers were measured to have. `low`, `high`:
-    what it may be instead, in its unit, where that is not as far either way."""
+    """`band`: the relative error either way that such numbers were measured to have.
+    `low`, `high`: what it may be instead, in its unit, where that is not as far either
+    way."""
 
     name: str
     value: plan.Cell
@@ -100,4 +104,6 @@ class PlanReport(ForecastView):
     @classmethod
     def of(cls, report: plan.PlannerReport) -> Self:
         report_data: Mapping[str, Any] = report.as_data()
-        return cls.model_validate({name: report_data[name] for name in cls.model_fields})
+        return cls.model_validate(
+            {name: report_data[name] for name in cls.model_fields}
+        )

@@ -6,7 +6,13 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from corral.wire.head_proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge, needs_proof
+from corral.wire.head_proof import (
+    PIECE_BYTES,
+    PROOF_SECONDS,
+    Address,
+    Challenge,
+    needs_proof,
+)
 
 
 class ProvenConnection(http.client.HTTPConnection):
@@ -45,14 +51,17 @@ def connection_to(
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "https":
-        return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=trusted)
+        return http.client.HTTPSConnection(
+            host, parts.port, timeout=timeout, context=trusted
+        )
     if needs_proof(url):
         return ProvenConnection(url, token, timeout)
     return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
 
 def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.socket:
-    """Return a connection to the head at `url`, which has answered the challenge of `ask`.
+    """Return a connection to the head at `url`, which has answered the challenge of
+    `ask`.
 
     Raises: OSError, WrongHead, Unauthorised.
     """
@@ -69,7 +78,8 @@ def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.s
 
 
 def prove(connection: socket.socket, challenge: Challenge) -> None:
-    """Let the head on this connection prove itself. Raises: OSError, WrongHead, Unauthorised."""
+    """Let the head on this connection prove itself. Raises: OSError, WrongHead,
+    Unauthorised."""
     connection.sendall(challenge.request)
     while not challenge.feed(connection.recv(PIECE_BYTES)):
         pass

@@ -11,7 +11,8 @@ Ask = Callable[[Address], Challenge]
 
 
 async def proven_socket(url: str, ask: Ask) -> socket.socket:
-    """Return a connection to the head at `url`, which has answered the challenge of `ask`.
+    """Return a connection to the head at `url`, which has answered the challenge of
+    `ask`.
 
     Raises: OSError (TimeoutError is one), WrongHead, Unauthorised.
     """
@@ -31,7 +32,9 @@ async def proven_socket(url: str, ask: Ask) -> socket.socket:
     return connection
 
 
-async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+async def _connected(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> socket.socket:
     """Try each address of the host in turn. Raises: OSError of the last one."""
     failure: OSError = ConnectionError(f"{host} has no address")
     for family, address in _addresses(host, port):
@@ -51,7 +54,8 @@ async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> s
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, Address]]:
-    """Addresses of this machine only, so that no name server is asked and nothing waits."""
+    """Addresses of this machine only, so that no name server is asked and nothing
+    waits."""
     if host == "localhost":
         return [(socket.AF_INET6, ("::1", port)), (socket.AF_INET, ("127.0.0.1", port))]
     return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]

@@ -8,7 +8,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class BudgetRow(ForecastView):
-    """`runs_out_at`: when it will be spent if what is held is held on; null: not in its time."""
+    """`runs_out_at`: when it will be spent if what is held is held on; null: not in its
+    time."""
 
     unit: str
     amount: float
@@ -22,10 +23,10 @@ class BudgetRow(ForecastView):
 
 
 class QueueRow(ForecastView):
-    """A queue in a listing. `share` is its dominant part of the cluster, past and present, over its
-    weight; `due` the part that its weight gives it when all want as much as they can get. `owes`:
-    GPUs that it has lately held beyond its own, on average, and pays back: below a queue that goes
-    by service."""
+    """A queue in a listing. `share` is its dominant part of the cluster, past and
+    present, over its weight; `due` the part that its weight gives it when all want as
+    much as they can get. `owes`: GPUs that it has lately held beyond its own, on
+    average, and pays back: below a queue that goes by service."""
 
     name: str
     parent: str | None
@@ -44,8 +45,9 @@ class QueueRow(ForecastView):
 
 
 class UserRow(ForecastView):
-    """Use of a queue by one user: what is held, used and given back. `jobs`: the user's unfinished
-    jobs in all queues, and `max_jobs` the limit; null for callers who may not see the user."""
+    """Use of a queue by one user: what is held, used and given back. `jobs`: the user's
+    unfinished jobs in all queues, and `max_jobs` the limit; null for callers who may
+    not see the user."""
 
     user: str
     used: float
@@ -55,7 +57,8 @@ class UserRow(ForecastView):
 
 
 class KeptRow(ForecastView):
-    """GPUs that are being taken back for a waiting job of the queue, and who is stopped for it."""
+    """GPUs that are being taken back for a waiting job of the queue, and who is stopped
+    for it."""
 
     job: str
     victims: list[str]
@@ -81,8 +84,8 @@ class Queues(ForecastView):
     """Queues and their common settings.
 
     `relocation` null: no job is moved to make room. `rack_patience_seconds` and
-    `pod_patience_seconds`: time for which a gang waits for a single rack, or a single pod.
-    `currency`: of budgets, rates and the prices of nodes.
+    `pod_patience_seconds`: time for which a gang waits for a single rack, or a single
+    pod. `currency`: of budgets, rates and the prices of nodes.
     """
 
     queues: list[QueueRow]
@@ -95,8 +98,8 @@ class Queues(ForecastView):
 
 
 class QueueChanges(ForecastView):
-    """Changes of queues, made or planned: one line each. `warnings`: their effect in the present
-    cluster."""
+    """Changes of queues, made or planned: one line each. `warnings`: their effect in
+    the present cluster."""
 
     changes: list[str]
     warnings: list[str] = []
@@ -110,7 +113,8 @@ class QueuesBody(BaseModel):
 
 
 class QueueBody(BaseModel):
-    """Fields of one queue, as in a file; null takes one away. Others stay as they are."""
+    """Fields of one queue, as in a file; null takes one away. Others stay as they
+    are."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     fields: dict[str, Any]

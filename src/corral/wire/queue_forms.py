@@ -1,4 +1,5 @@
-"""Queues as they are written down: as a file would have them, and what of them a change changes."""
+"""Queues as they are written down: as a file would have them, and what of them a change
+changes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -23,7 +24,9 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
         "lend": _count(queue.lend_limit_millis),
         "max_per_user": _count(queue.most_per_user_millis),
         "max_duration": _written(queue.longest_seconds),
-        "priorities": None if low is None or high is None else [_word(low), _word(high)],
+        "priorities": None
+        if low is None or high is None
+        else [_word(low), _word(high)],
         "allow": None if queue.allow is None else list(queue.allow),
         "visibility": queue.visibility,
         "operators": list(queue.operators) or None,
@@ -36,7 +39,10 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
 
 
 def _idle_form(rule: IdleRule) -> dict[str, Any]:
-    form = {"warn": _written(rule.warn_seconds), "reclaim": _written(rule.reclaim_seconds)}
+    form = {
+        "warn": _written(rule.warn_seconds),
+        "reclaim": _written(rule.reclaim_seconds),
+    }
     return {key: value for key, value in form.items() if value is not None}
 
 
@@ -56,7 +62,9 @@ def _budget_form(budget: domain.Budget) -> dict[str, Any]:
 def _count(millis: int | None) -> float | int | None:
     if millis is None:
         return None
-    return millis / MILLIS_PER_GPU if millis % MILLIS_PER_GPU else millis // MILLIS_PER_GPU
+    return (
+        millis / MILLIS_PER_GPU if millis % MILLIS_PER_GPU else millis // MILLIS_PER_GPU
+    )
 
 
 def _written(seconds: float | None) -> str | None:
@@ -74,7 +82,9 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
     old_rules, new_rules = _rules(before), _rules(after)
     for word in old_rules:
         if old_rules[word] != new_rules[word]:
-            lines.append(f"~ {word}: {form_text(old_rules[word])} -> {form_text(new_rules[word])}")
+            lines.append(
+                f"~ {word}: {form_text(old_rules[word])} -> {form_text(new_rules[word])}"
+            )
     for queue in before.queues:
         if queue.name not in after.by_name:
             lines.append(f"- {queue.name}")
@@ -82,7 +92,8 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
         new_form = form_of(queue)
         if queue.name not in before.by_name:
             rest = ", ".join(
-                f"{key}: {form_text(form_value)}" for key, form_value in list(new_form.items())[1:]
+                f"{key}: {form_text(form_value)}"
+                for key, form_value in list(new_form.items())[1:]
             )
             lines.append(f"+ {queue.name}{': ' if rest else ''}{rest}")
             continue
@@ -114,9 +125,12 @@ def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
 
 
 def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
-    """Return the locality delay in the form of a file; None: no job waits for close nodes."""
+    """Return the locality delay in the form of a file; None: no job waits for close
+    nodes."""
     form = {"rack": tree.rack_patience_seconds, "pod": tree.pod_patience_seconds}
-    return {level: _written(seconds) for level, seconds in form.items() if seconds} or None
+    return {
+        level: _written(seconds) for level, seconds in form.items() if seconds
+    } or None
 
 
 def form_text(value: Any) -> str:
@@ -124,7 +138,9 @@ def form_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return (
             "{"
-            + ", ".join(f"{key}: {form_text(form_value)}" for key, form_value in value.items())
+            + ", ".join(
+                f"{key}: {form_text(form_value)}" for key, form_value in value.items()
+            )
             + "}"
         )
     if isinstance(value, list):

@@ -57,12 +57,18 @@ def _gpus(value: Any) -> domain.Gpus:
         try:
             kind, millis = field_readers.gpus(value)
         except WrongValue as wrong:
-            raise WrongValue(wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}") from None
+            raise WrongValue(
+                wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}"
+            ) from None
         return ((kind or domain.ANY_TYPE, millis),)
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
-    gpus_by_type = {_type(kind): _millis(count, field="gpus") for kind, count in value.items()}
-    return tuple(sorted((kind, millis) for kind, millis in gpus_by_type.items() if millis))
+    gpus_by_type = {
+        _type(kind): _millis(count, field="gpus") for kind, count in value.items()
+    }
+    return tuple(
+        sorted((kind, millis) for kind, millis in gpus_by_type.items() if millis)
+    )
 
 
 def _rates(value: Any) -> domain.Rates:
@@ -89,7 +95,8 @@ def _priorities(value: Any) -> tuple[int, int]:
     """The lowest and the highest in [low, normal]."""
     if not isinstance(value, list) or len(value) != 2:
         raise WrongValue(
-            f"{shown(value)} is not the lowest and the highest", "write: priorities: [low, normal]"
+            f"{shown(value)} is not the lowest and the highest",
+            "write: priorities: [low, normal]",
         )
     low, high = (_priority(priority, "priorities: [low, normal]") for priority in value)
     return low, high
@@ -99,7 +106,9 @@ def _allow(value: Any) -> Allowed:
     """Read an access list such as [alice, bob, "@operator"] or alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongValue(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
+        raise WrongValue(
+            f"{shown(value)} is no list of users", "write: allow: [alice, bob]"
+        )
     odd = next((name for name in names if not is_allowable(name)), None)
     if odd is not None:
         text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
@@ -111,7 +120,9 @@ def _operators(value: Any) -> tuple[str, ...]:
     """Users in [alice, bob] and alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongValue(f"{shown(value)} is not a list of users", "write: operators: [alice]")
+        raise WrongValue(
+            f"{shown(value)} is not a list of users", "write: operators: [alice]"
+        )
     return tuple(sorted(set(names)))
 
 
@@ -123,11 +134,14 @@ def _priority(value: Any, example: str) -> int:
 
 
 def _until(value: Any) -> float:
-    """Wall-clock seconds of a date, or of a date and time; UTC where it names no zone."""
+    """Wall-clock seconds of a date, or of a date and time; UTC where it names no
+    zone."""
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
-        raise WrongValue(f"{shown(value)} is no date", "write: until: 2026-12-31") from None
+        raise WrongValue(
+            f"{shown(value)} is no date", "write: until: 2026-12-31"
+        ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -143,19 +157,30 @@ def _weight(value: Any) -> float:
 def _idle(value: Any) -> IdleRule:
     """A rule in {warn: 15m, reclaim: 1h}, or one of them."""
     example = "write: idle: {warn: 15m, reclaim: 1h}"
-    if not isinstance(value, Mapping) or not value or value.keys() - {"warn", "reclaim"}:
+    if (
+        not isinstance(value, Mapping)
+        or not value
+        or value.keys() - {"warn", "reclaim"}
+    ):
         raise WrongValue(f"{shown(value)} does not say after how long", example)
     spans = {
-        word: field_readers.seconds(span, field=word, low=60.0) for word, span in value.items()
+        word: field_readers.seconds(span, field=word, low=60.0)
+        for word, span in value.items()
     }
     try:
-        return IdleRule(warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim"))
+        return IdleRule(
+            warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim")
+        )
     except ValueError:
         raise WrongValue("it would be suspended before it is warned", example) from None
 
 
 def _then(value: Any) -> int | None:
-    return None if value == BORROW_ONLY else _priority(value, f"then: {BORROW_ONLY}, or then: low")
+    return (
+        None
+        if value == BORROW_ONLY
+        else _priority(value, f"then: {BORROW_ONLY}, or then: low")
+    )
 
 
 class _Part(BaseModel):
@@ -164,13 +189,18 @@ class _Part(BaseModel):
 
 def _limit(field: str) -> Any:
     return BeforeValidator(
-        lambda value: None if value is None else _millis(value, field=field), float | None
+        lambda value: None if value is None else _millis(value, field=field),
+        float | None,
     )
 
 
 def _seconds(field: str, low: float = 1.0) -> Any:
     return BeforeValidator(
-        lambda value: None if value is None else field_readers.seconds(value, field=field, low=low),
+        lambda value: (
+            None
+            if value is None
+            else field_readers.seconds(value, field=field, low=low)
+        ),
         str,
     )
 
@@ -185,18 +215,22 @@ def _amount(field: str, example: str) -> Any:
 
 
 class BudgetBody(_Part):
-    """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once spent."""
+    """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once
+    spent."""
 
     gpu_hours: Annotated[float | None, _amount("gpu_hours", "1000")] = None
     money: Annotated[float | None, _amount("money", "5000")] = None
-    rates: Annotated[domain.Rates, BeforeValidator(reader(_rates), float | dict[str, float])] = ()
+    rates: Annotated[
+        domain.Rates, BeforeValidator(reader(_rates), float | dict[str, float])
+    ] = ()
     period: Annotated[float | None, _seconds("period")] = None
     until: Annotated[float | None, BeforeValidator(reader(_until), str)] = None
     then: Annotated[int | None, BeforeValidator(reader(_then), str | int)] = None
 
 
 class QueueSpec(_Part):
-    """One queue. GPUs of its own, limits in GPUs (absent: none), and queues below it."""
+    """One queue. GPUs of its own, limits in GPUs (absent: none), and queues below
+    it."""
 
     name: Annotated[
         str, BeforeValidator(reader(field_readers.name, field="name", noun="name"), str)
@@ -213,10 +247,16 @@ class QueueSpec(_Part):
     priorities: Annotated[
         tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
     ] = None
-    allow: Annotated[Allowed | None, BeforeValidator(reader(_allow), str | list[str])] = None
+    allow: Annotated[
+        Allowed | None, BeforeValidator(reader(_allow), str | list[str])
+    ] = None
     visibility: domain.Visibility | None = None
-    operators: Annotated[tuple[str, ...], BeforeValidator(reader(_operators), list[str])] = ()
-    idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = None
+    operators: Annotated[
+        tuple[str, ...], BeforeValidator(reader(_operators), list[str])
+    ] = ()
+    idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = (
+        None
+    )
     policy: domain.Policy = domain.Policy.DEFAULT
     preempt: domain.Preempt = domain.Preempt.SAVING
     budget: BudgetBody | None = None
@@ -224,16 +264,17 @@ class QueueSpec(_Part):
 
 
 class RelocationBody(_Part):
-    """Jobs that save may be moved, so that a waiting one fits: GPU-hours of work and restarts that
-    may be lost by it in any 24 hours, and how long a job is left alone after it."""
+    """Jobs that save may be moved, so that a waiting one fits: GPU-hours of work and
+    restarts that may be lost by it in any 24 hours, and how long a job is left alone
+    after it."""
 
     gpu_hours: Annotated[float, _amount("gpu_hours", "10")]
     pause: Annotated[float, _seconds("pause", 0.0)] = PAUSE_SECONDS
 
 
 class LocalityDelayBody(_Part):
-    """Locality delay: how long a gang of several nodes waits for one rack, and for one pod, that
-    holds it whole."""
+    """Locality delay: how long a gang of several nodes waits for one rack, and for one
+    pod, that holds it whole."""
 
     rack: Annotated[float, _seconds("rack", 0.0)] = 0.0
     pod: Annotated[float, _seconds("pod", 0.0)] = 0.0
@@ -254,7 +295,8 @@ class QueueFile(_Part):
 
 
 def is_queue_file(document: Document) -> bool:
-    """Return whether a document is a queue file, by its kind or, without a kind, by its queues."""
+    """Return whether a document is a queue file, by its kind or, without a kind, by its
+    queues."""
     kind_meant = KIND if "queues" in document.value else ""
     return bool(document.value.get("kind", kind_meant) == KIND)
 
@@ -274,7 +316,9 @@ def queue_file_of(documents: Sequence[Document]) -> Document | None:
             raise refusal(document, [problem])
     queue_document = next(filter(is_queue_file, documents), None)
     if queue_document is not None and len(documents) > 1:
-        text = f"queues are alone in their file; this one has {len(documents)} documents"
+        text = (
+            f"queues are alone in their file; this one has {len(documents)} documents"
+        )
         hint = "write jobs into another file, and all queues into one document"
         raise refusal(queue_document, [Problem(where=("kind",), text=text, hint=hint)])
     return queue_document
@@ -291,15 +335,21 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
     try:
         queue_file = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
-        problems = [_problem(dict(problem)) for problem in error.errors(include_url=False)]
+        problems = [
+            _problem(dict(problem)) for problem in error.errors(include_url=False)
+        ]
         if not whole:  # of the one that is named already
-            problems = [replace(problem, where=problem.where[2:]) for problem in problems]
+            problems = [
+                replace(problem, where=problem.where[2:]) for problem in problems
+            ]
         raise refusal(document, problems) from None
     placed = list(_flat(queue_file.queues, None, ("queues",)))
     faults = domain.faults([queue for queue, _ in placed]) if whole else ()
     where = {queue.name: way for queue, way in placed}
     problems = [
-        Problem(where=(*where[fault.queue], fault.field), text=fault.text, hint=fault.hint)
+        Problem(
+            where=(*where[fault.queue], fault.field), text=fault.text, hint=fault.hint
+        )
         for fault in faults
     ]
     if problems:
@@ -307,7 +357,9 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
     if queue_file.relocation is not None and queue_file.relocation.pause > DAY_SECONDS:
         text = "a pause is at most a day, as long as what it cost is counted"
         where_it_is = ("relocation", "pause")
-        raise refusal(document, [Problem(where=where_it_is, text=text, hint="write: pause: 6h")])
+        raise refusal(
+            document, [Problem(where=where_it_is, text=text, hint="write: pause: 6h")]
+        )
     return SetQueues(
         queues=tuple(queue for queue, _ in placed),
         whole=whole,
@@ -335,7 +387,9 @@ def _without_nulls(value: Any) -> Any:
             if item_value is not None
         }
     return (
-        [_without_nulls(item_value) for item_value in value] if isinstance(value, list) else value
+        [_without_nulls(item_value) for item_value in value]
+        if isinstance(value, list)
+        else value
     )
 
 
@@ -351,9 +405,13 @@ def _problem(error: dict[str, Any]) -> Problem:
             "relocation": RelocationBody,
             "patience": LocalityDelayBody,
         }
-        known_part = parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
+        known_part = (
+            parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
+        )
         known_here = ", ".join(known_part.model_fields)
-        return Problem(where=where, text="there is no such field", hint=f"known: {known_here}")
+        return Problem(
+            where=where, text="there is no such field", hint=f"known: {known_here}"
+        )
     if error["type"] == "missing":
         example = _EXAMPLES.get(field, f"{field}: ...")
         return Problem(where=where, text="is missing", hint=f"add: {example}")
@@ -369,7 +427,8 @@ def _problem(error: dict[str, Any]) -> Problem:
 def _flat(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[domain.Queue, Where]]:
-    """Yield all queues; those that are written below another have it as their parent."""
+    """Yield all queues; those that are written below another have it as their
+    parent."""
     for place, queue_spec in enumerate(queues):
         yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, place)
         yield from _flat(queue_spec.queues, queue_spec.name, (*way, place, "queues"))

@@ -7,8 +7,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class RateRow(ForecastView):
-    """One rate: what is used of it and not yet back, the limit of that, and how much comes back
-    each second."""
+    """One rate: what is used of it and not yet back, the limit of that, and how much
+    comes back each second."""
 
     name: Literal["requests", "plan_seconds"]
     text: str
@@ -18,7 +18,10 @@ class RateRow(ForecastView):
 
     @classmethod
     def of(cls, name: Literal["requests", "plan_seconds"], use: RateUse) -> Self:
-        texts = {"requests": "requests over the API", "plan_seconds": "seconds of planning"}
+        texts = {
+            "requests": "requests over the API",
+            "plan_seconds": "seconds of planning",
+        }
         return cls(
             name=name,
             text=texts[name],
@@ -29,8 +32,8 @@ class RateRow(ForecastView):
 
 
 class QuotaRow(ForecastView):
-    """One quota: what is used of it (null where it bounds one request), and the limit. `set_by`:
-    who has set the limit."""
+    """One quota: what is used of it (null where it bounds one request), and the limit.
+    `set_by`: who has set the limit."""
 
     name: str
     text: str

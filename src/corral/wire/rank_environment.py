@@ -13,10 +13,11 @@ from corral.wire.slurm.ids import number_of, raw_of
 
 
 def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """Return the variables that all ranks of a node share. Corral's own names override those of the
-    job."""
+    """Return the variables that all ranks of a node share. Corral's own names override
+    those of the job."""
     return {
-        "PYTHONUNBUFFERED": "1",  # a pipe would hold lines back that `logs -f` should show
+        # a pipe would hold lines back that `logs -f` should show
+        "PYTHONUNBUFFERED": "1",
         **dict(launch.env),
         **_gang(launch),
         **_gpus(launch, settings),
@@ -29,7 +30,8 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
 def of_node(
     launch: Launch, *, shared: Sequence[str], gpu_type: str, pretend: bool
 ) -> dict[str, str]:
-    """Return the variables from the node's settings. `gpu_type`: of the GPUs of its seat."""
+    """Return the variables from the node's settings. `gpu_type`: of the GPUs of its
+    seat."""
     return {
         "CORRAL_SHARED": shared[0] if shared else "",
         "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
@@ -62,12 +64,14 @@ def _gang(launch: Launch) -> dict[str, str]:
 
 
 def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their indices."""
+    """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their
+    indices."""
     if launch.seat.slices:
         return {"CUDA_VISIBLE_DEVICES": ",".join(launch.seat.slices)}
     visible = launch.seat.gpus
     if settings.pretend_gpus is None and settings.real_gpus is not None:
-        visible = tuple(settings.real_gpus[index] for index in visible)  # the machine's indices
+        # the machine's indices
+        visible = tuple(settings.real_gpus[index] for index in visible)
     indices = ",".join(map(str, visible))
     named = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order that the indices were counted in
@@ -78,7 +82,11 @@ def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
 
 def _corral(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     job, attempt = launch.key
-    index = {} if launch.array_index is None else {"CORRAL_ARRAY_INDEX": str(launch.array_index)}
+    index = (
+        {}
+        if launch.array_index is None
+        else {"CORRAL_ARRAY_INDEX": str(launch.array_index)}
+    )
     return {
         "CORRAL_JOB_ID": job,
         "CORRAL_JOB_NAME": launch.job_name,

@@ -16,8 +16,8 @@ MOST_ROWS: Final = 10_000
 
 
 class ReportColumn(ForecastView):
-    """`unit` "share" is from 0 to 1. Money by the cluster's own prices is in its currency, list
-    prices of clouds are in USD; the two are never added."""
+    """`unit` "share" is from 0 to 1. Money by the cluster's own prices is in its
+    currency, list prices of clouds are in USD; the two are never added."""
 
     name: str
     unit: str
@@ -39,8 +39,9 @@ class ReportDay(ForecastView):
 
 
 class ReportView(ForecastView):
-    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out. `pretend`: there
-    are pretend GPUs in the cluster, which are held, and neither measured nor priced."""
+    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out.
+    `pretend`: there are pretend GPUs in the cluster, which are held, and neither
+    measured nor priced."""
 
     kind: Kind
     by: By
@@ -58,8 +59,11 @@ def date_of(day: int) -> date:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
 
 
-def encoded(found: Found, *, first: int, last: int, currency: str, pretend: bool = False) -> bytes:
-    """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
+def encoded(
+    found: Found, *, first: int, last: int, currency: str, pretend: bool = False
+) -> bytes:
+    """The JSON of a Report: 10,000 rows are made into no objects that only JSON
+    needs."""
     columns = found.columns
     body: dict[str, Any] = {
         "kind": found.kind,
@@ -67,11 +71,18 @@ def encoded(found: Found, *, first: int, last: int, currency: str, pretend: bool
         "first": date_of(first),
         "last": date_of(last),
         "columns": [
-            {"name": column.name, "unit": currency if column.unit == OWN_MONEY else column.unit}
+            {
+                "name": column.name,
+                "unit": currency if column.unit == OWN_MONEY else column.unit,
+            }
             for column in columns
         ],
         "rows": [
-            {"name": row.name, "more": row.more, "values": [c.of(row.amounts) for c in columns]}
+            {
+                "name": row.name,
+                "more": row.more,
+                "values": [c.of(row.amounts) for c in columns],
+            }
             for row in found.rows
         ],
         "rest": found.rest,

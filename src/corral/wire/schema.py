@@ -52,13 +52,18 @@ def spec_schema() -> dict[str, Any]:
     definitions = schema.get("$defs", {})
     for kind, model in SECTIONS.items():
         properties = (definitions.get(model.__name__) if kind else schema)["properties"]
-        required = (definitions.get(model.__name__) if kind else schema).get("required", [])
+        required = (definitions.get(model.__name__) if kind else schema).get(
+            "required", []
+        )
         for name, own_schema in list(properties.items()):
             own_schema.pop("default", None)
             if name not in required:
                 properties[name] = _or_null(own_schema)
         for other, word in SPELLINGS.get(kind, {}).items():
-            properties[other] = {**properties[word], "description": f"another word for {word}"}
+            properties[other] = {
+                **properties[word],
+                "description": f"another word for {word}",
+            }
     for name in ("checkpoint", "warn", "topology"):
         schema["properties"][name]["anyOf"].append({"type": "string"})
     schema["properties"]["after"] = {

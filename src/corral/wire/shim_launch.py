@@ -1,7 +1,8 @@
 """Translation of a node's desired state into the spec of a shim, for any machine.
 
-If a batch system brings an attempt to its nodes, the shim's spec is in the folder of the
-attempt's part. Its ranks then start at once, while its agent starts in parallel (0039).
+If a batch system brings an attempt to its nodes, the shim's spec is in the folder of
+the attempt's part. Its ranks then start at once, while its agent starts in parallel
+(0039).
 """
 
 import json
@@ -16,12 +17,15 @@ from corral.wire.node import NodeSettings
 from corral.wire.rank_environment import of_attempt, of_node, of_rank
 from corral.wire.shim_spec import Early, ShimSpec
 
-ENGINE: Final = "engine"  # what is not begun by an agent is held together by who lent the node
-PIDS_PER_GPU: Final = 4096  # processes and threads; a data loader's workers are far below it
+# what is not begun by an agent is held together by who lent the node
+ENGINE: Final = "engine"
+# processes and threads; a data loader's workers are far below it
+PIDS_PER_GPU: Final = 4096
 
 
 def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
-    """Its folders, and what the machine adds to the environment, are filled in on the node."""
+    """Its folders, and what the machine adds to the environment, are filled in on the
+    node."""
     job, attempt = launch.key
     per_node = launch.per == Per.NODE
     ranks = 1 if per_node else launch.ranks
@@ -45,11 +49,13 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
     )
 
 
-def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = False) -> Early | None:
+def early_of(
+    launch: Launch, settings: NodeSettings, *, has_workdir: bool = False
+) -> Early | None:
     """Return the launch with which a pilot starts its ranks before its agent is there.
 
-    Return None if that is impossible. Only an agent fetches and prepares, and no secret may
-    be stored in a file. `has_workdir`: the workdir is stored next to the spec.
+    Return None if that is impossible. Only an agent fetches and prepares, and no secret
+    may be stored in a file. `has_workdir`: the workdir is stored next to the spec.
     """
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None

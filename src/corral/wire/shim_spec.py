@@ -1,5 +1,5 @@
-"""Spec of a shim, sent over its socket at its start; and the spec with which a pilot begins by
-itself.
+"""Spec of a shim, sent over its socket at its start; and the spec with which a pilot
+begins by itself.
 
 Read before a rank runs: only what every interpreter brings is imported here.
 """
@@ -17,10 +17,11 @@ class ShimSpec:
     """One attempt on one node.
 
     `env` is shared by its ranks; `rank_env` is separate for each.
-    `account`: the fields of the account that ranks run as; None: that of the shim. `apart`:
-    the separation from other users' processes; None: not separated. `devices`: majors of
-    GPUs, each with the only minors it may open; None: all. `image`: an ImageRoot; None: the
-    node as it is. `beside`: a folder next to `work` that also belongs to the user.
+    `account`: the fields of the account that ranks run as; None: that of the shim.
+    `apart`: the separation from other users' processes; None: not separated. `devices`:
+    majors of GPUs, each with the only minors it may open; None: all. `image`: an
+    ImageRoot; None: the node as it is. `beside`: a folder next to `work` that also
+    belongs to the user.
     """
 
     job: str
@@ -57,11 +58,12 @@ def decode_shim_spec(line: bytes) -> ShimSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Early:
-    """A shim's spec in a part's folder, so that its ranks begin before its agent is there.
+    """A shim's spec in a part's folder, so that its ranks begin before its agent is
+    there.
 
-    `spec` as far as any machine knows it; `launch`: the same as the head wants it, for the agent.
-    `counts_gpus`: the spec's GPUs are places among those that the step was granted. `isolation`,
-    `hidden` and `shared` are those of node.json.
+    `spec` as far as any machine knows it; `launch`: the same as the head wants it, for
+    the agent. `counts_gpus`: the spec's GPUs are places among those that the step was
+    granted. `isolation`, `hidden` and `shared` are those of node.json.
     """
 
     spec: ShimSpec

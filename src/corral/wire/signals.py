@@ -4,7 +4,9 @@ import signal
 from typing import Final, Literal
 
 To = Literal["ranks", "batch", "all"]
-NAMES: Final = tuple(signals.name.removeprefix("SIG") for signals in sorted(signal.Signals))
+NAMES: Final = tuple(
+    signals.name.removeprefix("SIG") for signals in sorted(signal.Signals)
+)
 
 
 def number_of(text: str) -> int | None:

@@ -31,7 +31,10 @@ _DURATION: Final = {
     "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
     "pattern": r"^[0-9][0-9.smhdwSMHDW:-]*$",
 }
-_NAME: Final = {"type": "string", "pattern": r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"}
+_NAME: Final = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+}
 _COMMAND: Final = {
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -52,13 +55,20 @@ def _whole(field: str, low: int, high: int, noun: str) -> Any:
     )
 
 
-def _seconds(field: str, low: float = 1.0, high: float = field_readers.MAX_SECONDS) -> Any:
-    return _as(reader(field_readers.seconds, field=field, low=low, high=high), _DURATION)
+def _seconds(
+    field: str, low: float = 1.0, high: float = field_readers.MAX_SECONDS
+) -> Any:
+    return _as(
+        reader(field_readers.seconds, field=field, low=low, high=high), _DURATION
+    )
 
 
 def _moment(field: str) -> Any:
     examples = ["30m", "2026-11-22T08:00:00Z"]
-    return _as(reader(time_and_place.moment, field=field), {"type": "string", "examples": examples})
+    return _as(
+        reader(time_and_place.moment, field=field),
+        {"type": "string", "examples": examples},
+    )
 
 
 def _truth(field: str) -> Any:
@@ -68,8 +78,8 @@ def _truth(field: str) -> Any:
 def _kind(value: Any) -> str:
     """Return the kind of a spec.
 
-    A service is accepted but not suggested, because no engine serves requests yet. Queues
-    are refused with a hint, because they are not a spec.
+    A service is accepted but not suggested, because no engine serves requests yet.
+    Queues are refused with a hint, because they are not a spec.
 
     Raises: WrongValue.
     """
@@ -78,7 +88,8 @@ def _kind(value: Any) -> str:
         return known_kinds[value]
     if value == QUEUES:
         raise field_readers.WrongValue(
-            "queues are no job, and alone in their file", "write them there: corral apply -f FILE"
+            "queues are no job, and alone in their file",
+            "write them there: corral apply -f FILE",
         )
     return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
 
@@ -96,14 +107,16 @@ def _name(field: str, noun: str) -> Any:
 
 def _text(noun: str, example: str) -> Any:
     return _as(
-        reader(field_readers.text, noun=noun, example=example), {"type": "string", "minLength": 1}
+        reader(field_readers.text, noun=noun, example=example),
+        {"type": "string", "minLength": 1},
     )
 
 
 def _image() -> Any:
     examples = ["ubuntu:24.04", "/data/torch.sif"]
     return _as(
-        reader(field_readers.image), {"type": "string", "minLength": 1, "examples": examples}
+        reader(field_readers.image),
+        {"type": "string", "minLength": 1, "examples": examples},
     )
 
 
@@ -125,11 +138,15 @@ Gpu = Annotated[
 Cpu = Annotated[
     int,
     *_as(
-        field_readers.cpu_millis, {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
+        field_readers.cpu_millis,
+        {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},
     ),
 ]
 Memory = Annotated[
-    int, *_as(field_readers.memory_bytes, {"type": "string", "examples": ["256GB", "64GiB"]})
+    int,
+    *_as(
+        field_readers.memory_bytes, {"type": "string", "examples": ["256GB", "64GiB"]}
+    ),
 ]
 
 
@@ -165,7 +182,9 @@ class CheckpointSpec(_Section):
         float | None,
         *_as(
             lambda value: (
-                None if value == "auto" else field_readers.seconds(value, field="interval", low=1)
+                None
+                if value == "auto"
+                else field_readers.seconds(value, field="interval", low=1)
             ),
             {"anyOf": [{"const": "auto"}, _DURATION]},
         ),
@@ -184,8 +203,8 @@ class ElasticSpec(_Section):
 
 
 class AfterSpec(_Section):
-    """Condition on another job. Of an array all jobs count; of those to fail one is enough, once
-    all have ended."""
+    """Condition on another job. Of an array all jobs count; of those to fail one is
+    enough, once all have ended."""
 
     job: Annotated[str, *_name("job", "name or id of a job")]
     on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
@@ -216,7 +235,8 @@ class ScaleSpec(_Section):
     target: Annotated[
         float,
         *_as(
-            reader(field_readers.amount, field="target"), {"type": "number", "exclusiveMinimum": 0}
+            reader(field_readers.amount, field="target"),
+            {"type": "number", "exclusiveMinimum": 0},
         ),
     ] = 4.0
 
@@ -237,7 +257,8 @@ class ServiceSpec(_Section):
 
 
 def _after(value: Any) -> Any:
-    """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long form."""
+    """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long
+    form."""
     entries = value if isinstance(value, list) else [value]
     return [_reference(entry) if isinstance(entry, str) else entry for entry in entries]
 
@@ -252,15 +273,21 @@ def _checkpoint(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
-_LABEL_VALUE: Final = {"anyOf": [{"type": "string"}, {"type": "number"}, {"const": True}]}
+_LABEL_VALUE: Final = {
+    "anyOf": [{"type": "string"}, {"type": "number"}, {"const": True}]
+}
 _LABEL_VALUES: Final = {
-    "anyOf": [*_LABEL_VALUE["anyOf"], {"type": "array", "items": _LABEL_VALUE, "minItems": 1}]
+    "anyOf": [
+        *_LABEL_VALUE["anyOf"],
+        {"type": "array", "items": _LABEL_VALUE, "minItems": 1},
+    ]
 }
 _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
 
 
 class Spec(_Section):
-    """One document of a spec, read and checked. Amounts are in the units of domain.JobSpec."""
+    """One document of a spec, read and checked. Amounts are in the units of
+    domain.JobSpec."""
 
     name: Annotated[str, *_name("name", "name of a job")]
     run: Annotated[str, *_as(reader(field_readers.command, field="run"), _COMMAND)]
@@ -305,7 +332,9 @@ class Spec(_Section):
             },
         ),
     ] = ()
-    topology: Annotated[TopologySpec, BeforeValidator(time_and_place.topology)] = TopologySpec()
+    topology: Annotated[TopologySpec, BeforeValidator(time_and_place.topology)] = (
+        TopologySpec()
+    )
     exclusive: Annotated[bool, *_truth("exclusive")] = False
     apart_from: Annotated[
         tuple[str, ...], *_as(reader(time_and_place.names, field="apart_from"), _NAMES)
@@ -319,13 +348,16 @@ class Spec(_Section):
         ),
     ] = ()
     secrets: Annotated[
-        tuple[str, ...], *_as(field_readers.secrets, {"type": "array", "items": {"type": "string"}})
+        tuple[str, ...],
+        *_as(field_readers.secrets, {"type": "array", "items": {"type": "string"}}),
     ] = ()
-    token: Annotated[Literal["own", "submit"] | None, *_word("token", "own", "submit")] = None
+    token: Annotated[
+        Literal["own", "submit"] | None, *_word("token", "own", "submit")
+    ] = None
     workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
-    setup: Annotated[str | None, *_as(reader(field_readers.command, field="setup"), _COMMAND)] = (
-        None
-    )
+    setup: Annotated[
+        str | None, *_as(reader(field_readers.command, field="setup"), _COMMAND)
+    ] = None
     per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
     image: Annotated[str | None, *_image()] = None
     checkpoint: Annotated[CheckpointSpec | None, BeforeValidator(_checkpoint)] = None
@@ -340,7 +372,8 @@ class Spec(_Section):
         default=(), max_length=1000
     )
     array: Annotated[
-        Array | None, *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]})
+        Array | None,
+        *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]}),
     ] = None
     kind: Annotated[
         Literal["job", "ray", "service"],

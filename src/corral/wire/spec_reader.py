@@ -1,4 +1,5 @@
-"""Read and check specs from files, texts and API bodies, and report every problem at once.
+"""Read and check specs from files, texts and API bodies, and report every problem at
+once.
 
 Each problem names its line, the request, the obstacle, and the replacement to write.
 """
@@ -21,7 +22,8 @@ from corral.wire.yaml_document import TEXT_BYTES, Document, Where, documents_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A document and what it means. The document is what travels: the head reads it again."""
+    """A document and what it means. The document is what travels: the head reads it
+    again."""
 
     document: Document
     spec: Spec
@@ -57,7 +59,8 @@ _EXAMPLES: Final = {
 }
 
 _WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
-MOST_ENTRIES: Final = 20_000  # of one spec without its variables, in all lists and sections
+# of one spec without its variables, in all lists and sections
+MOST_ENTRIES: Final = 20_000
 MOST_CHARACTERS: Final = 500_000  # of one spec, without its variables
 MOST_PROBLEMS: Final = 100  # of one spec that are looked at
 
@@ -102,10 +105,14 @@ def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:
 
     Raises: SpecInvalid with source and line.
     """
-    return [check(document) for document in documents_of(text, source=source, toml=toml)]
+    return [
+        check(document) for document in documents_of(text, source=source, toml=toml)
+    ]
 
 
-def parse_values(values: Sequence[Mapping[str, Any]], *, source: str = "specs") -> list[Parsed]:
+def parse_values(
+    values: Sequence[Mapping[str, Any]], *, source: str = "specs"
+) -> list[Parsed]:
     """The specs of an API body or a Python caller; places read `specs[0].nodes`.
 
     Raises: SpecInvalid.
@@ -151,7 +158,11 @@ def _check_size(document: Document) -> None:
     """
     entries = characters = 0
     rest: list[Any] = [
-        {key: field_value for key, field_value in document.value.items() if key != "env"}
+        {
+            key: field_value
+            for key, field_value in document.value.items()
+            if key != "env"
+        }
     ]
     while rest:
         inner = rest.pop()
@@ -190,12 +201,17 @@ def _place(document: Document, where: Where) -> str:
 
 
 def _dotted(where: Where) -> str:
-    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    words = "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in where
+    )
     return f"{words.lstrip('.')[:200]}: " if words else ""
 
 
-def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
-    """Our own words for every field; absent where null. Also: the way as it was written."""
+def _respelt(
+    value: Mapping[Any, Any],
+) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
+    """Our own words for every field; absent where null. Also: the way as it was
+    written."""
     spelt: dict[Where, Where] = {}
     problems: list[Problem] = []
 
@@ -210,15 +226,23 @@ def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Wher
             return inner
         walked: dict[str, Any] = {}
         for key, inner_value in inner.items():
-            word = SPELLINGS.get(kind, {}).get(key, key) if isinstance(key, str) else shown(key)
+            word = (
+                SPELLINGS.get(kind, {}).get(key, key)
+                if isinstance(key, str)
+                else shown(key)
+            )
             if word in walked:
                 problems.append(
                     Problem(
-                        where=(*written, key), text=f"says again what {word} says", hint="keep one"
+                        where=(*written, key),
+                        text=f"says again what {word} says",
+                        hint="keep one",
                     )
                 )
             if inner_value is not None or word not in _fields(SECTIONS[kind]):
-                walked[word] = walk(inner_value, (*kind, word), (*own, word), (*written, key))
+                walked[word] = walk(
+                    inner_value, (*kind, word), (*own, word), (*written, key)
+                )
         return walked
 
     return walk(value, (), (), ()), spelt, problems
@@ -248,9 +272,13 @@ def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
             return Problem(where=written, text="is missing", hint=f"add: {example}")
         case "too_long":
             most = error["ctx"]["max_length"]
-            return Problem(where=written, text=f"has more than {most} entries", hint="name fewer")
+            return Problem(
+                where=written, text=f"has more than {most} entries", hint="name fewer"
+            )
         case _:
-            field = str(next((step for step in reversed(own_path) if isinstance(step, str)), ""))
+            field = str(
+                next((step for step in reversed(own_path) if isinstance(step, str)), "")
+            )
             example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
             return Problem(
                 where=written,
@@ -267,11 +295,14 @@ def _written(own: Where, spelt: Mapping[Where, Where]) -> Where:
 
 
 def _unknown(own: Where, written: Where) -> Problem:
-    """Describe an unknown field: name the intended one, or the section where it belongs."""
+    """Describe an unknown field: name the intended one, or the section where it
+    belongs."""
     word = str(own[-1])
     kind = _kind(own[:-1])
     here = _fields(SECTIONS.get(kind, Spec))
-    near = get_close_matches(word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6)
+    near = get_close_matches(
+        word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6
+    )
     own_word = SPELLINGS[("resources",)].get(word, word)
     if kind == () and word in ("job", "jobs"):
         hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
@@ -283,16 +314,25 @@ def _unknown(own: Where, written: Where) -> Problem:
         hint = f"did you mean {near[0]}?"
     else:
         elsewhere = [
-            path[-1] for path, model in SECTIONS.items() if path and word in model.model_fields
+            path[-1]
+            for path, model in SECTIONS.items()
+            if path and word in model.model_fields
         ]
-        hint = f"it belongs under {elsewhere[0]}" if elsewhere else f"known here: {', '.join(here)}"
+        hint = (
+            f"it belongs under {elsewhere[0]}"
+            if elsewhere
+            else f"known here: {', '.join(here)}"
+        )
     return Problem(where=written, text="there is no such field", hint=hint)
 
 
 def _together(spec: Spec) -> list[Problem]:
     """Return the problems that no single field shows."""
     problems = []
-    if spec.elastic and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes:
+    if (
+        spec.elastic
+        and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes
+    ):
         low, high = spec.elastic.min_nodes, spec.elastic.max_nodes
         problems.append(
             Problem(
@@ -328,7 +368,11 @@ def _together(spec: Spec) -> list[Problem]:
             )
         )
     if (spec.kind == "service") != (spec.service is not None):
-        have, lack = ("kind", "service") if spec.service is None else ("service", "kind: service")
+        have, lack = (
+            ("kind", "service")
+            if spec.service is None
+            else ("service", "kind: service")
+        )
         problems.append(
             Problem(
                 where=(have,),
@@ -341,7 +385,8 @@ def _together(spec: Spec) -> list[Problem]:
 
 
 def _of_checkpoint(spec: Spec) -> list[Problem]:
-    """A rule says where saves go, or which job's save comes first: its path holds then too."""
+    """A rule says where saves go, or which job's save comes first: its path holds then
+    too."""
     rule = spec.checkpoint
     if rule is None or rule.path is not None or rule.source is not None:
         return []
@@ -355,7 +400,9 @@ def _of_ranks(spec: Spec) -> list[Problem]:
         return []
     if spec.kind == RAY:
         text = "a Ray program runs once, and starts what runs on GPUs by itself"
-        return [Problem(where=("per",), text=text, hint="take per out, or write: kind: job")]
+        return [
+            Problem(where=("per",), text=text, hint="take per out, or write: kind: job")
+        ]
     if spec.resources.gpu[1]:
         return []
     text = "one rank a GPU, and no GPU is asked for"

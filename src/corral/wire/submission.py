@@ -1,7 +1,9 @@
-"""Specs that are submitted together, to the jobs that they mean: arrays unfolded, `after` resolved.
+"""Specs that are submitted together, to the jobs that they mean: arrays unfolded,
+`after` resolved.
 
-A reference to a job of the same submission is `@N`, N being that job's place in the answer; every
-other reference is left as it was written, a name or an id of a job that is already there.
+A reference to a job of the same submission is `@N`, N being that job's place in the
+answer; every other reference is left as it was written, a name or an id of a job that
+is already there.
 """
 
 from collections import defaultdict
@@ -41,10 +43,12 @@ Element = tuple[str, int | None]  # name and index of a job
 def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
     """The jobs of one submission, in the order of their specs and indices.
 
-    Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too many jobs.
+    Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too
+    many jobs.
     """
     check_count(
-        sum(count_of(parsed_spec.spec) for parsed_spec in parsed), parsed[0].document.source
+        sum(count_of(parsed_spec.spec) for parsed_spec in parsed),
+        parsed[0].document.source,
     )
     places = _places(parsed)
     _refuse_cycles(parsed)
@@ -60,8 +64,11 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
     return tuple(jobs)
 
 
-def _unfolded(first: JobSpec, place: int, elements: Sequence[Element]) -> Iterator[JobSpec]:
-    """Yield the jobs of one spec; those of an array share everything but name and index."""
+def _unfolded(
+    first: JobSpec, place: int, elements: Sequence[Element]
+) -> Iterator[JobSpec]:
+    """Yield the jobs of one spec; those of an array share everything but name and
+    index."""
     if first.array_index is None:
         yield first
         return
@@ -123,7 +130,8 @@ def _elements(one: Parsed) -> Iterator[Element]:
 
 
 def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
-    """For each name: the places of the jobs it means, once for each spec of that name."""
+    """For each name: the places of the jobs it means, once for each spec of that
+    name."""
     spec_places: dict[str, list[list[int]]] = defaultdict(list)
     count = 0
     for parsed_spec in parsed:
@@ -159,11 +167,15 @@ def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
     """Depth first without recursion: a chain may be thousands long."""
     specs = {parsed_spec.spec.name: parsed_spec for parsed_spec in parsed}
     owner = {
-        name: parsed_spec.spec.name for parsed_spec in parsed for name, _ in _elements(parsed_spec)
+        name: parsed_spec.spec.name
+        for parsed_spec in parsed
+        for name, _ in _elements(parsed_spec)
     }
     owner |= {name: name for name in specs}
     waits = {
-        name: [owner[after.job] for after in parsed_spec.spec.after if after.job in owner]
+        name: [
+            owner[after.job] for after in parsed_spec.spec.after if after.job in owner
+        ]
         for name, parsed_spec in specs.items()
     }
     done: set[str] = set()
@@ -201,7 +213,10 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         nodes=spec.nodes,
         resources=_resources(spec.resources),
         any_of=tuple(
-            Shape(nodes=shape_spec.nodes or spec.nodes, resources=_resources(shape_spec.resources))
+            Shape(
+                nodes=shape_spec.nodes or spec.nodes,
+                resources=_resources(shape_spec.resources),
+            )
             for shape_spec in spec.any_of
         ),
         queue=QueueName(spec.queue),
@@ -234,8 +249,8 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
 
 
 def _secrets(spec: Spec) -> tuple[str, ...]:
-    """The job's own token is one of them where `token` asks for it, and for a Ray program, whose
-    nodes know each other by it (decision 0042)."""
+    """The job's own token is one of them where `token` asks for it, and for a Ray
+    program, whose nodes know each other by it (decision 0042)."""
     needed = spec.token is not None or spec.kind == RAY
     own_secret = (OWN_TOKEN,) if needed and OWN_TOKEN not in spec.secrets else ()
     return (*spec.secrets, *own_secret)

@@ -1,4 +1,5 @@
-"""Readers of what a job may wish about time and place; like those of `read`, one a kind."""
+"""Readers of what a job may wish about time and place; like those of `read`, one a
+kind."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +16,9 @@ from corral.wire.field_readers import WrongValue, shown
 MAX_CONSTRAINTS: Final = 32
 MAX_VALUES: Final = 256
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "WINCH")
-LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?", re.ASCII)
+LABEL: Final = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?", re.ASCII
+)
 _DELAY: Final = re.compile(r"(?:now\+)?((?:\d+(?:\.\d+)?[smhdw])+)", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -23,8 +26,8 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 def moment(value: Any, *, field: str) -> Moment:
     """Return a moment from text.
 
-    The text is a moment with its zone, "2026-11-22T08:00Z", or a delay after submission,
-    "30m".
+    The text is a moment with its zone, "2026-11-22T08:00Z", or a delay after
+    submission, "30m".
     """
     example = f"write: {field}: 30m, or a moment with its zone: 2026-11-22T08:00Z"
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
@@ -54,11 +57,14 @@ def signal_number(value: Any) -> int:
     number = signals.number_of(value) if isinstance(value, str) else value
     if type(number) is int and number in map(signals.number_of, SIGNALS):
         return number
-    raise WrongValue(f"{shown(value)} is not one of: {', '.join(SIGNALS)}", "write: signal: USR1")
+    raise WrongValue(
+        f"{shown(value)} is not one of: {', '.join(SIGNALS)}", "write: signal: USR1"
+    )
 
 
 def warn(value: Any) -> Any:
-    """`warn: {signal: USR1, before: 2m}`, and as Slurm writes it: USR1@120, USR1@2m, USR1."""
+    """`warn: {signal: USR1, before: 2m}`, and as Slurm writes it: USR1@120, USR1@2m,
+    USR1."""
     if not isinstance(value, str):
         return value
     name, at, before = value.partition("@")
@@ -68,7 +74,8 @@ def warn(value: Any) -> Any:
 
 
 def topology(value: Any) -> Any:
-    """`topology: {mode: require, within: rack}`, and in short: require:rack, rack, spread."""
+    """`topology: {mode: require, within: rack}`, and in short: require:rack, rack,
+    spread."""
     if not isinstance(value, str):
         return value
     mode, colon, within = value.partition(":")
@@ -83,7 +90,9 @@ def constraints(value: Any) -> tuple[Constraint, ...]:
     if not isinstance(value, Mapping):
         raise WrongValue(f"{shown(value)} is not labels and values", example)
     if len(value) > MAX_CONSTRAINTS:
-        raise WrongValue(f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer")
+        raise WrongValue(
+            f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer"
+        )
     constraint_list = [
         _constraint(label, label_value, example) for label, label_value in value.items()
     ]
@@ -98,7 +107,9 @@ def _constraint(label: Any, value: Any, example: str) -> Constraint:
     negated = isinstance(value, Mapping)
     if isinstance(value, Mapping):
         if list(value) != ["not"]:
-            raise WrongValue(f"{label}: {shown(value)} is neither values nor not", example)
+            raise WrongValue(
+                f"{label}: {shown(value)} is neither values nor not", example
+            )
         value = value["not"]
     values = value if isinstance(value, list) else [value]
     if not values or len(values) > MAX_VALUES:
@@ -107,7 +118,9 @@ def _constraint(label: Any, value: Any, example: str) -> Constraint:
         )
     return Constraint(
         label=label,
-        values=tuple(dict.fromkeys(_label_value(label, label_value) for label_value in values)),
+        values=tuple(
+            dict.fromkeys(_label_value(label, label_value) for label_value in values)
+        ),
         negated=negated,
     )
 
@@ -122,8 +135,13 @@ def _label_value(label: str, value: Any) -> str:
             f"write: constraints: {{{label}: {{not: true}}}}",
         )
     text = value if isinstance(value, str) else shown(value)
-    endless = isinstance(value, float) and not isfinite(value)  # JSON has no such number
-    if endless or not isinstance(value, str | int | float) or LABEL.fullmatch(text) is None:
+    # JSON has no such number
+    endless = isinstance(value, float) and not isfinite(value)
+    if (
+        endless
+        or not isinstance(value, str | int | float)
+        or LABEL.fullmatch(text) is None
+    ):
         raise WrongValue(
             f"{label}: {shown(value)} is no value of a label", f"write: {{{label}: a}}"
         )
@@ -137,12 +155,16 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
         raise WrongValue(f"has more than {MAX_VALUES} names", "name fewer")
     for entry in entries:
         if not isinstance(entry, str) or not is_name(entry):
-            raise WrongValue(f"{shown(entry)} is no name of a job", f"write: {field}: [train]")
+            raise WrongValue(
+                f"{shown(entry)} is no name of a job", f"write: {field}: [train]"
+            )
     return tuple(sorted(set(entries)))
 
 
 def truth(value: Any, *, field: str) -> bool:
     """true or false."""
     if not isinstance(value, bool):
-        raise WrongValue(f"{shown(value)} is neither true nor false", f"write: {field}: true")
+        raise WrongValue(
+            f"{shown(value)} is neither true nor false", f"write: {field}: true"
+        )
     return value

@@ -11,7 +11,11 @@ def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
     A certificate in the file vouches for itself too, whoever has signed it.
     Raises: OSError (ssl.SSLError is one) when the file holds no certificate.
     """
-    context = ssl.create_default_context() if system else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = (
+        ssl.create_default_context()
+        if system
+        else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    )
     if file is not None:
         context.load_verify_locations(cafile=str(file))
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -19,6 +23,6 @@ def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
 
 
 def fingerprint_of(certificate: bytes) -> str:
-    """Return the fingerprint of a certificate in DER: sha256: and 64 hexadecimal digits, as openssl
-    x509 -fingerprint."""
+    """Return the fingerprint of a certificate in DER: sha256: and 64 hexadecimal
+    digits, as openssl x509 -fingerprint."""
     return f"sha256:{sha256(certificate).hexdigest()}"

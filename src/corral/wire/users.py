@@ -1,4 +1,5 @@
-"""Shapes of users, tokens and the audit log. Times are wall-clock seconds since 1970."""
+"""Shapes of users, tokens and the audit log. Times are wall-clock seconds since
+1970."""
 
 from typing import Annotated, Literal, Self
 
@@ -50,8 +51,8 @@ class UserAdd(BaseModel):
 
 
 class UserSet(BaseModel):
-    """Change of a user; what is left out stays. `limits`: own quotas by name, 500 or "10GB"; null
-    removes one, and the limit of the cluster holds again."""
+    """Change of a user; what is left out stays. `limits`: own quotas by name, 500 or
+    "10GB"; null removes one, and the limit of the cluster holds again."""
 
     model_config = _ASKED
 
@@ -61,7 +62,8 @@ class UserSet(BaseModel):
 
 
 class IdentityLink(BaseModel):
-    """The identity that may log in: issuer and subject, or the id of a log-in that waits."""
+    """The identity that may log in: issuer and subject, or the id of a log-in that
+    waits."""
 
     model_config = _ASKED
 
@@ -72,15 +74,17 @@ class IdentityLink(BaseModel):
     @model_validator(mode="after")
     def _check_one_way(self) -> Self:
         both = self.issuer is not None and self.subject is not None
-        if both == (self.pending is not None) or (self.issuer is None) != (self.subject is None):
+        if both == (self.pending is not None) or (self.issuer is None) != (
+            self.subject is None
+        ):
             raise ValueError("give issuer and subject, or pending")
         return self
 
 
 class TokenCreate(BaseModel):
-    """`user` None: the caller. `role` None: that of the user. Without `expires_seconds` it lasts as
-    long as the cluster's setting says, with `never_expires` until it is revoked, but no longer than
-    the token that makes another for its own user."""
+    """`user` None: the caller. `role` None: that of the user. Without `expires_seconds`
+    it lasts as long as the cluster's setting says, with `never_expires` until it is
+    revoked, but no longer than the token that makes another for its own user."""
 
     model_config = _ASKED
 
@@ -127,7 +131,11 @@ class UserDetail(UserView):
 
     @classmethod
     def with_quotas(
-        cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow], dropped: int
+        cls,
+        user: people.User,
+        quotas: list[QuotaRow],
+        rates: list[RateRow],
+        dropped: int,
     ) -> Self:
         user_fields = UserView.of(user).model_dump()
         return cls(**user_fields, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
@@ -138,8 +146,8 @@ class UsersView(ForecastView):
 
 
 class UserRemoved(ForecastView):
-    """A removed user, and what became of theirs. Kept secrets serve everybody's jobs, and belong to
-    whoever removed the user."""
+    """A removed user, and what became of theirs. Kept secrets serve everybody's jobs,
+    and belong to whoever removed the user."""
 
     name: str
     secrets_removed: int
@@ -148,7 +156,8 @@ class UserRemoved(ForecastView):
 
 
 class PendingLogInView(ForecastView):
-    """A log-in that waits to be linked. `name` is the user that the provider proposes."""
+    """A log-in that waits to be linked. `name` is the user that the provider
+    proposes."""
 
     id: str
     name: str
@@ -162,7 +171,8 @@ class PendingLogInsView(ForecastView):
 
 
 class TokenView(ForecastView):
-    """A token, but for the secret. `node` is set for a node's own; `state` is its state now."""
+    """A token, but for the secret. `node` is set for a node's own; `state` is its state
+    now."""
 
     id: str
     user: str
@@ -198,7 +208,8 @@ def _state(token: people.Token, now: float) -> TokenState:
 
 
 class TokenMade(ForecastView):
-    """The one answer that holds the secret: `token`. The cluster keeps only its hash."""
+    """The one answer that holds the secret: `token`. The cluster keeps only its
+    hash."""
 
     token: str
     id: str
@@ -228,9 +239,9 @@ class TokensView(ForecastView):
 class AuditEntryView(ForecastView):
     """One request, its caller and its result. Numbers increase.
 
-    `kind` is the kind of caller: user, node, join, job, head or `nobody`. `kind` and `link`
-    are "" in entries from before they were recorded. `count` is the number of equal
-    requests that the entry stands for.
+    `kind` is the kind of caller: user, node, join, job, head or `nobody`. `kind` and
+    `link` are "" in entries from before they were recorded. `count` is the number of
+    equal requests that the entry stands for.
     """
 
     number: int
@@ -259,8 +270,8 @@ class Audit(ForecastView):
 
 
 class SessionView(ForecastView):
-    """Whose session a browser has, and with which cluster. `operates`: queues whose operator the
-    user is, being no operator of the cluster."""
+    """Whose session a browser has, and with which cluster. `operates`: queues whose
+    operator the user is, being no operator of the cluster."""
 
     user: str
     role: str
@@ -274,8 +285,8 @@ class SessionView(ForecastView):
 class SessionOpened(SessionView):
     """Response that holds `page_secret`; it is returned only once.
 
-    Pages send the secret in the header Corral-Page, in addition to the cookie. The cookie
-    without the secret is not sufficient.
+    Pages send the secret in the header Corral-Page, in addition to the cookie. The
+    cookie without the secret is not sufficient.
     """
 
     page_secret: str
@@ -295,8 +306,8 @@ class SignOnView(ForecastView):
 
 
 class TerminalBegun(ForecastView):
-    """Log-in of a terminal that has begun. `secret` fetches its token; the person types `code` in
-    the browser, at the head's `/v1/oidc/terminal?id=ID`."""
+    """Log-in of a terminal that has begun. `secret` fetches its token; the person types
+    `code` in the browser, at the head's `/v1/oidc/terminal?id=ID`."""
 
     id: str
     secret: str

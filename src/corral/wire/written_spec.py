@@ -10,13 +10,20 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, written_duration
 from corral.wire.field_readers import OWN_TOKEN
 from corral.wire.job_parts import ForecastView
 
-SIZES: Final = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10))
+SIZES: Final = (
+    ("GiB", 2**30),
+    ("GB", 10**9),
+    ("MiB", 2**20),
+    ("MB", 10**6),
+    ("KiB", 2**10),
+)
 DEFAULT: Final = JobSpec(name="default", run="true")
 Document = dict[str, Any]
 
 
 class WrittenSpec(ForecastView):
-    """A job's spec as a document. `has_workdir`: it ran in a folder that is not part of it."""
+    """A job's spec as a document. `has_workdir`: it ran in a folder that is not part of
+    it."""
 
     spec: dict[str, Any]
     has_workdir: bool
@@ -25,8 +32,8 @@ class WrittenSpec(ForecastView):
 def written_spec(spec: JobSpec) -> Document:
     """Return the document of the spec. What has its default is left out.
 
-    A workdir is left out, too: its folder is with the user. A job of an array is asked for as
-    an array of this one index.
+    A workdir is left out, too: its folder is with the user. A job of an array is asked
+    for as an array of this one index.
     """
     document: Document = {"name": spec.name}
     if spec.array_index is not None:
@@ -54,7 +61,10 @@ def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "any_of", forms
     if spec.elastic is not None:
         elastic = spec.elastic
-        yield "elastic", {"min_nodes": elastic.min_nodes, "max_nodes": elastic.max_nodes}
+        yield (
+            "elastic",
+            {"min_nodes": elastic.min_nodes, "max_nodes": elastic.max_nodes},
+        )
     if spec.per != DEFAULT.per:
         yield "per", spec.per.value
     if spec.image is not None:
@@ -67,7 +77,8 @@ def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _secrets(spec: JobSpec) -> Iterator[tuple[str, Any]]:
-    """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray program."""
+    """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray
+    program."""
     named = [name for name in spec.secrets if name != OWN_TOKEN]
     if named:
         yield "secrets", named
@@ -159,7 +170,9 @@ def _rules(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.retry != DEFAULT.retry:
         yield "retry", retry
     if spec.after:
-        jobs = {(after.of or str(after.job), after.on.value): None for after in spec.after}
+        jobs = {
+            (after.of or str(after.job), after.on.value): None for after in spec.after
+        }
         yield "after", [{"job": job, "on": on} for job, on in jobs]
 
 

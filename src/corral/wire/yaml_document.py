@@ -1,7 +1,9 @@
-"""Text to plain values that know their lines. YAML is read from libyaml's events, never by tags.
+"""Text to plain values that know their lines. YAML is read from libyaml's events, never
+by tags.
 
-Only `true` and `false` are truth values (so `on: done` and `answer: yes` stay words), a timestamp
-and `12:30` stay words, and `1e9` is a number. Numbers under `env` stay as they were written.
+Only `true` and `false` are truth values (so `on: done` and `answer: yes` stay words), a
+timestamp and `12:30` stay words, and `1e9` is a number. Numbers under `env` stay as
+they were written.
 """
 
 import re
@@ -22,7 +24,9 @@ SIZE: Final = 4_000_000  # values and characters, after aliases are followed
 Step = str | int
 Where = tuple[Step, ...]
 
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,16}", re.ASCII)
+_INTEGER: Final = re.compile(
+    r"[-+]?[0-9]{1,30}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,16}", re.ASCII
+)
 _NUMBER: Final = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
     re.ASCII | re.IGNORECASE,
@@ -44,7 +48,8 @@ class Document:
     lines: Mapping[Where, int] = field(default_factory=dict)
 
     def at(self, where: Where) -> str:
-        """`job.yaml:3`, by the nearest place whose line is known; without lines, the source."""
+        """`job.yaml:3`, by the nearest place whose line is known; without lines, the
+        source."""
         line = self.line(where)
         return f"{self.source}:{line}" if line else self.source
 
@@ -59,7 +64,8 @@ class Document:
 def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document]:
     """Every document of the text, in order.
 
-    Raises: SpecInvalid when it cannot be read, or is too large or too deep to be a spec.
+    Raises: SpecInvalid when it cannot be read, or is too large or too deep to be a
+    spec.
     """
     if len(text) > TEXT_BYTES:
         raise SpecInvalid(
@@ -69,7 +75,8 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
     documents = [_toml(text, source)] if toml else list(_yaml(text, source))
     if not documents:
         raise SpecInvalid(
-            f"{source}: there is no spec in it", hint="see an example: corral apply --help"
+            f"{source}: there is no spec in it",
+            hint="see an example: corral apply --help",
         )
     return documents
 
@@ -90,7 +97,9 @@ def _yaml(text: str, source: str) -> Iterator[Document]:
             if isinstance(event, yaml.DocumentEndEvent) and builder.root is not None:
                 if not isinstance(builder.root, dict):
                     raise _not_a_mapping(source, builder.lines.get((), 1), builder.root)
-                yield Document(value=builder.root, source=source, lines=dict(builder.lines))
+                yield Document(
+                    value=builder.root, source=source, lines=dict(builder.lines)
+                )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -109,7 +118,8 @@ def _yaml(text: str, source: str) -> Iterator[Document]:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being read. `key` is the mapping's key that waits for its value."""
+    """A mapping or list that is being read. `key` is the mapping's key that waits for
+    its value."""
 
     value: dict[str, Any] | list[Any]
     where: Where
@@ -124,7 +134,8 @@ class _Open:
 
 
 class _Builder:
-    """Builds values from events with a stack of its own, so that depth and size are bounded."""
+    """Builds values from events with a stack of its own, so that depth and size are
+    bounded."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -148,7 +159,9 @@ class _Builder:
                 self._close()
 
     def _refuse(self, event: Any, text: str, hint: str) -> SpecInvalid:
-        return SpecInvalid(f"{self.source}:{event.start_mark.line + 1}: {text}", hint=hint)
+        return SpecInvalid(
+            f"{self.source}:{event.start_mark.line + 1}: {text}", hint=hint
+        )
 
     def _awaits_key(self) -> bool:
         return bool(self._stack) and self._in_mapping() and self._stack[-1].key is None
@@ -158,7 +171,9 @@ class _Builder:
 
     def _scalar(self, event: Any) -> None:
         if event.tag is not None and not event.tag.startswith("tag:yaml.org,2002:str"):
-            raise self._refuse(event, f"the tag {event.tag[:60]} is not taken", "leave it out")
+            raise self._refuse(
+                event, f"the tag {event.tag[:60]} is not taken", "leave it out"
+            )
         if self._awaits_key():
             self._key(event)
             return
@@ -184,22 +199,34 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise self._refuse(event, f"*{event.anchor} names nothing above it", "name an &anchor")
+            raise self._refuse(
+                event, f"*{event.anchor} names nothing above it", "name an &anchor"
+            )
         if self._awaits_key():
-            raise self._refuse(event, "a field's name is plain text", "write the name out")
+            raise self._refuse(
+                event, "a field's name is plain text", "write the name out"
+            )
         value, size = self._anchors[event.anchor]
         self._add(event, value, size, None)
 
     def _open(self, event: Any) -> None:
         if not event.implicit:
-            raise self._refuse(event, f"the tag {str(event.tag)[:60]} is not taken", "leave it out")
+            raise self._refuse(
+                event, f"the tag {str(event.tag)[:60]} is not taken", "leave it out"
+            )
         if self._awaits_key():
-            raise self._refuse(event, "a field's name is plain text", "write: name: value")
+            raise self._refuse(
+                event, "a field's name is plain text", "write: name: value"
+            )
         if len(self._stack) >= DEPTH:
-            raise self._refuse(event, f"more than {DEPTH} levels deep", "a spec needs four")
+            raise self._refuse(
+                event, f"more than {DEPTH} levels deep", "a spec needs four"
+            )
         where = self._where()
         self._note(where, event)
-        value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        value: dict[str, Any] | list[Any] = (
+            {} if isinstance(event, yaml.MappingStartEvent) else []
+        )
         self._stack.append(_Open(value=value, where=where, anchor=event.anchor))
 
     def _close(self) -> None:
@@ -210,7 +237,9 @@ class _Builder:
         self._add(None, done.value, done.size, done.anchor)
 
     def _where(self) -> Where:
-        return (*self._stack[-1].where, self._stack[-1].next_step) if self._stack else ()
+        return (
+            (*self._stack[-1].where, self._stack[-1].next_step) if self._stack else ()
+        )
 
     def _note(self, where: Where, event: Any) -> None:
         self.lines.setdefault(where, event.start_mark.line + 1)

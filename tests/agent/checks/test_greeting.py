@@ -1,4 +1,5 @@
-"""Two nodes that check their link know each other by the head's secret, and nobody else."""
+"""Two nodes that check their link know each other by the head's secret, and nobody
+else."""
 
 import socket
 import threading
@@ -47,7 +48,9 @@ def test_who_does_not_know_the_secret_takes_no_place_and_the_true_one_does(
     found[0].close()
 
 
-def test_a_listener_that_does_not_know_the_secret_is_found_out(server: socket.socket) -> None:
+def test_a_listener_that_does_not_know_the_secret_is_found_out(
+    server: socket.socket,
+) -> None:
     def pretend() -> None:
         talk, _ = server.accept()
         with talk, suppress(OSError):

@@ -1,4 +1,5 @@
-"""A check-up that is wanted of a node: done once, told as signals, ended at once for work."""
+"""A check-up that is wanted of a node: done once, told as signals, ended at once for
+work."""
 
 import asyncio
 import os
@@ -64,7 +65,9 @@ async def pid_in(folder: Path) -> int:
     return int((folder / "pid").read_text())
 
 
-async def test_each_result_is_a_signal_and_the_last_ends_the_round(tmp_path: Path) -> None:
+async def test_each_result_is_a_signal_and_the_last_ends_the_round(
+    tmp_path: Path,
+) -> None:
     async with checks_in(tmp_path) as checks:
         checks.want(ONE)
         signals = await told(checks, 5)
@@ -125,11 +128,16 @@ async def test_one_that_fails_to_run_ends_the_round_untested(tmp_path: Path) -> 
 
 
 async def test_what_is_injected_is_what_a_pretend_node_shows(tmp_path: Path) -> None:
-    faults = '{"checks": {"matmul/1": "wrong", "memory/0": 0.5, "disk": 0.001, "clock": -3}}'
+    faults = (
+        '{"checks": {"matmul/1": "wrong", "memory/0": 0.5, "disk": 0.001, "clock": -3}}'
+    )
     (tmp_path / "pretend.json").write_text(faults)
     async with checks_in(tmp_path) as checks:
         checks.want(replace(ONE, kinds=WHOLE))
-        signals = {(one.device.partition(":")[0], one.gpu): one for one in await told(checks, 8)}
+        signals = {
+            (one.device.partition(":")[0], one.gpu): one
+            for one in await told(checks, 8)
+        }
         assert signals["matmul", 1].code == 1
         assert signals["matmul", 0].code == 0
         half, whole = signals["memory", 0].value, signals["memory", 1].value
@@ -140,7 +148,9 @@ async def test_what_is_injected_is_what_a_pretend_node_shows(tmp_path: Path) -> 
         assert signals["clock", None].value == -3
 
 
-async def test_a_job_that_comes_to_an_agent_ends_its_check_before_it_starts(tmp_path: Path) -> None:
+async def test_a_job_that_comes_to_an_agent_ends_its_check_before_it_starts(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as here:
         settings_in(tmp_path)
         here.agent.checks.command = (sys.executable, "-c", HANGS)
@@ -155,10 +165,14 @@ async def test_an_agent_with_something_running_begins_no_check(tmp_path: Path) -
     async with bench(tmp_path) as here:
         settings_in(tmp_path)
         await here.head.want(1, run=(launch_of(key_of(1)),))
-        await here.until(lambda: here.ranks.seen() and here.ranks.seen()[0].phase == Phase.UP)
+        await here.until(
+            lambda: here.ranks.seen() and here.ranks.seen()[0].phase == Phase.UP
+        )
         await here.head.want(2, run=(launch_of(key_of(1)),), checkup=ONE)
         await here.until(
-            lambda: here.head.wanted and here.agent.version() == here.head.wanted.version
+            lambda: (
+                here.head.wanted and here.agent.version() == here.head.wanted.version
+            )
         )
         assert here.agent.checks._task is None
 

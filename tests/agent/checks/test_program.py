@@ -31,11 +31,15 @@ from tests.agent.nodes import name_of
 from tests.patience import PATIENCE_SECONDS
 
 ALONE = (CheckKind.MATMUL, CheckKind.MEMORY, CheckKind.ALL_REDUCE)
-GPUS = tuple(Gpu(index=at, uuid=f"GPU-{at}", type="h100", memory_bytes=80) for at in range(2))
+GPUS = tuple(
+    Gpu(index=at, uuid=f"GPU-{at}", type="h100", memory_bytes=80) for at in range(2)
+)
 
 
 def ask(*kinds: CheckKind, on: tuple[Gpu, ...] = ()) -> CheckRequest:
-    checkup = CheckUp(id="1", kinds=kinds or ALONE, by="ada", at=0.0, until=1.0, seconds=0.05)
+    checkup = CheckUp(
+        id="1", kinds=kinds or ALONE, by="ada", at=0.0, until=1.0, seconds=0.05
+    )
     return CheckRequest(checkup=checkup, node="n1", gpus=on)
 
 
@@ -63,7 +67,9 @@ def test_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "(Python)" in product.text
 
 
-def test_a_cpu_that_multiplies_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_that_multiplies_wrongly_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gpus, "hash_by_numpy", lambda side: "0" * 64)
     (product,) = check_gpus(ask(CheckKind.MATMUL))
     assert product.failed is True
@@ -80,7 +86,9 @@ def proving(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(gpus, "has_gpu_build", lambda: True)
 
 
-def test_wrong_products_and_errors_are_those_of_their_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_products_and_errors_are_those_of_their_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines = (
         '{"kind": "matmul", "device": "cuda:0", "wrong": 3, "made": 900}',
         '{"kind": "matmul", "device": "cuda:1", "wrong": 0, "made": 900}',
@@ -125,7 +133,9 @@ def test_a_pytorch_without_cuda_says_so_and_condemns_no_gpu(
     proving(monkeypatch, "echo 'Torch not compiled with CUDA enabled' >&2; exit 1")
     monkeypatch.setattr(gpus, "has_gpu_build", lambda: False)
     found = list(check_gpus(ask(CheckKind.MATMUL, CheckKind.ALL_REDUCE, on=GPUS)))
-    assert [(one.kind, one.failed, one.ran) for one in found] == [("matmul", None, False)] * 2
+    assert [(one.kind, one.failed, one.ran) for one in found] == [
+        ("matmul", None, False)
+    ] * 2
     assert "without CUDA" in found[0].text
 
 
@@ -139,7 +149,10 @@ def test_a_pytorch_without_cuda_says_so_and_condemns_no_gpu(
     ],
 )
 def test_whether_pytorch_is_for_gpus_is_read_and_not_imported(
-    written: str | None, is_for_gpus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: str | None,
+    is_for_gpus: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     package = tmp_path / "torch"
     package.mkdir()
@@ -288,7 +301,9 @@ def linked(seconds: float = 0.1, *, on: Sequence[Gpu] = ()) -> list[CheckFinding
     return sorted(found, key=lambda one: one.device)
 
 
-def test_two_nodes_without_pytorch_stream_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nodes_without_pytorch_stream_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(link, "has_torch", lambda: False)
     first, second = linked()
     assert [first.device, second.device] == ["a", "b"]
@@ -297,7 +312,9 @@ def test_two_nodes_without_pytorch_stream_bytes(monkeypatch: pytest.MonkeyPatch)
     assert first.unit == "B/s by stream"
 
 
-def test_a_link_to_nobody_fails_at_its_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_nobody_fails_at_its_other_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(link, "MEET_SECONDS", 0.05)
     checkup = CheckUp(
         id="1", kinds=(CheckKind.LINK,), by="ada", at=0.0, until=1.0, peer=NodeId("n2"),
@@ -327,7 +344,9 @@ def test_nodes_with_gpus_whose_pytorch_has_no_cuda_add_up_by_gloo_and_say_why(
 def test_a_check_ends_with_its_agent(tmp_path: Path) -> None:
     settings_in(tmp_path)
     (tmp_path / "pretend.json").write_text('{"checks": {"seconds": 600}}')
-    (tmp_path / "ask").write_bytes(msgspec.json.encode(ask(CheckKind.MATMUL, on=GPUS)) + b"\n")
+    (tmp_path / "ask").write_bytes(
+        msgspec.json.encode(ask(CheckKind.MATMUL, on=GPUS)) + b"\n"
+    )
     agent = subprocess.Popen(
         [sys.executable, "-c", AGENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )

@@ -77,8 +77,11 @@ def test_what_is_written_where_it_is_shown_is_the_nodes(image: ImageRoot) -> Non
     assert Path(seen, "result").read_text() == "kept"
 
 
-def test_links_of_the_image_lead_nowhere_outside(image: ImageRoot, tmp_path: Path) -> None:
-    """A link where something is to be shown gives way: nothing is made where it points."""
+def test_links_of_the_image_lead_nowhere_outside(
+    image: ImageRoot, tmp_path: Path
+) -> None:
+    """A link where something is to be shown gives way: nothing is made where it
+    points."""
     outside = tmp_path / "outside"
     outside.mkdir()
     first = Path(image.seen[0]).parts[1]
@@ -96,12 +99,18 @@ def test_devices_of_the_image_are_none(image: ImageRoot) -> None:
     assert "PermissionError" in said
 
 
-def test_the_drivers_libraries_lie_where_images_look(image: ImageRoot, tmp_path: Path) -> None:
+def test_the_drivers_libraries_lie_where_images_look(
+    image: ImageRoot, tmp_path: Path
+) -> None:
     library = tmp_path / "libcuda.so.1"
     library.write_text("driver")
-    with_driver = ImageRoot(root=image.root, upper=image.upper, libraries=(str(library),))
+    with_driver = ImageRoot(
+        root=image.root, upper=image.upper, libraries=(str(library),)
+    )
     inside = opened(with_driver)
-    assert within(inside, lambda: Path(LIBRARIES, "libcuda.so.1").read_text()) == "driver"
+    assert (
+        within(inside, lambda: Path(LIBRARIES, "libcuda.so.1").read_text()) == "driver"
+    )
     env = inside.env({"LD_LIBRARY_PATH": "/opt/x"}, "/work")
     assert env["LD_LIBRARY_PATH"] == f"{LIBRARIES}:/opt/x"
     assert env["HOME"] == "/work"

@@ -53,7 +53,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ready(
-    images: Images, name: str, key: str, node_dir: Path, account: JobAccount | None = None
+    images: Images,
+    name: str,
+    key: str,
+    node_dir: Path,
+    account: JobAccount | None = None,
 ) -> ImageRoot:
     user = node_dir / "attempts" / key / USED
     return images.ready(
@@ -67,7 +71,9 @@ def test_an_image_is_pulled_and_unpacked_once(tmp_path: Path, log: Path) -> None
     assert ready(images, "one", "j2.1", tmp_path / "n1") == first
     assert (Path(first.root) / "file").read_text() == "of the image"
     assert first.env == {"PATH": "/image/bin"}
-    assert [line.split()[0] for line in log.read_text().splitlines()].count("export") == 1
+    assert [line.split()[0] for line in log.read_text().splitlines()].count(
+        "export"
+    ) == 1
 
 
 def test_those_that_nobody_runs_in_make_room(tmp_path: Path, log: Path) -> None:
@@ -80,7 +86,9 @@ def test_those_that_nobody_runs_in_make_room(tmp_path: Path, log: Path) -> None:
     (node_dir / "attempts" / "j3.1" / USED).unlink()
     ready(images, "another", "j99.1", node_dir)
     left = {folder.name for folder in (node_dir / "images" / OWN).iterdir()}
-    assert left == {f"image{number}" for number in range(KEPT) if number != 1} | {"another"}
+    assert left == {f"image{number}" for number in range(KEPT) if number != 1} | {
+        "another"
+    }
 
 
 def test_agents_that_share_a_folder_unpack_once_and_spare_what_the_other_runs_in(
@@ -90,7 +98,9 @@ def test_agents_that_share_a_folder_unpack_once_and_spare_what_the_other_runs_in
     shared = tmp_path / "shared"
     root = ready(Images(first, shared), "image0", "j0.1", first).root
     assert ready(Images(second, shared), "image0", "j1.1", second).root == root
-    assert [line.split()[0] for line in log.read_text().splitlines()].count("export") == 1
+    assert [line.split()[0] for line in log.read_text().splitlines()].count(
+        "export"
+    ) == 1
     (first / "attempts" / "j0.1" / USED).unlink()
     for number in range(1, KEPT + 1):
         os.utime(root, (number, number))
@@ -99,21 +109,31 @@ def test_agents_that_share_a_folder_unpack_once_and_spare_what_the_other_runs_in
     assert left == {"image0", *(f"image{number}" for number in range(2, KEPT + 1))}
 
 
-def test_a_shared_folder_that_is_not_ones_own_is_not_used(tmp_path: Path, log: Path) -> None:
+def test_a_shared_folder_that_is_not_ones_own_is_not_used(
+    tmp_path: Path, log: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "shared").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError):
-        ready(Images(tmp_path / "p1", tmp_path / "shared"), "one", "j1.1", tmp_path / "p1")
+        ready(
+            Images(tmp_path / "p1", tmp_path / "shared"), "one", "j1.1", tmp_path / "p1"
+        )
 
 
 @pytest.mark.parametrize(("name", "infra"), [("private", False), ("far", True)])
-def test_who_pays_for_a_pull_that_fails(tmp_path: Path, log: Path, name: str, infra: bool) -> None:
-    with pytest.raises(ImageTrouble, match=f"the image {name} cannot be pulled: Error: ") as caught:
+def test_who_pays_for_a_pull_that_fails(
+    tmp_path: Path, log: Path, name: str, infra: bool
+) -> None:
+    with pytest.raises(
+        ImageTrouble, match=f"the image {name} cannot be pulled: Error: "
+    ) as caught:
         ready(Images(tmp_path / "n1"), name, "j1.1", tmp_path / "n1")
     assert caught.value.infra is infra
 
 
-def test_an_unpacking_that_was_cut_short_is_begun_anew(tmp_path: Path, log: Path) -> None:
+def test_an_unpacking_that_was_cut_short_is_begun_anew(
+    tmp_path: Path, log: Path
+) -> None:
     left = tmp_path / "n1" / "images" / OWN / "one.partial"
     left.mkdir(parents=True)
     (left / "half").touch()
@@ -126,7 +146,9 @@ def test_a_node_without_the_tool_says_which_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ImageTrouble, match="ubuntu needs podman or docker, and this") as one:
+    with pytest.raises(
+        ImageTrouble, match="ubuntu needs podman or docker, and this"
+    ) as one:
         ready(Images(tmp_path), "ubuntu", "j1.1", tmp_path)
     assert one.value.infra is False
     with pytest.raises(ImageTrouble, match="needs apptainer or singularity"):
@@ -134,7 +156,9 @@ def test_a_node_without_the_tool_says_which_it_needs(
 
 
 def test_an_apptainer_file_runs_in_place_of_the_ranks_own_words() -> None:
-    words = apptainer_words("apptainer", "/x.sif", seen=("/a", "/b"), work="/a/work", gpu=True)
+    words = apptainer_words(
+        "apptainer", "/x.sif", seen=("/a", "/b"), work="/a/work", gpu=True
+    )
     assert " ".join(words) == (
         "apptainer exec --no-home --nv --bind /a --bind /b --pwd /a/work /x.sif"
     )
@@ -151,7 +175,9 @@ def test_a_call_that_takes_too_long_is_given_up(
     assert caught.value.infra
 
 
-def test_unpacked_images_are_closed_to_all_but_the_agent(tmp_path: Path, log: Path) -> None:
+def test_unpacked_images_are_closed_to_all_but_the_agent(
+    tmp_path: Path, log: Path
+) -> None:
     folder = tmp_path / "n1" / "images"
     folder.mkdir(parents=True, mode=0o755)
     (folder / "of-an-older-version").mkdir()
@@ -160,7 +186,9 @@ def test_unpacked_images_are_closed_to_all_but_the_agent(tmp_path: Path, log: Pa
     assert not (folder / "of-an-older-version").exists()
 
 
-def test_the_policy_of_the_node_says_which_registries(tmp_path: Path, log: Path) -> None:
+def test_the_policy_of_the_node_says_which_registries(
+    tmp_path: Path, log: Path
+) -> None:
     policy = NodePolicy(registries=("nvcr.io/nvidia",), host_paths=("/data",))
     images = Images(tmp_path / "n1", policy=lambda: policy)
     for name in ("ubuntu:24.04", "oci-archive:/root/x.tar", "nvcr.io/nvidiax/torch"):
@@ -171,13 +199,20 @@ def test_the_policy_of_the_node_says_which_registries(tmp_path: Path, log: Path)
     assert ready(images, "nvcr.io/nvidia/torch", "j1.1", tmp_path / "n1").root
 
 
-OTHER = JobAccount(name="corral-nobody", uid=65534, groups=(65534,), home="/", shell="/bin/sh")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs for other accounts")
+OTHER = JobAccount(
+    name="corral-nobody", uid=65534, groups=(65534,), home="/", shell="/bin/sh"
+)
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root runs for other accounts"
+)
 
 
 @needs_root
-def test_what_roots_podman_has_is_not_offered_to_other_accounts(tmp_path: Path, log: Path) -> None:
-    """The image is pulled anew, without root's credentials, and its files are the account's."""
+def test_what_roots_podman_has_is_not_offered_to_other_accounts(
+    tmp_path: Path, log: Path
+) -> None:
+    """The image is pulled anew, without root's credentials, and its files are the
+    account's."""
     tmp_path.chmod(0o755)
     (tmp_path / "there" / "docker.io/library").mkdir(parents=True)
     (tmp_path / "there" / "docker.io/library/private").write_text("sha256:abc []")
@@ -212,7 +247,9 @@ def test_an_archive_is_opened_as_the_account_of_the_job(tmp_path: Path) -> None:
 def test_an_attempt_says_which_image_it_runs_in(tmp_path: Path) -> None:
     archive = tmp_path / "x.tar"
     docker_archive(archive, {"file": b"1"})
-    root = ready(Images(tmp_path / "n1"), f"docker-archive:{archive}", "j1.1", tmp_path / "n1")
+    root = ready(
+        Images(tmp_path / "n1"), f"docker-archive:{archive}", "j1.1", tmp_path / "n1"
+    )
     assert root.digest.startswith("sha256:")
     assert digest_in_use(tmp_path / "n1" / "attempts" / "j1.1") == root.digest
     assert digest_in_use(tmp_path / "n1" / "attempts" / "j2.1") == ""

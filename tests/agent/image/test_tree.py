@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.bounded_tar import BadArchive, BoundsExceeded, UnpackLimits, unpack_members
+from corral.agent.bounded_tar import (
+    BadArchive,
+    BoundsExceeded,
+    UnpackLimits,
+    unpack_members,
+)
 from corral.agent.image.layers import image_in, opened, unpack_layers
 from corral.agent.image.tree import ImageTree
-from tests.agent.image.archives import Members, docker_archive, member, oci_layout, tar_of
+from tests.agent.image.archives import (
+    Members,
+    docker_archive,
+    member,
+    oci_layout,
+    tar_of,
+)
 
 BOUNDS = UnpackLimits(members=100, bytes=10_000, seconds=10)
 LINK, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
@@ -32,10 +43,17 @@ def outside(tmp_path: Path) -> Iterator[None]:
     yield
     if (tmp_path / "evil").exists():
         assert (tmp_path / "evil").read_text() == "untouched"
-        assert {one.name for one in tmp_path.iterdir()} <= {"evil", "root", "x.tar", "layout"}
+        assert {one.name for one in tmp_path.iterdir()} <= {
+            "evil",
+            "root",
+            "x.tar",
+            "layout",
+        }
 
 
-def flat(root: Path, *members: tuple[tarfile.TarInfo, bytes], bounds: UnpackLimits = BOUNDS) -> int:
+def flat(
+    root: Path, *members: tuple[tarfile.TarInfo, bytes], bounds: UnpackLimits = BOUNDS
+) -> int:
     """Unpack a flat image; how many members were left out."""
     folder = os.open(root, os.O_RDONLY)
     tree = ImageTree(folder, bounds, layered=False)
@@ -79,7 +97,10 @@ UNSAFE: dict[str, Members] = {
     "dots": [(member("../evil"), b"x")],
     "dots inside": [(member("a/../../evil"), b"x")],
     "through a file": [(member("a"), b""), (member("a/b"), b"")],
-    "through a link to itself": [(member("l", LINK, linkname="l"), b""), (member("l/x"), b"")],
+    "through a link to itself": [
+        (member("l", LINK, linkname="l"), b""),
+        (member("l/x"), b""),
+    ],
     "hard link out": [(member("h", HARD, linkname="../evil"), b"")],
     "hard link to nothing": [(member("h", HARD, linkname="gone/x"), b"")],
     "hard link to a folder": [
@@ -117,7 +138,9 @@ def test_links_are_followed_inside_the_image_only(target: str, root: Path) -> No
     assert (root / "h").read_bytes() == b"through the link"
 
 
-def test_a_member_takes_the_place_of_what_came_before(root: Path, tmp_path: Path) -> None:
+def test_a_member_takes_the_place_of_what_came_before(
+    root: Path, tmp_path: Path
+) -> None:
     flat(
         root,
         (member("l", LINK, linkname=str(tmp_path / "evil")), b""),
@@ -180,21 +203,29 @@ def test_layers_lie_over_each_other(kind: str, tmp_path: Path, root: Path) -> No
     write = docker_archive if kind == "docker" else oci_layout
     write(path, LOWER, UPPER)
     layered(path, root)
-    there = sorted(str(one.relative_to(root)) for one in root.rglob("*") if not one.is_dir())
+    there = sorted(
+        str(one.relative_to(root)) for one in root.rglob("*") if not one.is_dir()
+    )
     assert there == ["etc/kept", "usr/lib/x", "var/new"]
     assert os.readlink(root / "lib") == "usr/lib"
 
 
 @pytest.mark.parametrize("name", [".wh...", ".wh..", "a/.wh..."])
-def test_a_whiteout_hides_nothing_outside(name: str, tmp_path: Path, root: Path) -> None:
+def test_a_whiteout_hides_nothing_outside(
+    name: str, tmp_path: Path, root: Path
+) -> None:
     docker_archive(tmp_path / "x.tar", {"a/b": b""}, {name: b""})
     with pytest.raises(BadArchive, match="hides no file"):
         layered(tmp_path / "x.tar", root)
 
 
-def test_a_whiteout_follows_links_inside_the_image_only(tmp_path: Path, root: Path) -> None:
+def test_a_whiteout_follows_links_inside_the_image_only(
+    tmp_path: Path, root: Path
+) -> None:
     lower: Members = [(member("l", LINK, linkname=str(tmp_path)), b"")]
-    docker_archive(tmp_path / "x.tar", lower, {"l/.wh.evil": b"", "l/.wh..wh..opq": b""})
+    docker_archive(
+        tmp_path / "x.tar", lower, {"l/.wh.evil": b"", "l/.wh..wh..opq": b""}
+    )
     layered(tmp_path / "x.tar", root)
     assert (tmp_path / "evil").exists()
 
@@ -205,7 +236,10 @@ def test_an_image_of_a_layout_has_its_digest_and_must_match_it(tmp_path: Path) -
         assert image_in(layout, "").digest == digest
     blob = tmp_path / "layout" / "blobs" / digest.replace(":", "/")
     blob.write_bytes(blob.read_bytes() + b" ")
-    with opened(tmp_path / "layout") as layout, pytest.raises(BadArchive, match="digest"):
+    with (
+        opened(tmp_path / "layout") as layout,
+        pytest.raises(BadArchive, match="digest"),
+    ):
         image_in(layout, "")
 
 

@@ -1,4 +1,5 @@
-"""A machine whose driver is a file: a fake libnvidia-ml.so.1, and the words in which it speaks."""
+"""A machine whose driver is a file: a fake libnvidia-ml.so.1, and the words in which it
+speaks."""
 
 import os
 import subprocess
@@ -47,9 +48,14 @@ class Machine:
 
     def helper(self, **more: Any) -> SensorHelper:
         """A reader on this machine."""
-        environment = f"LD_LIBRARY_PATH={self.library}", f"FAKE_NVML={self.folder / 'driver'}"
+        environment = (
+            f"LD_LIBRARY_PATH={self.library}",
+            f"FAKE_NVML={self.folder / 'driver'}",
+        )
         reader = (sys.executable, "-m", "corral.agent.telemetry.reader")
-        return SensorHelper(node_dir=self.folder, command=("env", *environment, *reader), **more)
+        return SensorHelper(
+            node_dir=self.folder, command=("env", *environment, *reader), **more
+        )
 
     def log(self, line: str) -> None:
         """The kernel says this."""

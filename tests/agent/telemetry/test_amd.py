@@ -1,4 +1,5 @@
-"""AMD's GPUs, as a tree that the tests write shows them, and a library that they write."""
+"""AMD's GPUs, as a tree that the tests write shows them, and a library that they
+write."""
 
 from pathlib import Path
 
@@ -11,46 +12,45 @@ from corral.domain.telemetry import GpuProcess, GpuSample
 from tests.agent.telemetry.test_machine import write
 
 GPUS = tuple(
-    Gpu(index=index, uuid=f"amd-n1-{index}", type="mi300x", memory_bytes=0) for index in range(2)
+    Gpu(index=index, uuid=f"amd-n1-{index}", type="mi300x", memory_bytes=0)
+    for index in range(2)
 )
 KFD = "sys/class/kfd/kfd/"
 CARD = "sys/class/drm/renderD129/device/"
+MACHINE_FILES = {
+    KFD + "topology/nodes/0/properties": "cpu_cores_count 64\ndrm_render_minor 0\n",
+    KFD + "topology/nodes/2/properties": "simd_count 304\ndrm_render_minor 128\n",
+    KFD + "topology/nodes/2/gpu_id": "77\n",
+    KFD + "topology/nodes/10/properties": "simd_count 304\ndrm_render_minor 129\n",
+    KFD + "topology/nodes/10/gpu_id": "88\n",
+    KFD + "proc/4711/vram_77": "5\n",
+    KFD + "proc/4711/vram_88": "1000\n",
+    KFD + "proc/4712/vram_88": "0\n",
+    CARD + "gpu_busy_percent": "75\n",
+    CARD + "mem_busy_percent": "20\n",
+    CARD + "mem_info_vram_used": "4000\n",
+    CARD + "mem_info_vram_total": "9000\n",
+    CARD + "hwmon/hwmon3/power1_average": "500000000\n",
+    CARD + "hwmon/hwmon3/power1_cap": "750000000\n",
+    CARD + "hwmon/hwmon3/temp2_label": "junction\n",
+    CARD + "hwmon/hwmon3/temp2_input": "61000\n",
+    CARD + "hwmon/hwmon3/temp3_label": "mem\n",
+    CARD + "hwmon/hwmon3/temp3_input": "55000\n",
+    CARD + "hwmon/hwmon3/freq1_input": "2100000000\n",
+    CARD + "ras/umc_err_count": "ue: 1\nce: 2\n",
+    CARD + "ras/gfx_err_count": "ue: 0\nce: 3\n",
+    CARD + "current_link_speed": "16.0 GT/s PCIe\n",
+    CARD + "max_link_speed": "32.0 GT/s PCIe\n",
+    CARD + "current_link_width": "8\n",
+    CARD + "max_link_width": "16\n",
+    CARD + "pcie_replay_count": "4\n",
+}
 
 
 def test_what_the_kernel_shows_of_a_gpu_is_in_the_sample_and_one_that_is_gone_is_lost(
     tmp_path: Path,
 ) -> None:
-    write(
-        tmp_path,
-        {
-            KFD + "topology/nodes/0/properties": "cpu_cores_count 64\ndrm_render_minor 0\n",
-            KFD + "topology/nodes/2/properties": "simd_count 304\ndrm_render_minor 128\n",
-            KFD + "topology/nodes/2/gpu_id": "77\n",
-            KFD + "topology/nodes/10/properties": "simd_count 304\ndrm_render_minor 129\n",
-            KFD + "topology/nodes/10/gpu_id": "88\n",
-            KFD + "proc/4711/vram_77": "5\n",
-            KFD + "proc/4711/vram_88": "1000\n",
-            KFD + "proc/4712/vram_88": "0\n",
-            CARD + "gpu_busy_percent": "75\n",
-            CARD + "mem_busy_percent": "20\n",
-            CARD + "mem_info_vram_used": "4000\n",
-            CARD + "mem_info_vram_total": "9000\n",
-            CARD + "hwmon/hwmon3/power1_average": "500000000\n",
-            CARD + "hwmon/hwmon3/power1_cap": "750000000\n",
-            CARD + "hwmon/hwmon3/temp2_label": "junction\n",
-            CARD + "hwmon/hwmon3/temp2_input": "61000\n",
-            CARD + "hwmon/hwmon3/temp3_label": "mem\n",
-            CARD + "hwmon/hwmon3/temp3_input": "55000\n",
-            CARD + "hwmon/hwmon3/freq1_input": "2100000000\n",
-            CARD + "ras/umc_err_count": "ue: 1\nce: 2\n",
-            CARD + "ras/gfx_err_count": "ue: 0\nce: 3\n",
-            CARD + "current_link_speed": "16.0 GT/s PCIe\n",
-            CARD + "max_link_speed": "32.0 GT/s PCIe\n",
-            CARD + "current_link_width": "8\n",
-            CARD + "max_link_width": "16\n",
-            CARD + "pcie_replay_count": "4\n",
-        },
-    )
+    write(tmp_path, MACHINE_FILES)
     first, second = amd.read(tmp_path, GPUS, AmdSmi("a_library_that_nobody_has"))
     assert first == GpuSample(index=0, uuid="amd-n1-0", type="mi300x", lost=True)
     assert second == GpuSample(

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of, record_of
+from corral.agent.telemetry.kernel_log import (
+    Bus,
+    KernelLog,
+    bus_of,
+    happening_of,
+    record_of,
+)
 from corral.agent.telemetry.messages import Happening
 from corral.domain.node_signal import SignalKind
 from tests.patience import PATIENCE_SECONDS
@@ -35,7 +41,10 @@ def gpu_at(bus: Bus) -> int | None:
             (SignalKind.XID, 154, 5, "", "GPU Reset"),
         ),
         ("NVRM: Xid (0000:3b:00): 43, Ch 00000010", (SignalKind.XID, 43, 2, "", "")),
-        ("NVRM: Xid (PCI:0000:99:00): 31, x", (SignalKind.XID, 31, None, "0000:99:00", "")),
+        (
+            "NVRM: Xid (PCI:0000:99:00): 31, x",
+            (SignalKind.XID, 31, None, "0000:99:00", ""),
+        ),
         (
             "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 28 LTSSM Fault Up",
             (SignalKind.SXID, 20034, None, "nvidia-nvswitch3", ""),
@@ -44,8 +53,14 @@ def gpu_at(bus: Bus) -> int | None:
             "EDAC MC1: 2 UE memory read error on CPU_SrcID#1_MC#0",
             (SignalKind.MEMORY, 1, None, "MC1", ""),
         ),
-        ("EDAC MC0: 1 CE memory scrubbing error", (SignalKind.MEMORY, 0, None, "MC0", "")),
-        ("Memory failure: 0x1a2b: recovery action", (SignalKind.MEMORY, 1, None, "", "")),
+        (
+            "EDAC MC0: 1 CE memory scrubbing error",
+            (SignalKind.MEMORY, 0, None, "MC0", ""),
+        ),
+        (
+            "Memory failure: 0x1a2b: recovery action",
+            (SignalKind.MEMORY, 1, None, "", ""),
+        ),
         (
             "blk_update_request: I/O error, dev nvme0n1, sector 123",
             (SignalKind.DISK_ERRORS, None, None, "nvme0n1", ""),
@@ -82,7 +97,12 @@ def test_text_that_a_user_has_put_into_a_line_reports_no_fault(line: str) -> Non
     assert happening_of(record_of(f"[ 12.3] {line}"), gpu_at, 1.0) is None
 
 
-PLACES: dict[Bus, int] = {(0, 0x3B, 0): 2, (0, 0xDC, 0): 7, (0x18, 1, 0): 4, (0, 0x68, 0): 3}
+PLACES: dict[Bus, int] = {
+    (0, 0x3B, 0): 2,
+    (0, 0xDC, 0): 7,
+    (0x18, 1, 0): 4,
+    (0, 0x68, 0): 3,
+}
 LINES = yaml.safe_load(Path(__file__).with_name("kernel_lines.yaml").read_text())
 
 
@@ -114,7 +134,8 @@ async def came(told: list[Happening], count: int) -> None:
 
 async def test_records_of_the_kernel_are_told_from_their_number_on() -> None:
     told = list[Happening]()
-    kernel, log = os.openpty()  # a device as /dev/kmsg is one, which gives a record at a time
+    # a device as /dev/kmsg is one, which gives a record at a time
+    kernel, log = os.openpty()
     tty.setraw(log)
     follows = KernelLog(Path(os.ttyname(log)), gpu_at, told.append)
     follows.follow(11)
@@ -134,7 +155,8 @@ async def test_a_record_that_a_program_wrote_to_the_log_reports_no_fault() -> No
     tty.setraw(log)
     follows = KernelLog(Path(os.ttyname(log)), gpu_at, told.append)
     follows.follow(0)
-    for number, priority in ((1, 12), (2, 14), (3, 4)):  # 12 and 14 are of the facility "user"
+    # 12 and 14 are of the facility "user"
+    for number, priority in ((1, 12), (2, 14), (3, 4)):
         text = f"NVRM: Xid (PCI:0000:3b:00): {number}, x"
         os.write(kernel, f"{priority},{number},123,-;{text}\n".encode())
         while follows.place != number:
@@ -148,7 +170,9 @@ async def test_a_log_is_read_on_from_where_it_was_read_to(tmp_path: Path) -> Non
 
     def say(*codes: int) -> None:
         with log.open("a") as opened:
-            opened.writelines(f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in codes)
+            opened.writelines(
+                f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in codes
+            )
 
     async def until(count: int) -> list[int | None]:
         await came(told, count)
@@ -165,7 +189,9 @@ async def test_a_log_is_read_on_from_where_it_was_read_to(tmp_path: Path) -> Non
     assert place == size
     log.unlink()
     say(4)
-    assert await until(3) == [2, 3, 4], "a log that is started again is read from its beginning"
+    assert await until(3) == [2, 3, 4], (
+        "a log that is started again is read from its beginning"
+    )
     second = KernelLog(log, gpu_at, told.append)
     second.follow(0)
     assert await until(4) == [2, 3, 4, 4]

@@ -5,7 +5,12 @@ from pathlib import Path
 
 from corral.agent.telemetry.fault_rules import RuleMemory
 from corral.agent.telemetry.rule_state import RulePast, signal
-from corral.agent.telemetry.signal_journal import FILE, MOST_AT_ONCE, MOST_KEPT, Notebook
+from corral.agent.telemetry.signal_journal import (
+    FILE,
+    MOST_AT_ONCE,
+    MOST_KEPT,
+    Notebook,
+)
 from corral.domain.ids import BootId
 from corral.domain.node_signal import Signal, SignalKind
 
@@ -21,7 +26,9 @@ def numbers(book: Notebook) -> list[int]:
     return [one.number for one in book.to_tell]
 
 
-def test_a_node_without_a_past_goes_on_from_what_the_head_has_recorded(tmp_path: Path) -> None:
+def test_a_node_without_a_past_goes_on_from_what_the_head_has_recorded(
+    tmp_path: Path,
+) -> None:
     book = Notebook(tmp_path / FILE, BOOT)
     book.take(RuleMemory(), signals(2))
     assert numbers(book) == [], "it is not known yet which numbers are taken"
@@ -38,7 +45,9 @@ def test_what_is_recorded_is_told_no_more(tmp_path: Path) -> None:
     assert numbers(Notebook(tmp_path / FILE, BOOT)) == [3]
 
 
-def test_the_next_agent_goes_on_with_what_waits_and_what_was_told(tmp_path: Path) -> None:
+def test_the_next_agent_goes_on_with_what_waits_and_what_was_told(
+    tmp_path: Path,
+) -> None:
     book = Notebook(tmp_path / FILE, BOOT)
     book.recorded(0)
     book.take(REMEMBERED, signals(2))
@@ -52,13 +61,16 @@ def test_the_next_agent_may_have_fewer_gpus_and_misses_none(tmp_path: Path) -> N
     book = Notebook(tmp_path / FILE, BOOT)
     book.recorded(0)
     book.take(
-        RuleMemory(past=RulePast(gpus={"GPU-3": 3}, links=frozenset({"GPU-3/0"}))), signals(1)
+        RuleMemory(past=RulePast(gpus={"GPU-3": 3}, links=frozenset({"GPU-3/0"}))),
+        signals(1),
     )
     past = Notebook(tmp_path / FILE, BOOT).memory.past
     assert (dict(past.gpus), set(past.links)) == ({}, {"GPU-3/0"})
 
 
-def test_numbers_that_the_head_knows_already_are_not_given_again(tmp_path: Path) -> None:
+def test_numbers_that_the_head_knows_already_are_not_given_again(
+    tmp_path: Path,
+) -> None:
     book = Notebook(tmp_path / FILE, BOOT)
     book.recorded(0)
     book.recorded(9)
@@ -66,7 +78,9 @@ def test_numbers_that_the_head_knows_already_are_not_given_again(tmp_path: Path)
     assert numbers(book) == [10]
 
 
-def test_a_machine_that_has_started_anew_remembers_no_more_than_what_waits(tmp_path: Path) -> None:
+def test_a_machine_that_has_started_anew_remembers_no_more_than_what_waits(
+    tmp_path: Path,
+) -> None:
     book = Notebook(tmp_path / FILE, BOOT)
     book.recorded(0)
     book.take(REMEMBERED, signals(2))
@@ -82,7 +96,9 @@ def test_of_more_than_can_be_kept_the_oldest_go_and_a_beat_has_some_at_once(
     for _ in range(3):
         book.take(RuleMemory(), signals(MOST_KEPT // 2))
     kept = MOST_KEPT // 2 * 3
-    assert [one.number for one in book.waiting] == list(range(kept - MOST_KEPT + 1, kept + 1))
+    assert [one.number for one in book.waiting] == list(
+        range(kept - MOST_KEPT + 1, kept + 1)
+    )
     assert book.to_tell == book.waiting[:MOST_AT_ONCE]
 
 

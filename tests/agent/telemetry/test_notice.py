@@ -9,7 +9,13 @@ from corral.agent.telemetry.fault_rules import RuleMemory, hear, notice
 from corral.agent.telemetry.messages import Happening
 from corral.agent.telemetry.thresholds import LIMITS
 from corral.domain.node_signal import Signal, SignalKind
-from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
+from corral.domain.telemetry import (
+    DiskSample,
+    GpuSample,
+    NodeSample,
+    NvLink,
+    PortSample,
+)
 
 SECONDS = 10.0
 HEALTHY = GpuSample(
@@ -82,8 +88,16 @@ def test_of_a_healthy_node_nothing_is_told() -> None:
         (gpu(pcie_replays=2), SignalKind.PCIE, None),
         (gpu(nvlinks=(NvLink(link=0, up=False),)), SignalKind.NVLINK, None),
         (gpu(nvlinks=(NvLink(link=0, up=True, replays=1),)), SignalKind.NVLINK, None),
-        (gpu(nvlinks=(NvLink(link=0, up=True, recoveries=1),)), SignalKind.NVLINK, None),
-        (gpu(nvlinks=(NvLink(link=0, up=True, crc_errors=1001),)), SignalKind.NVLINK, None),
+        (
+            gpu(nvlinks=(NvLink(link=0, up=True, recoveries=1),)),
+            SignalKind.NVLINK,
+            None,
+        ),
+        (
+            gpu(nvlinks=(NvLink(link=0, up=True, crc_errors=1001),)),
+            SignalKind.NVLINK,
+            None,
+        ),
         (port(up=False), SignalKind.PORT_DOWN, None),
         (port(downs=1), SignalKind.PORT_DOWN, None),
         (port(errors=11), SignalKind.PORT_ERRORS, None),
@@ -110,7 +124,9 @@ def test_a_change_for_the_worse_is_told_at_once(
         gpu(ecc_aggregate_uncorrected=0),  # the driver counts anew
         gpu(pcie_replays=1),
         gpu(throttle=("sw_power_cap",)),
-        gpu(nvlinks=(NvLink(link=0, up=True, crc_errors=999), NvLink(link=1, up=False))),
+        gpu(
+            nvlinks=(NvLink(link=0, up=True, crc_errors=999), NvLink(link=1, up=False))
+        ),
         port(errors=10),
         {"disks": (replace(DISK, free_bytes=51),)},
     ],
@@ -122,19 +138,29 @@ def test_what_is_within_its_limits_is_not_told(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "seconds"),
     [
-        (gpu(throttle=("hw_thermal_slowdown",)), SignalKind.THROTTLE, LIMITS.throttle_seconds),
+        (
+            gpu(throttle=("hw_thermal_slowdown",)),
+            SignalKind.THROTTLE,
+            LIMITS.throttle_seconds,
+        ),
         (gpu(pcie_width=8), SignalKind.PCIE, LIMITS.pcie_seconds),
         (gpu(pcie_generation=4), SignalKind.PCIE, LIMITS.pcie_seconds),
         (port(bits_per_second=200e9), SignalKind.PORT_SLOW, LIMITS.port_slow_seconds),
         ({"clock_offset_seconds": 0.6}, SignalKind.CLOCK, LIMITS.clock_lasting_seconds),
-        ({"clock_offset_seconds": -0.6}, SignalKind.CLOCK, LIMITS.clock_lasting_seconds),
+        (
+            {"clock_offset_seconds": -0.6},
+            SignalKind.CLOCK,
+            LIMITS.clock_lasting_seconds,
+        ),
     ],
 )
 def test_what_may_pass_is_told_when_it_has_lasted(
     change: dict[str, Any], kind: SignalKind, seconds: float
 ) -> None:
     begun = later(NODE, **change)
-    *early, last = noticed(NODE, begun, later(begun, seconds - 1), later(begun, seconds))
+    *early, last = noticed(
+        NODE, begun, later(begun, seconds - 1), later(begun, seconds)
+    )
     assert not any(early)
     assert [one.kind for one in last] == [kind]
     passed = later(begun, seconds - 1)
@@ -150,7 +176,9 @@ def test_an_idle_gpu_saves_power_with_a_slow_link_for_as_long_as_it_likes() -> N
 def test_what_lasts_is_told_again_now_and_then() -> None:
     down = later(NODE, **port(up=False))
     again = LIMITS.again_seconds
-    told = noticed(NODE, down, later(down, again - 1), later(down, again), later(down, again + 1))
+    told = noticed(
+        NODE, down, later(down, again - 1), later(down, again), later(down, again + 1)
+    )
     assert [len(signals) for signals in told] == [0, 1, 0, 1, 0]
 
 
@@ -169,7 +197,8 @@ def test_a_silent_gpu_is_not_mended_by_its_silence() -> None:
 
 
 def test_a_reader_that_does_not_answer_says_nothing_of_any_gpu() -> None:
-    """The node may only have been busy: a GPU of which nobody has asked is not at fault."""
+    """The node may only have been busy: a GPU of which nobody has asked is not at
+    fault."""
     slow = later(NODE, **gpu(silent=True), ports=(), disks=(), silent=("sensors",))
     assert [(one.kind, one.device, one.gpu) for one in noticed(NODE, slow)[-1]] == [
         (SignalKind.SILENT, "sensors", None)
@@ -204,7 +233,12 @@ def replace_at(word: Happening, at: float, gpu: int = 3) -> Happening:
 
 
 LINE = Happening(
-    at=1001.0, kind=SignalKind.XID, text="GPU 3: XID 79", code=79, gpu=3, confirmed=False
+    at=1001.0,
+    kind=SignalKind.XID,
+    text="GPU 3: XID 79",
+    code=79,
+    gpu=3,
+    confirmed=False,
 )
 
 
@@ -237,7 +271,9 @@ def test_a_line_of_the_kernels_log_is_confirmed_by_a_gpu_that_is_hurt(
     memory, _ = notice(RuleMemory(), NODE)
     memory, _ = hear(memory, LINE)
     memory, signals = notice(memory, later(NODE, **change))
-    lines = [(one.kind, one.code, one.confirmed) for one in signals if one.code == LINE.code]
+    lines = [
+        (one.kind, one.code, one.confirmed) for one in signals if one.code == LINE.code
+    ]
     assert lines == [(SignalKind.XID, 79, True)] * confirms
     assert len(memory.waiting) == (0 if confirms else 1)
 
@@ -246,5 +282,7 @@ def test_a_line_that_no_driver_confirms_is_waited_for_no_longer() -> None:
     memory, _ = notice(RuleMemory(), NODE)
     memory, _ = hear(memory, LINE)
     memory, _ = notice(memory, later(NODE, LIMITS.confirm_seconds + 2.0))
-    _, signals = notice(memory, later(NODE, LIMITS.confirm_seconds + 12.0, **gpu(lost=True)))
+    _, signals = notice(
+        memory, later(NODE, LIMITS.confirm_seconds + 12.0, **gpu(lost=True))
+    )
     assert [one.kind for one in signals] == [SignalKind.GPU_LOST]

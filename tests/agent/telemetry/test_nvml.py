@@ -1,4 +1,5 @@
-"""NVIDIA's GPUs through a fake libnvidia-ml.so.1, compiled here, whose words a file holds."""
+"""NVIDIA's GPUs through a fake libnvidia-ml.so.1, compiled here, whose words a file
+holds."""
 
 import asyncio
 import os
@@ -31,7 +32,9 @@ def machine(tmp_path: Path, library: Path) -> Machine:
 
 
 @asynccontextmanager
-async def reading(machine: Machine) -> AsyncIterator[tuple[SensorHelper, list[Happening]]]:
+async def reading(
+    machine: Machine,
+) -> AsyncIterator[tuple[SensorHelper, list[Happening]]]:
     told: list[Happening] = []
     helper = machine.helper(happened=told.append)
     try:
@@ -49,11 +52,15 @@ async def sample(helper: SensorHelper) -> NodeSample:
 async def until(told: list[Happening], count: int) -> None:
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while len(told) < count:
-        assert asyncio.get_running_loop().time() < deadline, f"{len(told)} of {count} came"
+        assert asyncio.get_running_loop().time() < deadline, (
+            f"{len(told)} of {count} came"
+        )
         await asyncio.sleep(0.005)
 
 
-async def test_a_driver_before_510_counts_what_it_reserves_as_used(machine: Machine) -> None:
+async def test_a_driver_before_510_counts_what_it_reserves_as_used(
+    machine: Machine,
+) -> None:
     machine.say(gpu0_memory_mb=1000, gpu0_old_memory=1)
     async with reading(machine) as (helper, _):
         first, second = (await sample(helper)).gpus
@@ -61,14 +68,28 @@ async def test_a_driver_before_510_counts_what_it_reserves_as_used(machine: Mach
     assert second.memory_used_bytes == 0
 
 
-async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> None:
-    machine.say(gpu0_use=50, gpu0_memory_use=20, gpu0_memory_mb=1000, gpu0_power_mw=650000)
+def _say_all_of_the_first_gpu(machine: Machine) -> None:
+    machine.say(
+        gpu0_use=50, gpu0_memory_use=20, gpu0_memory_mb=1000, gpu0_power_mw=650000
+    )
     machine.say(gpu0_heat=71, gpu0_throttle=0x44, gpu0_ecc__0__0=1, gpu0_ecc__1__0=2)
-    machine.say(gpu0_ecc__0__1=3, gpu0_ecc__1__1=4, gpu0_remap__pending=1, gpu0_replays=5)
-    machine.say(gpu0_remap__corrected=6, gpu0_remap__uncorrected=7, gpu0_lanes=8, gpu0_pcie=4)
+    machine.say(
+        gpu0_ecc__0__1=3, gpu0_ecc__1__1=4, gpu0_remap__pending=1, gpu0_replays=5
+    )
+    machine.say(
+        gpu0_remap__corrected=6, gpu0_remap__uncorrected=7, gpu0_lanes=8, gpu0_pcie=4
+    )
     machine.say(gpu0_field__91=2, gpu0_link__1=0, gpu0_link__0__0=8, gpu0_link__0__1=9)
-    machine.say(gpu0_link__0__2=10, gpu0_field__82=66, gpu0_pcie_kb=3, gpu0_pid=os.getpid())
-    machine.say(gpu0_encoder=40, gpu0_decoder=0, gpu0_field__138__all=5, gpu0_field__139__all=2)
+    machine.say(
+        gpu0_link__0__2=10, gpu0_field__82=66, gpu0_pcie_kb=3, gpu0_pid=os.getpid()
+    )
+    machine.say(
+        gpu0_encoder=40, gpu0_decoder=0, gpu0_field__138__all=5, gpu0_field__139__all=2
+    )
+
+
+async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> None:
+    _say_all_of_the_first_gpu(machine)
     async with reading(machine) as (helper, _):
         first, second = (await sample(helper)).gpus
     assert first == GpuSample(
@@ -116,11 +137,15 @@ async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> No
     assert second.pcie_sent_bytes_per_second is None, "the driver does not say"
 
 
-async def test_use_is_the_mean_of_the_drivers_samples_where_it_keeps_some(machine: Machine) -> None:
+async def test_use_is_the_mean_of_the_drivers_samples_where_it_keeps_some(
+    machine: Machine,
+) -> None:
     machine.say(gpu0_use=99, gpu0_sample=30)
     async with reading(machine) as (helper, _):
         assert (await sample(helper)).gpus[0].utilisation == 0.35
-        assert (await sample(helper)).gpus[0].utilisation == 0.55, "only those since then"
+        assert (await sample(helper)).gpus[0].utilisation == 0.55, (
+            "only those since then"
+        )
 
 
 async def test_bytes_over_pcie_are_the_rise_of_the_counters_where_there_are_some(
@@ -150,7 +175,9 @@ async def test_bytes_over_nvlinks_are_the_rise_of_the_counters_of_all_links(
     assert one.nvlink_received_bytes_per_second == 0.0
 
 
-async def test_activity_of_the_engines_is_the_mean_between_two_readings(machine: Machine) -> None:
+async def test_activity_of_the_engines_is_the_mean_between_two_readings(
+    machine: Machine,
+) -> None:
     machine.say(gpu0_use=99, gpu0_gpm__engine=50, gpu0_gpm__tensor=20)
     async with reading(machine) as (helper, _):
         first = (await sample(helper)).gpus[0]
@@ -158,7 +185,9 @@ async def test_activity_of_the_engines_is_the_mean_between_two_readings(machine:
         machine.say(gpu0_gpm__engine=70, gpu0_gpm__tensor=40)
         second, older = (await sample(helper)).gpus
         assert (second.graphics_active, second.tensor_active) == (0.6, 0.3)
-        assert (older.graphics_active, older.tensor_active) == (None, None), "it has no GPM"
+        assert (older.graphics_active, older.tensor_active) == (None, None), (
+            "it has no GPM"
+        )
         machine.say(gpu0_gpm__tensor=-1)
         third = (await sample(helper)).gpus[0]
     assert (third.graphics_active, third.tensor_active) == (0.7, None)
@@ -171,10 +200,14 @@ async def test_counters_of_links_are_read_anew_when_those_of_all_have_risen(
     async with reading(machine) as (helper, _):
         assert (await sample(helper)).gpus[0].nvlinks == (NvLink(link=0, up=True),)
         machine.say(gpu0_link__0__0=4, gpu0_field__52=4)
-        assert (await sample(helper)).gpus[0].nvlinks == (NvLink(link=0, up=True, replays=4),)
+        assert (await sample(helper)).gpus[0].nvlinks == (
+            NvLink(link=0, up=True, replays=4),
+        )
 
 
-async def test_a_gpu_that_is_lost_is_told_as_lost_and_the_others_as_ever(machine: Machine) -> None:
+async def test_a_gpu_that_is_lost_is_told_as_lost_and_the_others_as_ever(
+    machine: Machine,
+) -> None:
     async with reading(machine) as (helper, _):
         assert not any(gpu.lost for gpu in (await sample(helper)).gpus)
         machine.say(gpu1_lost=1)
@@ -199,19 +232,25 @@ async def test_a_gpu_that_hangs_is_silent_within_the_deadline_and_the_others_ans
             await asyncio.sleep(0.01)
 
 
-async def test_without_a_driver_there_are_no_gpus_and_nothing_is_silent(machine: Machine) -> None:
+async def test_without_a_driver_there_are_no_gpus_and_nothing_is_silent(
+    machine: Machine,
+) -> None:
     machine.say(no_driver=1)
     async with reading(machine) as (helper, _):
         found = await sample(helper)
     assert (found.gpus, found.silent) == ((), ())
 
 
-async def test_an_xid_is_told_at_once_by_nvml_and_by_the_kernels_log(machine: Machine) -> None:
+async def test_an_xid_is_told_at_once_by_nvml_and_by_the_kernels_log(
+    machine: Machine,
+) -> None:
     async with reading(machine) as (helper, told):
         await sample(helper)
         machine.say(xid=1, xid__gpu=1, xid__code=94)
         await until(told, 1)
-        machine.log("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
+        machine.log(
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
+        )
         await until(told, 2)
         machine.say(xid=2, xid__gpu=0, xid__code=154, gpu0_field__230=1)
         await until(told, 3)
@@ -230,7 +269,9 @@ def beats(tmp_path: Path) -> FakeHead:
 async def test_a_driver_that_hangs_is_a_signal_and_beats_go_on(
     machine: Machine, beats: FakeHead
 ) -> None:
-    senses = Senses(node_dir=machine.folder, settings=machine.settings, boot=BootId("b1"))
+    senses = Senses(
+        node_dir=machine.folder, settings=machine.settings, boot=BootId("b1")
+    )
     senses.helper.command = machine.helper().command
     await beats.start()
     try:
@@ -241,7 +282,9 @@ async def test_a_driver_that_hangs_is_a_signal_and_beats_go_on(
             look = asyncio.create_task(senses.look())
             await beats.until(lambda: told_by(beats))
             await look
-            assert [(one.kind, one.gpu) for one in told_by(beats)] == [(SignalKind.SILENT, 1)]
+            assert [(one.kind, one.gpu) for one in told_by(beats)] == [
+                (SignalKind.SILENT, 1)
+            ]
             assert len(beats.beats) - before >= 2, "the agent waits for nobody"
     finally:
         await beats.die()

@@ -8,7 +8,9 @@ from corral.agent.telemetry.guarded_call import GuardedCall
 from tests.patience import PATIENCE_SECONDS
 
 
-def test_while_it_hangs_it_is_asked_nothing_more_and_its_late_answer_counts_for_nothing() -> None:
+def test_while_it_hangs_it_is_asked_nothing_more_and_its_late_answer_counts_for_nothing() -> (
+    None
+):
     gate, asked = threading.Event(), list[int]()
 
     def read() -> int:

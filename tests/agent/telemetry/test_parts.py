@@ -1,4 +1,5 @@
-"""What the agent of one attempt reads and tells of a machine that it shares with others."""
+"""What the agent of one attempt reads and tells of a machine that it shares with
+others."""
 
 import asyncio
 import os
@@ -34,7 +35,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def part(folder: Path, settings: NodeSettings, gpus: int) -> AsyncIterator[Senses]:
+async def part(
+    folder: Path, settings: NodeSettings, gpus: int
+) -> AsyncIterator[Senses]:
     """Its senses, whose attempt counts its GPUs from 0 on."""
     settings = msgspec.structs.replace(settings, node=part_of(N1, KEY))
     (folder / "node.json").touch(mode=0o600)
@@ -43,7 +46,9 @@ async def part(folder: Path, settings: NodeSettings, gpus: int) -> AsyncIterator
     seat = Seat(node=N1, gpus=tuple(range(gpus)))
     env = (("PRETEND_GPU_USE", "0.9"),)
     await ranks.launch(launch_of(KEY, seat=seat, env=env), Path("/"), {})
-    senses = Senses(node_dir=folder, settings=settings, boot=BootId("b1"), attempts=ranks)
+    senses = Senses(
+        node_dir=folder, settings=settings, boot=BootId("b1"), attempts=ranks
+    )
     senses.recorded(0, 0.0, 0.0)
     try:
         yield senses
@@ -63,8 +68,12 @@ async def test_a_part_reads_its_own_gpus_by_the_heads_numbers_and_tells_of_no_ot
     tmp_path: Path, library: Path
 ) -> None:
     machine = Machine(tmp_path, library)
-    machine.say(gpu1_use=50, gpu1_pid=ABSENT_PID, gpu1_remap__failed=1, gpu0_remap__failed=1)
-    settings = msgspec.structs.replace(machine.settings, real_gpus=(1,), gpu_numbers=(6,))
+    machine.say(
+        gpu1_use=50, gpu1_pid=ABSENT_PID, gpu1_remap__failed=1, gpu0_remap__failed=1
+    )
+    settings = msgspec.structs.replace(
+        machine.settings, real_gpus=(1,), gpu_numbers=(6,)
+    )
     async with part(machine.folder, settings, gpus=1) as senses:
         senses.helper.command = machine.helper().command
         await senses.look()
@@ -78,7 +87,8 @@ async def test_a_part_reads_its_own_gpus_by_the_heads_numbers_and_tells_of_no_ot
         machine.say(xid=1, xid__gpu=1, xid__code=94)
         await until_told(senses, 2)
         for line in (
-            "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",  # GPU 0: others'
+            # GPU 0: others'
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
             "EDAC MC0: 1 UE x",
             "NVRM: Xid (PCI:0000:3c:00): 79, pid=1, GPU has fallen off the bus.",
         ):
@@ -108,10 +118,14 @@ async def test_a_part_that_was_granted_no_gpu_asks_no_driver_and_knows_the_machi
         assert senses.sample.memory_total_bytes
 
 
-async def test_of_a_gpu_that_is_cut_a_part_says_nothing(tmp_path: Path, library: Path) -> None:
+async def test_of_a_gpu_that_is_cut_a_part_says_nothing(
+    tmp_path: Path, library: Path
+) -> None:
     machine = Machine(tmp_path, library)
     machine.say(gpu0_mig=1)
-    settings = msgspec.structs.replace(machine.settings, real_gpus=(0, 1), gpu_numbers=(0, 1))
+    settings = msgspec.structs.replace(
+        machine.settings, real_gpus=(0, 1), gpu_numbers=(0, 1)
+    )
     async with part(machine.folder, settings, gpus=2) as senses:
         senses.helper.command = machine.helper().command
         await senses.look()
@@ -123,7 +137,11 @@ async def test_pretend_gpus_of_a_part_show_its_attempt_by_the_heads_numbers(
     tmp_path: Path,
 ) -> None:
     settings = NodeSettings(
-        node=N1, head_file="/head.json", pretend_gpus=2, gpu_numbers=(2, 5), gpu_type="h100"
+        node=N1,
+        head_file="/head.json",
+        pretend_gpus=2,
+        gpu_numbers=(2, 5),
+        gpu_type="h100",
     )
     async with part(tmp_path, settings, gpus=1) as senses:
         await senses.look()
@@ -144,7 +162,8 @@ async def test_pretend_gpus_of_a_part_show_its_attempt_by_the_heads_numbers(
         ((0, 1, 2, 3), None, None, [(0, 0), (1, 1), (2, 2), (3, 3)]),
         ((0, 1, 2, 3), (3, 1, 9), None, [(0, 3), (1, 1)]),
         ((0, 1), (0, 1), (4, 6), [(4, 0), (6, 1)]),  # a step that sees no others
-        ((0, 1, 2, 3), (2, 3), (4, 6), [(4, 2), (6, 3)]),  # one that sees all of the machine
+        # one that sees all of the machine
+        ((0, 1, 2, 3), (2, 3), (4, 6), [(4, 2), (6, 3)]),
         ((0,), (0, 1), (4, 6), [(4, 0)]),  # the other is lost
         ((0, 1), None, (4, 6), [(4, 0), (6, 1)]),
         ((0, 1, 2, 3), None, (4, 6), []),  # which two are its own is not known

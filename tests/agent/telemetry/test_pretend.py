@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.agent.telemetry.messages import HeldAttempt
-from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, ProcessWork, sample_of
+from corral.agent.telemetry.pretend import (
+    OWN_MEMORY_BYTES,
+    Pretend,
+    ProcessWork,
+    sample_of,
+)
 from corral.agent.telemetry.sources import PretendGpus, work_below
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import AttemptKey
@@ -20,7 +25,9 @@ from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuSample
 from tests.patience import PATIENCE_SECONDS
 
-GPU = Gpu(index=0, uuid="pretend-n1-0", type="h100", memory_bytes=80 * 1024**3, pretend=True)
+GPU = Gpu(
+    index=0, uuid="pretend-n1-0", type="h100", memory_bytes=80 * 1024**3, pretend=True
+)
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))
 
 
@@ -31,9 +38,14 @@ def test_one_that_nobody_holds_idles() -> None:
     assert not idle.processes
 
 
-def read(pretend: Pretend, at: float, cpu_seconds: float, *gpus: int, **more: Any) -> GpuSample:
-    """The first GPU, while the attempt's processes have used this much CPU time since 1000.0."""
-    held = HeldAttempt(job=KEY[0], attempt=KEY[1], gpus=gpus or (0,), since=1000.0, **more)
+def read(
+    pretend: Pretend, at: float, cpu_seconds: float, *gpus: int, **more: Any
+) -> GpuSample:
+    """The first GPU, while the attempt's processes have used this much CPU time since
+    1000.0."""
+    held = HeldAttempt(
+        job=KEY[0], attempt=KEY[1], gpus=gpus or (0,), since=1000.0, **more
+    )
     work = {KEY: ProcessWork(cpu_seconds=cpu_seconds, memory_bytes=20 * 1024**3)}
     return pretend.read([held], {KEY: (7,)}, at, {}, work)[0]
 
@@ -47,7 +59,9 @@ def test_one_whose_ranks_sleep_is_idle_and_one_whose_ranks_compute_is_busy() -> 
     assert half.power_watts is not None
     assert 70.0 < half.power_watts < 665.0
     assert [(one.pid, one.job, one.attempt) for one in half.processes] == [(7, *KEY)]
-    assert read(pretend, 1040.0, 400.0).utilisation == 1.0, "of many threads no more than all"
+    assert read(pretend, 1040.0, 400.0).utilisation == 1.0, (
+        "of many threads no more than all"
+    )
     assert read(pretend, 1050.0, 0.0).utilisation == 0.0, "its processes are others now"
 
 

@@ -16,7 +16,9 @@ from tests.agent.bench import FakeRanks, agent_in, running, settings_in
 from tests.agent.fakehead import FakeHead
 
 
-async def test_the_reader_answers_each_question_and_goes_with_its_agent(tmp_path: Path) -> None:
+async def test_the_reader_answers_each_question_and_goes_with_its_agent(
+    tmp_path: Path,
+) -> None:
     settings_in(tmp_path)
     helper = SensorHelper(node_dir=tmp_path)
     held = HeldAttempt(job=JobId("j1"), attempt=AttemptNumber(1), gpus=(1,), use=0.5)
@@ -39,7 +41,9 @@ async def test_the_reader_answers_each_question_and_goes_with_its_agent(tmp_path
     assert not lives(pid)
 
 
-async def test_a_reader_that_hangs_is_killed_and_later_there_is_another(tmp_path: Path) -> None:
+async def test_a_reader_that_hangs_is_killed_and_later_there_is_another(
+    tmp_path: Path,
+) -> None:
     settings_in(tmp_path)
     helper = SensorHelper(node_dir=tmp_path)
     try:
@@ -93,7 +97,9 @@ async def test_signals_are_repeated_until_they_are_recorded_and_numbers_rise_ove
             senses = Senses(node_dir=tmp_path, settings=settings, boot=BootId("b1"))
             async with running(agent_in(tmp_path, FakeRanks(), [], senses=senses)):
                 await head.until(lambda: senses.sample is not None)  # noqa: B023
-                fault = '{"0": {"lost": true}}' if number == 42 else '{"1": {"lost": true}}'
+                fault = (
+                    '{"0": {"lost": true}}' if number == 42 else '{"1": {"lost": true}}'
+                )
                 (tmp_path / "pretend.json").write_text(fault)
                 await senses.look()
                 await head.until(lambda: told(head) == number)  # noqa: B023
@@ -108,4 +114,8 @@ async def test_signals_are_repeated_until_they_are_recorded_and_numbers_rise_ove
 
 def told(head: FakeHead) -> int:
     """The number of the last signal in the newest beat."""
-    return head.beats[-1].signals[-1].number if head.beats and head.beats[-1].signals else 0
+    return (
+        head.beats[-1].signals[-1].number
+        if head.beats and head.beats[-1].signals
+        else 0
+    )

@@ -1,4 +1,5 @@
-"""What the agent makes of its sensors' word: the clock's offset, and who was on a sick device."""
+"""What the agent makes of its sensors' word: the clock's offset, and who was on a sick
+device."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +39,9 @@ async def ranks_on(*gpus: int) -> tuple[FakeRanks, list[AttemptKey]]:
     return ranks, keys
 
 
-async def test_the_clocks_offset_is_that_of_the_quickest_round_trip(tmp_path: Path) -> None:
+async def test_the_clocks_offset_is_that_of_the_quickest_round_trip(
+    tmp_path: Path,
+) -> None:
     async with senses_in(tmp_path) as senses:
         senses.recorded(0, wall() - 3.0, 0.002)
         senses.recorded(0, wall() - 9.0, 0.5)  # the answer was long on its way
@@ -61,7 +64,9 @@ async def test_a_pretend_gpu_shows_what_the_job_on_it_says(tmp_path: Path) -> No
         assert [gpu.utilisation for gpu in senses.sample.gpus] == [0.0, 1.0]
 
 
-async def test_a_signal_names_those_on_its_device_and_one_of_the_node_all(tmp_path: Path) -> None:
+async def test_a_signal_names_those_on_its_device_and_one_of_the_node_all(
+    tmp_path: Path,
+) -> None:
     ranks, (first, second) = await ranks_on(0, 1)
     async with senses_in(tmp_path) as senses:
         senses.attempts = ranks

@@ -13,14 +13,17 @@ BY_HAND = ("--run-hours", "20", "--runs", "30", "--run-gpus", "16")
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Ten weeks: each day four jobs of 4 GPUs, which begin together and take two hours."""
+    """Ten weeks: each day four jobs of 4 GPUs, which begin together and take two
+    hours."""
     rows = [
         f"j{day}-{job},u,q,{day * DAY + 9 * HOUR},{2 * HOUR},4"
         for day in range(70)
         for job in range(4)
     ]
     file = tmp_path / "log.csv"
-    file.write_text("\n".join(["job_id,user,vc,submit_s,duration_s,gpus", *rows]) + "\n")
+    file.write_text(
+        "\n".join(["job_id,user,vc,submit_s,duration_s,gpus", *rows]) + "\n"
+    )
     return file
 
 
@@ -30,8 +33,11 @@ def answers(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object
     return {one["name"]: one["value"] for one in told}
 
 
-def test_by_hand_it_is_hours_times_runs_times_gpus(capsys: pytest.CaptureFixture[str]) -> None:
-    # 20 h x 30 runs x 16 GPUs = 9,600 GPU-hours; 12,480 / 730 = 17.1 GPUs: three nodes of 8
+def test_by_hand_it_is_hours_times_runs_times_gpus(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # 20 h x 30 runs x 16 GPUs = 9,600 GPU-hours; 12,480 / 730 = 17.1 GPUs: three nodes
+    # of 8
     found = answers(capsys, *BY_HAND)
     assert found["need"] == 9_600
     assert found["with a buffer of 30 %"] == 24
@@ -40,7 +46,8 @@ def test_by_hand_it_is_hours_times_runs_times_gpus(capsys: pytest.CaptureFixture
 def test_a_wait_target_is_met_by_so_many_gpus(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who is to wait for at most 2 h needs half of the 16 GPUs that nobody waits for."""
+    """Who is to wait for at most 2 h needs half of the 16 GPUs that nobody waits
+    for."""
     at_once = answers(capsys, "--history", str(log), "--node-gpus", "4", "--wait", "0s")
     later = answers(capsys, "--history", str(log), "--node-gpus", "4", "--wait", "2h")
     assert 16 in at_once.values()
@@ -53,22 +60,42 @@ def test_a_wait_target_is_met_by_so_many_gpus(
         ([], 2, "give a history: --history FILE"),
         (["--run-hours", "2"], 2, "--runs and --run-gpus must be given, too"),
         (["--run-hours", "2", "--runs", "3"], 2, "--run-gpus must be given, too"),
-        (["--usable", "0.5"], 2, "--run-hours and --runs and --run-gpus must be given, too"),
+        (
+            ["--usable", "0.5"],
+            2,
+            "--run-hours and --runs and --run-gpus must be given, too",
+        ),
         ([*BY_HAND, "--wait", "1h"], 2, "--wait needs a history"),
         ([*BY_HAND, "--policy", "fifo"], 2, "--policy needs a history"),
-        ([*BY_HAND, "--growth", "2", "--horizon-days", "3"], 2, "--growth and --horizon-days"),
+        (
+            [*BY_HAND, "--growth", "2", "--horizon-days", "3"],
+            2,
+            "--growth and --horizon-days",
+        ),
         ([*BY_HAND, "--usable", "2"], 3, "--usable is 2"),
         ([*BY_HAND, "--node-gpus", "0"], 3, "--node-gpus is 0"),
         (["--history", "log.csv", "--usable", "0.5"], 2, "--usable is of runs by hand"),
-        (["--history", "log.csv", "--policy", "fifo"], 2, "add for example: --wait 30m"),
+        (
+            ["--history", "log.csv", "--policy", "fifo"],
+            2,
+            "add for example: --wait 30m",
+        ),
         (["--history", "log.csv", "--share", "0.5"], 2, "--share is of the replay"),
         (["--history", "log.csv", "--horizon-days", "0"], 3, "--horizon-days is 0"),
-        (["--history", "log.csv", "--wait", "1h", "--growth", "-1"], 3, "--growth is -1"),
+        (
+            ["--history", "log.csv", "--wait", "1h", "--growth", "-1"],
+            3,
+            "--growth is -1",
+        ),
         (["--history", "log.csv", "--html", "log.csv"], 3, "name another file"),
         (["--history", "none.csv"], 3, "none.csv"),
         (["--history", "log.csv", "--runs", "3"], 2, "--runs is of runs by hand"),
         (["--history", "log.csv", "--wait", "soon"], 3, "--wait 30m"),
-        (["--history", "log.csv", "--wait", "1h", "--share", "2"], 3, "a share of the jobs"),
+        (
+            ["--history", "log.csv", "--wait", "1h", "--share", "2"],
+            3,
+            "a share of the jobs",
+        ),
         (["--run-hours", "0", "--runs", "1", "--run-gpus", "1"], 3, "--run-hours is 0"),
     ],
 )

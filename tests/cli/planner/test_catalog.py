@@ -23,9 +23,12 @@ def test_names_of_a_kind_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_number_is_shown_with_its_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")  # else a narrow terminal of the tests' folds the source
+    # else a narrow terminal of the tests' folds the source
+    monkeypatch.setenv("COLUMNS", "200")
     assert run(["plan", "catalog", "gpus", "H100 SXM 80GB", "--json"]) == 0
-    facts = {one["quantity"]: one for one in json.loads(capsys.readouterr().out)["facts"]}
+    facts = {
+        one["quantity"]: one for one in json.loads(capsys.readouterr().out)["facts"]
+    }
     assert facts["memory"]["value"] == "80"
     assert facts["memory"]["unit"] == "GB"
     assert facts["memory"]["source"]
@@ -34,7 +37,8 @@ def test_each_number_is_shown_with_its_source(
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"), [(["gpu"], "did you mean gpus?"), (["gpus", "hh100"], "did you mean H100?")]
+    ("words", "hint"),
+    [(["gpu"], "did you mean gpus?"), (["gpus", "hh100"], "did you mean H100?")],
 )
 def test_a_misspelt_name_gets_the_nearest(
     words: list[str], hint: str, capsys: pytest.CaptureFixture[str]

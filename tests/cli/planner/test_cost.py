@@ -8,7 +8,9 @@ import pytest
 from corral.cli.main import run
 
 
-def test_any_assumption_is_replaced_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_assumption_is_replaced_by_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["plan", "cost", "--gpus", "16", "--json", "--assume", "pue=1.2", "kwh=0.2"]
     assert run(words) == 0
     assumed = json.loads(capsys.readouterr().out)["assumed"]

@@ -21,7 +21,9 @@ def test_a_number_may_have_a_suffix(word: str, value: str) -> None:
     assert number(word) == Decimal(value)
 
 
-@pytest.mark.parametrize("word", ["", "15X", "K", "1e", "1 T", "1,000", "0x10", "1e5000", "1TT"])
+@pytest.mark.parametrize(
+    "word", ["", "15X", "K", "1e", "1 T", "1,000", "0x10", "1e5000", "1TT"]
+)
 def test_what_is_no_number_is_told(word: str) -> None:
     with pytest.raises(ValueError, match="is no number|beyond any count"):
         number(word)
@@ -37,7 +39,10 @@ def answers(capsys: pytest.CaptureFixture[str], *words: str) -> object:
     [
         ("reliability --gpus 1K --days 30 --parameters 70B", "1000 30 70000000000"),
         ("model llama-3.1-8b --context 32k --batch 1e1", "32000 10"),
-        ("cost --gpus 16 --budget-usd 0.5M --demand 8:1K --assume server_per_gpu=30K", ""),
+        (
+            "cost --gpus 16 --budget-usd 0.5M --demand 8:1K --assume server_per_gpu=30K",
+            "",
+        ),
     ],
 )
 def test_every_number_of_a_plan_may_have_one(
@@ -62,7 +67,11 @@ def _long(word: str) -> str:
     ("words", "code", "said"),
     [
         ("--gpus 1.5 --days 3", 2, "Invalid value for --gpus: 1.5 is no whole number."),
-        ("--gpus many --days 3", 2, "'many' is no number, as 8192, 0.9, 1e6, 70B or 15T are."),
+        (
+            "--gpus many --days 3",
+            2,
+            "'many' is no number, as 8192, 0.9, 1e6, 70B or 15T are.",
+        ),
         ("--gpus 8 --days 3X", 2, "Invalid value for --days: '3X' is no number"),
         ("--gpus 8 --days inf", 3, "--days is endless"),
         ("--gpus 8 --days nan", 3, "--days is no number"),

@@ -49,7 +49,9 @@ def told() -> Iterator[tuple[str, str]]:
 def test_every_kind_of_the_catalog_that_is_named_somewhere_can_be_listed(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["plan", "catalog", kind]) == 0, [page for one, page in told() if one == kind]
+    assert run(["plan", "catalog", kind]) == 0, [
+        page for one, page in told() if one == kind
+    ]
     assert capsys.readouterr().out
 
 
@@ -64,7 +66,9 @@ TABLE = "model,gpu,n_gpus,seq_len,step_time_s\nllama-3.1-8b,h100,64,8192,5\n"
 
 def test_every_plan_of_something_has_an_example_in_its_help() -> None:
     named = {" ".join(words.split()[:2]) for words in EXAMPLES}
-    assert named | {"plan prices"} == {one.name for one in COMMANDS if one.name.startswith("plan ")}
+    assert named | {"plan prices"} == {
+        one.name for one in COMMANDS if one.name.startswith("plan ")
+    }
 
 
 @pytest.mark.parametrize("words", EXAMPLES)

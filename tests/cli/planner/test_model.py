@@ -17,7 +17,10 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object
 
 @pytest.mark.parametrize("named", ["config.json", "."])
 def test_a_config_file_says_the_same_as_its_name(
-    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir(tmp_path)

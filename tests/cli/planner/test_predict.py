@@ -1,4 +1,5 @@
-"""plan predict and plan validate: whole tables, rows that are refused, files that are none."""
+"""plan predict and plan validate: whole tables, rows that are refused, files that are
+none."""
 
 import csv
 import gzip
@@ -18,7 +19,9 @@ KIND = "memory_ci"
 def table(tmp_path: Path) -> Path:
     """Ten rows as they were measured, and one that says too little."""
     with gzip.open(DATA / f"{KIND}.csv.gz", "rt", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["layers"] and row["seq_len"]][:10]
+        rows = [
+            row for row in csv.DictReader(file) if row["layers"] and row["seq_len"]
+        ][:10]
     rows.append(rows[0] | {"layers": ""})
     made = tmp_path / "rows.csv"
     with made.open("w", newline="") as file:
@@ -34,10 +37,14 @@ def predicted(table: Path, out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_each_row_is_predicted_or_refused_with_its_reason(table: Path, tmp_path: Path) -> None:
+def test_each_row_is_predicted_or_refused_with_its_reason(
+    table: Path, tmp_path: Path
+) -> None:
     *rows, last = predicted(table, tmp_path / "out.csv")
     assert len(rows) == 10
-    assert all(float(row["pred_memory_gb_per_gpu"]) > 0 and not row["refused"] for row in rows)
+    assert all(
+        float(row["pred_memory_gb_per_gpu"]) > 0 and not row["refused"] for row in rows
+    )
     assert last["pred_memory_gb_per_gpu"] == ""
     assert "layers" in last["refused"]
 
@@ -46,14 +53,28 @@ def test_measured_cells_change_no_prediction(table: Path, tmp_path: Path) -> Non
     told = predicted(table, tmp_path / "told.csv")
     bare = tmp_path / "bare.csv"
     with bare.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [name for name in told[0] if not name.startswith("pred")])
+        writer = csv.DictWriter(
+            file, [name for name in told[0] if not name.startswith("pred")]
+        )
         writer.writeheader()
-        hidden = {"mem_max_allocated_gb": "", "mem_allocated_gb": "", "iter_time_s_median": ""}
+        hidden = {
+            "mem_max_allocated_gb": "",
+            "mem_allocated_gb": "",
+            "iter_time_s_median": "",
+        }
         for row in told:
-            kept = {name: value for name, value in row.items() if not name.startswith("pred")}
+            kept = {
+                name: value
+                for name, value in row.items()
+                if not name.startswith("pred")
+            }
             writer.writerow(kept | hidden)
     again = predicted(bare, tmp_path / "again.csv")
-    for column in ("pred_memory_gb_per_gpu", "pred_step_time_s", "pred_tokens_per_s_per_gpu"):
+    for column in (
+        "pred_memory_gb_per_gpu",
+        "pred_step_time_s",
+        "pred_tokens_per_s_per_gpu",
+    ):
         assert [row[column] for row in again] == [row[column] for row in told]
         assert told[0][column]
 
@@ -62,11 +83,14 @@ def test_validate_tells_errors_and_draws_them(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert run(["plan", "validate", KIND, str(table), "--json", "--html", str(page)]) == 0
+    assert (
+        run(["plan", "validate", KIND, str(table), "--json", "--html", str(page)]) == 0
+    )
     errors = json.loads(capsys.readouterr().out)["data"]["errors"]["memory"]
     assert errors["rows"] == 10
     assert 0 <= errors["median"] <= errors["p90"] < 1
-    assert page.read_text().count("<circle") == 20  # of memory, and of the time of a step
+    # of memory, and of the time of a step
+    assert page.read_text().count("<circle") == 20
 
 
 def test_the_same_table_in_gzip_is_read_whatever_its_name(
@@ -104,7 +128,11 @@ def test_what_is_read_is_never_written_over(
         (["validate", KIND, "twice.csv"], 3, "has a column 'a' twice"),
         (["validate", KIND, "nothing.csv"], 3, "is empty"),
         (["validate", KIND, "other.csv"], 3, "corral plan predict --help"),
-        (["predict", "rows.csv", "--kind", KIND, "--out", "no/such/out.csv"], 3, "no directory"),
+        (
+            ["predict", "rows.csv", "--kind", KIND, "--out", "no/such/out.csv"],
+            3,
+            "no directory",
+        ),
         (["predict", "rows.csv", "--kind", KIND], 2, "--out"),
     ],
 )
@@ -169,7 +197,10 @@ def test_a_table_of_another_kind_is_told_whose_it_is(
     words = ["plan", "validate", other, str(DATA / f"{kind}.csv.gz")]
     if kind != other:
         assert run(words) == 3
-        assert f"its columns are those of {kind}: name that kind" in capsys.readouterr().err
+        assert (
+            f"its columns are those of {kind}: name that kind"
+            in capsys.readouterr().err
+        )
 
 
 @pytest.mark.parametrize("kind", NEEDED)

@@ -1,4 +1,5 @@
-"""plan prices: lists that come with Corral, of one's own, and of the clouds through gpuhunt."""
+"""plan prices: lists that come with Corral, of one's own, and of the clouds through
+gpuhunt."""
 
 import gzip
 import json
@@ -19,14 +20,23 @@ acme:h100-sxm,on_demand,1.11,USD a GPU-hour,our offer of May,2026-05-01
 """
 
 
-def offer(gpu: str, memory: float, price: float, count: int = 1, *, spot: bool = False) -> Any:
+def offer(
+    gpu: str, memory: float, price: float, count: int = 1, *, spot: bool = False
+) -> Any:
     return SimpleNamespace(
-        provider="acme", gpu_name=gpu, gpu_memory=memory, price=price, gpu_count=count, spot=spot
+        provider="acme",
+        gpu_name=gpu,
+        gpu_memory=memory,
+        price=price,
+        gpu_count=count,
+        spot=spot,
     )
 
 
 @pytest.fixture
-def gpuhunt(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., list[Any]]], None]:
+def gpuhunt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[..., list[Any]]], None]:
     def answer(query: Callable[..., list[Any]]) -> None:
         monkeypatch.setitem(sys.modules, "gpuhunt", SimpleNamespace(query=query))
 
@@ -77,7 +87,9 @@ def test_offers_are_fetched_by_the_gpu_hour_and_the_cheapest_is_kept(
     told = capsys.readouterr()
     assert "2 offers" in told.out
     assert "Unheard 1GB" in told.err
-    fresh = [row for row in listed(capsys, "--prices", str(file)) if row["cloud"] == "acme"]
+    fresh = [
+        row for row in listed(capsys, "--prices", str(file)) if row["cloud"] == "acme"
+    ]
     assert [(row["gpu"], row["kind"], row["usd_per_gpu_hour"]) for row in fresh] == [
         ("h100-sxm", "on_demand", 3.0),
         ("h100-sxm", "spot", 1.2),
@@ -117,7 +129,9 @@ def test_the_printed_list_is_one_that_can_be_planned_with(
     assert any(line.startswith("buy:h100-sxm,server,") for line in lines)
 
 
-def test_what_gpus_cost_to_buy_is_listed_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_gpus_cost_to_buy_is_listed_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["plan", "prices", "gaudi-3", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["prices"] == []
@@ -126,9 +140,13 @@ def test_what_gpus_cost_to_buy_is_listed_too(capsys: pytest.CaptureFixture[str])
     assert "15,625" in capsys.readouterr().out
 
 
-def test_a_gpu_without_any_price_is_told_what_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_without_any_price_is_told_what_is_taken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["plan", "prices", "h800"]) == 0
-    assert "no source has a price of h800-sxm: corral plan cost" in capsys.readouterr().out
+    assert (
+        "no source has a price of h800-sxm: corral plan cost" in capsys.readouterr().out
+    )
 
 
 def test_the_example_of_a_list_is_in_order() -> None:
@@ -178,7 +196,9 @@ def test_a_list_that_is_not_there_is_told_with_where_to_look(
     assert (tmp_path / "mine.csv").read_text() == OWN
 
 
-def test_a_packed_list_is_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_packed_list_is_read_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     packed = tmp_path / "mine.csv"
     packed.write_bytes(gzip.compress(OWN.encode()))
     clouds = {row["cloud"] for row in listed(capsys, "--prices", str(packed))}

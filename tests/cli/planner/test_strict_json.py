@@ -1,4 +1,5 @@
-"""What plans answer in JSON is JSON to the letter: no NaN, no Infinity, for any reader."""
+"""What plans answer in JSON is JSON to the letter: no NaN, no Infinity, for any
+reader."""
 
 import json
 from pathlib import Path
@@ -40,7 +41,9 @@ def strict(text: str) -> object:
 
 
 @pytest.mark.parametrize("words", PLANS)
-def test_what_a_plan_answers_is_strict_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_plan_answers_is_strict_json(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["plan", *words.split(), "--json"]) == 0
     assert strict(capsys.readouterr().out)
 
@@ -56,7 +59,11 @@ def test_every_subject_of_the_catalog_is_strict_json(
         assert strict(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("words", ["model nothing", "cost --gpus nan", "cost --years inf"])
-def test_refusals_are_strict_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", ["model nothing", "cost --gpus nan", "cost --years inf"]
+)
+def test_refusals_are_strict_json(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["plan", *words.split(), "--json"]) in (2, 3)
     assert strict(capsys.readouterr().err)

@@ -1,4 +1,5 @@
-"""The live view under textual's pilot: every key, any size, a head that goes, a large cluster."""
+"""The live view under textual's pilot: every key, any size, a head that goes, a large
+cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,9 @@ def look(app: Top) -> list[str]:
     lines = []
     for canvas in app.screen.query(Canvas):
         if canvas.display:
-            lines += [canvas.render_line(y).text.rstrip() for y in range(canvas.size.height)]
+            lines += [
+                canvas.render_line(y).text.rstrip() for y in range(canvas.size.height)
+            ]
     return lines
 
 
@@ -167,7 +170,9 @@ def test_of_100_000_jobs_a_page_is_asked_for_and_further_ones_near_its_end() -> 
             await pilot.press("end")
             await until(pilot, lambda before=before: len(app.table.rows) > before)  # type: ignore[misc]
         await pilot.press("end")
-        assert "the first 1000 are listed; others are found with / and f" in look(app)[2]
+        assert (
+            "the first 1000 are listed; others are found with / and f" in look(app)[2]
+        )
         assert max(want["limit"] for want in town.wants) == 1_001
 
     play(town, story)
@@ -244,7 +249,9 @@ def test_the_help_names_every_key_and_every_key_of_it_is_bound() -> None:
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
         bound = set(app._bindings.key_to_bindings)
-        assert {one for key in key_bindings.TABLES for one in key.keys.split(",")} <= bound
+        assert {
+            one for key in key_bindings.TABLES for one in key.keys.split(",")
+        } <= bound
 
     play(Town.of(1, 0), story)
 
@@ -296,7 +303,9 @@ def test_a_terminal_that_grows_and_shrinks_is_followed() -> None:
             await pilot.resize_terminal(width, height)
             await pilot.pause()
             assert len(look(app)) == height
-            assert any(line.startswith("n99 ") for line in look(app)), "the chosen row is in sight"
+            assert any(line.startswith("n99 ") for line in look(app)), (
+                "the chosen row is in sight"
+            )
 
     play(Town.of(100, 0), story)
 
@@ -327,7 +336,10 @@ def test_rows_are_made_anew_only_when_there_are_new_answers() -> None:
             before = app.feed.known.status
             town.number += 1
             app.feed.hurry()
-            await until(pilot, lambda before=before: app.feed.known.status is not before)  # type: ignore[misc]
+            await until(
+                pilot,
+                lambda before=before: app.feed.known.status is not before,  # type: ignore[misc]
+            )
             await until(pilot, lambda made=made: app.table.given is not made)  # type: ignore[misc]
 
     play(town, story)
@@ -347,7 +359,9 @@ def test_without_colours_the_same_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen[0] == seen[1]
 
 
-def test_nodes_and_jobs_are_shown_together_where_there_is_room_and_not_elsewhere() -> None:
+def test_nodes_and_jobs_are_shown_together_where_there_is_room_and_not_elsewhere() -> (
+    None
+):
     async def story(app: Top, pilot: "Pilot[None]") -> None:
         lines = look(app)
         assert "NOTE" in lines[3]

@@ -1,4 +1,5 @@
-"""What the head is asked: as little as a live view bears, and what was known stays when it goes."""
+"""What the head is asked: as little as a live view bears, and what was known stays when
+it goes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, SHARE, Feed, JobsQuery, PollPace
+from corral.cli.top.feed import (
+    BEAT_SECONDS,
+    SENSED_SECONDS,
+    SHARE,
+    Feed,
+    JobsQuery,
+    PollPace,
+)
 from corral.cli.top.job_feed import JobFeed
 from corral.cli.top.jobs import ON_NODES, WAITING
 from corral.domain.errors import Forbidden
@@ -38,7 +46,9 @@ def made(town: Town) -> tuple[Feed, Hours]:
     return Feed(town, clock=hours, wall=hours.wall), hours
 
 
-def test_while_nothing_happens_listings_are_asked_for_as_often_as_sensors_speak() -> None:
+def test_while_nothing_happens_listings_are_asked_for_as_often_as_sensors_speak() -> (
+    None
+):
     town = Town.of(3, 10)
     feed, hours = made(town)
     rounds(feed, hours, [1.0] * 60)
@@ -60,8 +70,12 @@ def test_what_has_happened_is_seen_in_the_next_round() -> None:
     assert len(feed.known.status.nodes) == 1
 
 
-@given(took=st.floats(0.0, 5.0), events=st.lists(st.booleans(), min_size=1, max_size=200))
-def test_no_question_takes_more_than_its_share_of_the_time(took: float, events: list[bool]) -> None:
+@given(
+    took=st.floats(0.0, 5.0), events=st.lists(st.booleans(), min_size=1, max_size=200)
+)
+def test_no_question_takes_more_than_its_share_of_the_time(
+    took: float, events: list[bool]
+) -> None:
     pace, now, number, asked = PollPace(), 0.0, 0, []
     for happened in events:
         number += happened
@@ -72,7 +86,9 @@ def test_no_question_takes_more_than_its_share_of_the_time(took: float, events: 
     for one, two in zip(asked, asked[1:], strict=False):
         assert two - one >= max(BEAT_SECONDS, SHARE * took)
     if took * SHARE <= SENSED_SECONDS:
-        assert len(asked) >= len(events) * BEAT_SECONDS // (SENSED_SECONDS + BEAT_SECONDS)
+        assert len(asked) >= len(events) * BEAT_SECONDS // (
+            SENSED_SECONDS + BEAT_SECONDS
+        )
 
 
 def test_a_head_that_goes_away_is_told_and_all_that_was_known_stays() -> None:
@@ -85,7 +101,11 @@ def test_a_head_that_goes_away_is_told_and_all_that_was_known_stays() -> None:
     assert feed.known.status == known.status
     assert feed.known.jobs == known.jobs
     link = feed.known.link
-    assert (link.live, link.why, link.since) == (False, "no head answers there", NOW + 1.0)
+    assert (link.live, link.why, link.since) == (
+        False,
+        "no head answers there",
+        NOW + 1.0,
+    )
     assert link.hint == "run: corral up"
     assert feed.nap == 5.0, "it is tried again, and not each second for ever"
     town.back()
@@ -97,7 +117,9 @@ def test_a_head_that_goes_away_is_told_and_all_that_was_known_stays() -> None:
     assert feed.nap == BEAT_SECONDS
 
 
-def test_a_head_that_came_back_is_asked_for_everything_although_its_events_have_not_moved() -> None:
+def test_a_head_that_came_back_is_asked_for_everything_although_its_events_have_not_moved() -> (
+    None
+):
     town = Town.of(1, 1)
     feed, hours = made(town)
     rounds(feed, hours, [1.0])
@@ -109,13 +131,17 @@ def test_a_head_that_came_back_is_asked_for_everything_although_its_events_have_
     assert town.asked["status"] == before + 1
 
 
-def test_those_on_nodes_are_listed_before_those_that_wait_and_no_more_than_wanted() -> None:
+def test_those_on_nodes_are_listed_before_those_that_wait_and_no_more_than_wanted() -> (
+    None
+):
     town = Town.of(20, 300, running=120)
     feed, hours = made(town)
     rounds(feed, hours, [1.0])
     assert (len(feed.known.jobs), feed.known.more) == (100, True)
     assert {one.state for one in feed.known.jobs} == {"RUNNING"}
-    assert [want["states"] for want in town.wants] == [ON_NODES], "the others are not needed yet"
+    assert [want["states"] for want in town.wants] == [ON_NODES], (
+        "the others are not needed yet"
+    )
     feed.want(JobsQuery(count=200))
     rounds(feed, hours, [1.0])
     assert [one.state for one in feed.known.jobs].count("QUEUED") == 80
@@ -135,7 +161,9 @@ def test_a_wish_wakes_the_loop_at_once() -> None:
     seen: list[int] = []
 
     async def wish() -> None:
-        running = asyncio.create_task(feed.run(lambda: seen.append(len(feed.known.jobs))))
+        running = asyncio.create_task(
+            feed.run(lambda: seen.append(len(feed.known.jobs)))
+        )
         while not seen:
             await asyncio.sleep(0.001)
         feed.want(JobsQuery(text="train-3"))
@@ -172,7 +200,9 @@ def test_one_job_is_looked_at_with_its_reason_log_and_curves() -> None:
     assert town.asked["series"] == 4, "its own and its node's, each 10 s"
 
 
-def test_a_log_that_may_not_be_read_leaves_the_rest_and_a_lost_head_what_was_seen() -> None:
+def test_a_log_that_may_not_be_read_leaves_the_rest_and_a_lost_head_what_was_seen() -> (
+    None
+):
     town = Town.of(1, 1, running=1)
     town.refusal = Forbidden("the log of train-0 is another's")
     hours = Hours()

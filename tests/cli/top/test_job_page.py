@@ -38,7 +38,14 @@ def test_it_says_what_the_job_is_why_its_curves_and_its_newest_lines() -> None:
     assert lines[1].startswith("queue team-0, user-0, 1 node with 1 GPUs, attempt 1")
     assert lines[2:4] == ["2 nodes are taken", "ask for less"]
     assert lines[4].split() == ["CURVES", "NOW", "MIN", "MEAN", "MAX"]
-    assert lines[5].replace(" %", "%").split()[:6] == ["GPU", "busy", "75%", "25%", "42%", "75%"]
+    assert lines[5].replace(" %", "%").split()[:6] == [
+        "GPU",
+        "busy",
+        "75%",
+        "25%",
+        "42%",
+        "75%",
+    ]
     assert lines[7] == "LOG  of rank 0"
     assert lines[-1] == "line 59"
 

@@ -34,15 +34,23 @@ def text(cells: object) -> list[str]:
 
 
 def test_a_node_is_told_by_what_its_gpus_do() -> None:
-    town = Town([node("n1", free=5.0, health="XID 79: it fell off the bus", suspect=True)])
-    one = sensed("n1", ["j1", "j1", "j2", "", "", "", "", ""], [1.0, 0.5, 0.0] + [0.0] * 5)
+    town = Town(
+        [node("n1", free=5.0, health="XID 79: it fell off the bus", suspect=True)]
+    )
+    one = sensed(
+        "n1", ["j1", "j1", "j2", "", "", "", "", ""], [1.0, 0.5, 0.0] + [0.0] * 5
+    )
     town.sensed = [
-        one.model_copy(update={"signs": ["", "", "", "", "lost", "silent", "taken", ""]})
+        one.model_copy(
+            update={"signs": ["", "", "", "", "lost", "silent", "taken", ""]}
+        )
     ]
     (row,) = nodes.rows(known(town))
     told = text(nodes.cells(row))
     assert told[:5] == ["n1", "alive", "3/8", "█▅▁·×?o·", "50 %"]
-    assert told[8].startswith("suspect: cordon it with: corral node cordon --suspects; XID 79")
+    assert told[8].startswith(
+        "suspect: cordon it with: corral node cordon --suspects; XID 79"
+    )
     tones = [part.tone for part in nodes.heat_bar(town.sensed[0])]
     assert tones == ["good", "good", "bad", "dim", "bad", "warn", "dim", "dim"]
 
@@ -68,9 +76,19 @@ def test_a_gpu_is_told_with_its_job_and_one_that_is_held_in_vain_is_red() -> Non
     town.sensed = [sensed("n1", ["j1", "j9", "j1,j9", ""], [0.0, 0.9, 0.4, 0.0])]
     rows = gpus.rows(known(town))
     told = [text(gpus.cells(row)) for row in rows]
-    assert [one[8] for one in told] == ["train-1 j1", "j9", "train-1 j1 and 1 more", "free"]
+    assert [one[8] for one in told] == [
+        "train-1 j1",
+        "j9",
+        "train-1 j1 and 1 more",
+        "free",
+    ]
     assert told[0][9] == "user-1"
-    assert [gpus.cells(row)[4][0].tone for row in rows] == ["bad", "good", "warn", "dim"]
+    assert [gpus.cells(row)[4][0].tone for row in rows] == [
+        "bad",
+        "good",
+        "warn",
+        "dim",
+    ]
     idle = ordered(rows, gpus.ORDERS["held but idle"], turned=False)
     assert [row.index for row in idle] == [0, 2, 1, 3]
 
@@ -93,14 +111,23 @@ def test_a_job_is_told_with_its_progress_use_and_reason() -> None:
     assert told[0][5:7] == ["4", "1m"]
     assert told[0][7].split() == ["█▌", "25", "%"]
     assert told[0][8:] == ["75 %", "n1"]
-    assert told[1][8:] == ["-", "2 nodes are \ufffd[31mtaken"], "nothing moves the terminal"
+    assert told[1][8:] == ["-", "2 nodes are \ufffd[31mtaken"], (
+        "nothing moves the terminal"
+    )
 
 
 def test_names_are_in_the_order_of_their_numbers() -> None:
-    assert sorted(["n10", "n2", "gpu-3-a", "n1"], key=natural) == ["gpu-3-a", "n1", "n2", "n10"]
+    assert sorted(["n10", "n2", "gpu-3-a", "n1"], key=natural) == [
+        "gpu-3-a",
+        "n1",
+        "n2",
+        "n10",
+    ]
 
 
-@given(values=st.lists(st.none() | st.integers(0, 9), max_size=30), turned=st.booleans())
+@given(
+    values=st.lists(st.none() | st.integers(0, 9), max_size=30), turned=st.booleans()
+)
 def test_what_is_unknown_is_last_either_way_and_equals_stay(
     values: list[int | None], turned: bool
 ) -> None:
@@ -198,11 +225,15 @@ def test_the_header_tells_use_work_money_and_the_worst_of_the_news() -> None:
     lines = [plain(line) for line in header(full, 120, NOW)]
     assert "16 of 16 used, 0 free" in lines[0]
     assert "busy 1 %" in lines[0]
-    assert lines[1].startswith("nodes 1 of 2 alive  jobs 3 running, 2 waiting  12.50 USD an hour")
+    assert lines[1].startswith(
+        "nodes 1 of 2 alive  jobs 3 running, 2 waiting  12.50 USD an hour"
+    )
     assert "2 GPUs without a price" in lines[1]
     assert "local, http://127.0.0.1:1" in lines[2]
     assert "it is done" in plain(header(full, 120, NOW, "it is done")[2])
-    full = replace(full, link=HeadLink(False, NOW - 65, "no head answers", "run: corral up"))
+    full = replace(
+        full, link=HeadLink(False, NOW - 65, "no head answers", "run: corral up")
+    )
     lost = plain(header(full, 120, NOW, "it is done")[2])
     assert lost.startswith("no answer for 1m: no head answers; shown is ")
     assert lost.endswith("; trying again; run: corral up")

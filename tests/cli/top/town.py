@@ -21,7 +21,9 @@ def node(name: str, count: int = 8, free: float = 0.0, **more: Any) -> api.NodeV
     return api.NodeView.model_validate(plain | more)
 
 
-def sensed(name: str, holders: Sequence[str], busy: Sequence[float | None]) -> gpus.GpusOfNode:
+def sensed(
+    name: str, holders: Sequence[str], busy: Sequence[float | None]
+) -> gpus.GpusOfNode:
     """What the node's GPUs say; of one that is free little is to be said."""
     count = len(holders)
     return gpus.GpusOfNode(
@@ -51,11 +53,18 @@ def job(number: int, state: str = "RUNNING", **more: Any) -> api.JobView:
     return api.JobView.model_validate(plain | more)
 
 
-def status(nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView], **more: Any) -> api.Status:
+def status(
+    nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView], **more: Any
+) -> api.Status:
     total = sum(one.gpus.total for one in nodes)
     free = sum(one.gpus.free for one in nodes)
     plain: dict[str, Any] = {
-        "head": {"pid": 1, "url": "http://127.0.0.1:1", "version": "1", "started_at": NOW},
+        "head": {
+            "pid": 1,
+            "url": "http://127.0.0.1:1",
+            "version": "1",
+            "started_at": NOW,
+        },
         "cluster": {"id": "c", "engine": "local", "term": 1},
         "nodes": [one.model_dump() for one in nodes],
         "gpus": {"total": total, "free": free, "used": total - free, "away": 0},
@@ -66,9 +75,12 @@ def status(nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView], **more: A
 
 
 class Town:
-    """A head of a test's own: it counts what it is asked, and goes away when it is told to."""
+    """A head of a test's own: it counts what it is asked, and goes away when it is told
+    to."""
 
-    def __init__(self, nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView] = ()) -> None:
+    def __init__(
+        self, nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView] = ()
+    ) -> None:
         self.nodes = list(nodes)
         self.listed = list(jobs)
         self.sensed: list[gpus.GpusOfNode] = []
@@ -88,7 +100,9 @@ class Town:
         ids = [f"j{at}" if at < running else "" for at in range(8 * nodes)]
         town.sensed = [
             sensed(
-                f"n{at}", ids[8 * at : 8 * at + 8], [(at * 8 + gpu) % 101 / 100 for gpu in range(8)]
+                f"n{at}",
+                ids[8 * at : 8 * at + 8],
+                [(at * 8 + gpu) % 101 / 100 for gpu in range(8)],
             )
             for at in range(nodes)
         ]
@@ -129,7 +143,9 @@ class Town:
         text: str = "",
     ) -> list[api.JobView]:
         self._answer("jobs")
-        self.wants.append({"limit": limit, "states": states, "text": text, "all": everything})
+        self.wants.append(
+            {"limit": limit, "states": states, "text": text, "all": everything}
+        )
         found = [
             one
             for one in self.listed
@@ -151,7 +167,12 @@ class Town:
             "culprit": "", "evidence": "", "exit_code": None, "resume_step": None,
             "last_step": None,
         }  # fmt: skip
-        place = {"constraints": [], "topology": "prefer", "exclusive": False, "apart_from": []}
+        place = {
+            "constraints": [],
+            "topology": "prefer",
+            "exclusive": False,
+            "apart_from": [],
+        }
         more = {
             "run": "true", "per": "node", "workdir": None, "begins_at": None, "starts_by": None,
             "place": place, "preemptible": False, "receipts": [], "checkpoints": [],
@@ -161,7 +182,11 @@ class Town:
 
     async def why(self, job: str) -> api.Why:
         self._answer("why")
-        said = {"reason": "2 nodes are taken", "code": "Resources", "suggestions": ["ask for less"]}
+        said = {
+            "reason": "2 nodes are taken",
+            "code": "Resources",
+            "suggestions": ["ask for less"],
+        }
         return api.Why.model_validate(
             {"id": job, "name": job, "state": "QUEUED", "receipts": [], **said}
         )

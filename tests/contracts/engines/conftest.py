@@ -17,7 +17,9 @@ ENGINES: dict[str, Callable[[], AbstractContextManager[Landlord]]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", action="append", help="of this engine alone; may be repeated")
+    parser.addoption(
+        "--engine", action="append", help="of this engine alone; may be repeated"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,8 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _marks(name: str, *, short: bool) -> list[pytest.MarkDecorator]:
-    """One worker has the whole of an engine. All but local are long: a job of theirs each.
-    `short`: statements that are few jobs on each engine."""
+    """One worker has the whole of an engine. All but local are long: a job of theirs
+    each. `short`: statements that are few jobs on each engine."""
     group = pytest.mark.xdist_group(f"engine-{name}")
     return [group] if short or name == "local" else [group, pytest.mark.soak]
 

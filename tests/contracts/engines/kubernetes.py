@@ -1,5 +1,5 @@
-"""The Kubernetes engine: two nodes of the tests' own Kubernetes (tests/kube says what keeps that
-honest), with GPUs that only its API server knows."""
+"""The Kubernetes engine: two nodes of the tests' own Kubernetes (tests/kube says what
+keeps that honest), with GPUs that only its API server knows."""
 
 import os
 import signal
@@ -63,11 +63,18 @@ class OnKubernetes:
         return self.team.kube.do(lambda: self._ranks(id, attempt))
 
     def _ranks(self, id: str, attempt: int) -> list[int]:
-        marks = (f"CORRAL_JOB_ID={id}\0".encode(), f"CORRAL_ATTEMPT={attempt}\0".encode())
+        marks = (
+            f"CORRAL_JOB_ID={id}\0".encode(),
+            f"CORRAL_ATTEMPT={attempt}\0".encode(),
+        )
         inside = [
-            pid for kubelet in self.team.kube.kubelets.values() for pid in kubelet.processes()
+            pid
+            for kubelet in self.team.kube.kubelets.values()
+            for pid in kubelet.processes()
         ]
-        return [pid for pid in inside if all(mark in _environment(pid) for mark in marks)]
+        return [
+            pid for pid in inside if all(mark in _environment(pid) for mark in marks)
+        ]
 
     def kill_agent(self, node: str, id: str) -> None:
         """It is the main process of its container."""
@@ -111,7 +118,9 @@ class OnKubernetes:
             "resources": {"limits": {"nvidia.com/gpu": "2"}},
         }
         spec = {"containers": [container], "restartPolicy": "Never", "nodeName": "gpu1"}
-        self.team.kube.create("pods", {"metadata": {"name": "others"}, "spec": spec}, "default")
+        self.team.kube.create(
+            "pods", {"metadata": {"name": "others"}, "spec": spec}, "default"
+        )
         yield "gpu1"
         self.team.kube.delete("pods", "others", "default", gracePeriodSeconds=0)
 

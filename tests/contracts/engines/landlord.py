@@ -12,9 +12,11 @@ HOUR = "sleep 3600"
 
 
 class Landlord(Protocol):
-    """A cluster of two nodes with two GPUs each (pretended where there are none) on one engine.
+    """A cluster of two nodes with two GPUs each (pretended where there are none) on one
+    engine.
 
-    `exceptions`: statements that the engine does not honour -> why; the function's name.
+    `exceptions`: statements that the engine does not honour -> why; the function's
+    name.
     """
 
     @property
@@ -35,7 +37,8 @@ class Landlord(Protocol):
     def nodes(self) -> tuple[str, str]: ...
 
     def processes(self, id: str, attempt: int) -> list[int]:
-        """Ranks, and what they have left behind, of one attempt that are alive on any node."""
+        """Ranks, and what they have left behind, of one attempt that are alive on any
+        node."""
         ...
 
     def kill_agent(self, node: str, id: str) -> None:
@@ -43,7 +46,8 @@ class Landlord(Protocol):
         ...
 
     def private_folders(self, node: str, id: str) -> list[Path]:
-        """Folders on the node in which files of the job lie that only its user may read."""
+        """Folders on the node in which files of the job lie that only its user may
+        read."""
         ...
 
     def kill_node(self, node: str) -> None:
@@ -55,11 +59,13 @@ class Landlord(Protocol):
         ...
 
     def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
-        """The node's driver tells it of the GPU that the head calls so and the job holds."""
+        """The node's driver tells it of the GPU that the head calls so and the job
+        holds."""
         ...
 
     def others(self) -> AbstractContextManager[str]:
-        """Meanwhile somebody else holds all GPUs of one node, on which nothing runs: this one."""
+        """Meanwhile somebody else holds all GPUs of one node, on which nothing runs:
+        this one."""
         ...
 
 
@@ -104,7 +110,10 @@ class Tenant:
         return self.house.logs(job.id)
 
     def until_running(self, id: str) -> None:
-        until(lambda: self.house.job(id).state == "RUNNING" or self._failed(id), f"{id} runs")
+        until(
+            lambda: self.house.job(id).state == "RUNNING" or self._failed(id),
+            f"{id} runs",
+        )
 
     def _failed(self, id: str) -> bool:
         job = self.house.job(id)

@@ -59,20 +59,32 @@ class Local:
         self._pretend_taken("n1", 0)
 
     def _pretend_taken(self, node: str, gpus: int) -> None:
-        """Nobody else uses nodes of this engine. An agent reads its settings when it starts."""
+        """Nobody else uses nodes of this engine. An agent reads its settings when it
+        starts."""
         file = self.house.root / "nodes" / node / "node.json"
         told = decode_settings(file.read_bytes())
-        file.write_bytes(encode_settings(msgspec.structs.replace(told, pretend_taken=gpus)))
+        file.write_bytes(
+            encode_settings(msgspec.structs.replace(told, pretend_taken=gpus))
+        )
         self.kill_agent(node, "")
 
 
 @contextmanager
 def landlord() -> Iterator[Local]:
-    words: tuple[str, ...] = ("--nodes", "2", "--gpus", "2", "--pretend", "--reboot", "1")
+    words: tuple[str, ...] = (
+        "--nodes",
+        "2",
+        "--gpus",
+        "2",
+        "--pretend",
+        "--reboot",
+        "1",
+    )
     words += (
         "--policy",
         "uid_range=200000-200999",
     )  # where root starts it, others' ranks have these
     with house(*words, "--host", own_loopback()) as made:
-        made.root.parent.chmod(0o755)  # as the folders are in which clusters of root lie
+        # as the folders are in which clusters of root lie
+        made.root.parent.chmod(0o755)
         yield Local(house=made)

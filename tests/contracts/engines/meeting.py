@@ -1,4 +1,5 @@
-"""One user's job on a node, and a second user's job beside it that tries to reach it."""
+"""One user's job on a node, and a second user's job beside it that tries to reach
+it."""
 
 import base64
 import io
@@ -30,7 +31,8 @@ LISTEN: Final = (
     "import os,socket,time; s=socket.socket(socket.AF_UNIX); "
     f"s.bind('{OWN}.sock'); os.chmod('{OWN}.sock', 0o777); s.listen(); time.sleep(3600)"
 )
-# The second user's program. It prints the surfaces on which it has reached the first user.
+# The second user's program. It prints the surfaces on which it has reached the first
+# user.
 LOOK: Final = """
 import base64, json, os, socket, sys
 asked = json.loads(base64.b64decode(sys.argv[1]))
@@ -65,8 +67,8 @@ PROCESSES: Final = {"environ": Surface.ENVIRONMENT, "cmdline": Surface.ARGUMENTS
 class Meeting:
     """What the second user has reached, and what the cluster tells of its nodes.
 
-    `tried`: the surfaces on which there was something to reach. `separation`: of the node on which
-    both jobs ran. `status`, `doctor`: what the commands print as JSON.
+    `tried`: the surfaces on which there was something to reach. `separation`: of the
+    node on which both jobs ran. `status`, `doctor`: what the commands print as JSON.
     """
 
     engine: str
@@ -162,7 +164,8 @@ def _first_job(tenant: Tenant, client: corral.Client) -> str:
 
 
 def _image_job(tenant: Tenant, client: corral.Client) -> str | None:
-    """A job in an image of the user's own: it runs. None where no image can be made here."""
+    """A job in an image of the user's own: it runs. None where no image can be made
+    here."""
     if not BUSYBOX.exists():
         return None
     archive = tenant.house.root.parent / "contract-image.tar"
@@ -211,8 +214,8 @@ def _looking(asked: Mapping[str, Any]) -> str:
 def _targets(
     landlord: Landlord, tenant: Tenant, job: str, work: str, home: str
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Paths with something of the first user, by surface, and sockets: as its ranks name them, and
-    as the machine does."""
+    """Paths with something of the first user, by surface, and sockets: as its ranks
+    name them, and as the machine does."""
     paths: dict[str, list[str]] = {surface: [] for surface in Surface}
     paths[Surface.FILES] += [f"{work}/{OWN}", f"{work}/message", f"{home}/{OWN}"]
     paths[Surface.CACHES] += [f"{home}/.cache/{OWN}"]
@@ -221,7 +224,11 @@ def _targets(
     paths[Surface.SHARED_PATHS] += [f"{tenant.shared}/{OWN}"]
     sockets = [f"{work}/{OWN}.sock"]
     head = tenant.house.root
-    places = [*landlord.private_folders(landlord.nodes[0], job), head / "logs", head / "snapshots"]
+    places = [
+        *landlord.private_folders(landlord.nodes[0], job),
+        head / "logs",
+        head / "snapshots",
+    ]
     for path in (path for place in places for path in _files(place)):
         if path.is_relative_to(tenant.shared):
             continue
@@ -283,6 +290,9 @@ def _logs_read(client: corral.Client, job: str) -> list[str]:
 def _gpus_of_both(tenant: Tenant, node: str, first: str, second: str) -> list[str]:
     """GPUs that both jobs were given."""
     devices = tenant.house.node(node).devices
-    held = {job: {gpu.index for gpu in devices if job in gpu.jobs} for job in (first, second)}
+    held = {
+        job: {gpu.index for gpu in devices if job in gpu.jobs}
+        for job in (first, second)
+    }
     assert all(held.values()), held
     return [str(index) for index in held[first] & held[second]]

@@ -1,4 +1,5 @@
-"""The Ray engine: two nodes of a real Ray beside that of Ray's head, which is given no work."""
+"""The Ray engine: two nodes of a real Ray beside that of Ray's head, which is given no
+work."""
 
 import signal
 from collections.abc import Iterator
@@ -59,10 +60,14 @@ class OnRay:
 
     @contextmanager
     def others(self) -> Iterator[str]:
-        """Ray chooses where: GPUs of both nodes are let go for it, and taken back on the other."""
+        """Ray chooses where: GPUs of both nodes are let go for it, and taken back on
+        the other."""
         with self.ray.program(2) as program:
             program.indices()
-            until(lambda: len(self._held_by_others()) == 1, "a program of Ray's has its GPUs")
+            until(
+                lambda: len(self._held_by_others()) == 1,
+                "a program of Ray's has its GPUs",
+            )
             yield self._held_by_others()[0]
 
     def _held_by_others(self) -> list[str]:
@@ -75,8 +80,10 @@ def landlord() -> Iterator[OnRay]:
     with ray_house(*words, nodes=("r1", "r2")) as ray:
         ray.house.ok("node", "cordon", ray.first, "-y")
         ray.shared.chmod(0o1777)
-        ray.house.root.parent.chmod(0o755)  # as the folders are in which clusters of root lie
-        for node in ("r1", "r2"):  # each user has an account there, where root starts Ray
+        # as the folders are in which clusters of root lie
+        ray.house.root.parent.chmod(0o755)
+        # each user has an account there, where root starts Ray
+        for node in ("r1", "r2"):
             policy = replace(own_policy(), uid_range="200000-200999")
             (ray.folder(node) / POLICY_FILE).write_bytes(encode_policy(policy))
         yield OnRay(ray=ray)

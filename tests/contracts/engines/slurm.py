@@ -20,7 +20,8 @@ from tests.scenarios.house import House, house
 from tests.slurm import Slurm, cluster
 
 EXCEPTIONS: Final[dict[str, str]] = {}
-ACCOUNTS: Final = {"zoe-contract": 200_901, "yan-contract": 200_902}  # of the users on its nodes
+# of the users on its nodes
+ACCOUNTS: Final = {"zoe-contract": 200_901, "yan-contract": 200_902}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,9 +59,15 @@ class OnSlurm:
 
     def _folders(self, node: str, id: str) -> list[Path]:
         """That of the job's part there: its settings name it."""
-        part = part_of(NodeId(node), (JobId(id), AttemptNumber(self.house.job(id).attempt)))
+        part = part_of(
+            NodeId(node), (JobId(id), AttemptNumber(self.house.job(id).attempt))
+        )
         files = Path(tempfile.gettempdir()).glob("corral-part-*/node.json")
-        return [file.parent for file in files if decode_settings(file.read_bytes()).node == part]
+        return [
+            file.parent
+            for file in files
+            if decode_settings(file.read_bytes()).node == part
+        ]
 
     def private_folders(self, node: str, id: str) -> list[Path]:
         return [*self._folders(node, id), self.slurm.place / "images"]
@@ -83,11 +90,15 @@ class OnSlurm:
 @contextmanager
 def landlord(*settings: str) -> Iterator[OnSlurm]:
     """`settings`: of the engine, beside those that a pretend cluster needs."""
-    with cluster(nodes=2, accounts=ACCOUNTS) as slurm, pytest.MonkeyPatch.context() as patch:
+    with (
+        cluster(nodes=2, accounts=ACCOUNTS) as slurm,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         for name, value in slurm.env.items():
             patch.setenv(name, value)
         with house() as made:
-            made.root.parent.chmod(0o755)  # as the folders are in which clusters of root lie
+            # as the folders are in which clusters of root lie
+            made.root.parent.chmod(0o755)
             shared = made.root.parent / "s"
             shared.mkdir()
             shared.chmod(0o1777)

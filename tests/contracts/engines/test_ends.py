@@ -54,14 +54,19 @@ def test_what_failed_by_itself_is_tried_again_as_often_as_asked(tenant: Tenant) 
     assert (job.state, [one.number for one in job.attempts]) == ("FAILED", [1, 2])
 
 
-def test_the_next_attempt_begins_when_nothing_of_the_last_is_left(tenant: Tenant) -> None:
+def test_the_next_attempt_begins_when_nothing_of_the_last_is_left(
+    tenant: Tenant,
+) -> None:
     log = tenant.shared / "attempts"
     run = f"echo in >> {log}; trap 'sleep 0.3; echo out >> {log}; exit 4' TERM; {HOUR} & wait"
     id = tenant.runs(run)
     tenant.house.ok("suspend", id, "-y")
     tenant.house.until_state(id, "SUSPENDED")
     tenant.house.ok("resume", id, "-y")
-    until(lambda: log.read_text().split()[-1:] == ["in"] and _in(log.read_text()) == 2, "again")
+    until(
+        lambda: log.read_text().split()[-1:] == ["in"] and _in(log.read_text()) == 2,
+        "again",
+    )
     tenant.stop(id)
     assert re.fullmatch(r"(in\nout\n)+", log.read_text())
 

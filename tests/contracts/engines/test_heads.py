@@ -69,7 +69,9 @@ def test_what_waits_in_line_is_kept(tenant: Tenant) -> None:
 
 def test_a_cancel_before_the_head_died_is_carried_out_after(tenant: Tenant) -> None:
     deaf = tenant.shared / "deaf-to-the-first"
-    id = tenant.runs(f"trap '' TERM; touch {deaf}; while :; do sleep 0.1; done", grace="3s")
+    id = tenant.runs(
+        f"trap '' TERM; touch {deaf}; while :; do sleep 0.1; done", grace="3s"
+    )
     tenant.house.until_there(deaf)
     tenant.house.ok("stop", id, "-y")
     restart(tenant)
@@ -81,7 +83,14 @@ def test_a_second_head_of_one_cluster_is_refused(tenant: Tenant) -> None:
 
     id = tenant.runs()
     other = subprocess.run(
-        [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(tenant.house.root)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "corral.boot.head",
+            "--dir",
+            str(tenant.house.root),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

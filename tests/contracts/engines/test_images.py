@@ -25,11 +25,16 @@ def test_an_image_is_what_the_ranks_run_in(tenant: Tenant, image: str) -> None:
 def test_what_setup_changes_in_an_image_its_ranks_see_and_nobody_else(
     tenant: Tenant, image: str
 ) -> None:
-    assert tenant.says("cat /made", image=image, setup="echo mine > /made").strip() == "mine"
+    assert (
+        tenant.says("cat /made", image=image, setup="echo mine > /made").strip()
+        == "mine"
+    )
     assert tenant.ends("cat /made", image=image).exit_code == 1
 
 
-def test_the_shared_folder_and_the_workdir_are_seen_in_an_image(tenant: Tenant, image: str) -> None:
+def test_the_shared_folder_and_the_workdir_are_seen_in_an_image(
+    tenant: Tenant, image: str
+) -> None:
     kept = tenant.shared / "from-an-image"
     said = tenant.says(f"echo $RANK > {kept}; echo here > x; cat x", image=image)
     assert (said.strip(), kept.read_text().strip()) == ("here", "0")

@@ -7,7 +7,8 @@ from tests.scenarios.house import until
 
 
 def saving(tenant: Tenant, then: str) -> dict[str, Any]:
-    """A job with saves, which may go on elsewhere: its first attempt stays, a later one ends."""
+    """A job with saves, which may go on elsewhere: its first attempt stays, a later one
+    ends."""
     run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then {HOUR}; else {then}; fi'
     return {"run": run, "checkpoint": {"path": str(tenant.shared / "saves")}}
 
@@ -25,7 +26,9 @@ def test_what_a_node_has_is_told(tenant: Tenant) -> None:
 
 
 def test_more_than_any_node_has_is_refused(tenant: Tenant) -> None:
-    done = tenant.house.corral("run", "--gpus", "3", "-d", "-y", "--no-workdir", "--", "true")
+    done = tenant.house.corral(
+        "run", "--gpus", "3", "-d", "-y", "--no-workdir", "--", "true"
+    )
     assert done.returncode == 3
     assert "GPU" in done.stderr
 
@@ -61,7 +64,10 @@ def test_a_dead_node_is_proven_and_its_job_goes_on_elsewhere(tenant: Tenant) -> 
         job = tenant.house.until_over(id)
         assert (job.state, lost in job.nodes) == ("DONE", False)
         receipt = job.receipts[0]
-        assert (receipt.cause, lost in receipt.culprit + receipt.evidence) == ("infra", True)
+        assert (receipt.cause, lost in receipt.culprit + receipt.evidence) == (
+            "infra",
+            True,
+        )
     finally:
         tenant.landlord.revive(lost)
     until_alive(tenant, lost)
@@ -73,7 +79,10 @@ def test_a_dead_node_ends_its_gang_everywhere(tenant: Tenant) -> None:
     tenant.landlord.kill_node(lost)
     try:
         until(lambda: tenant.house.job(id).state != "RUNNING", "its end is seen")
-        until(lambda: tenant.landlord.processes(id, 1) == [], "nothing of the attempt is left")
+        until(
+            lambda: tenant.landlord.processes(id, 1) == [],
+            "nothing of the attempt is left",
+        )
     finally:
         tenant.landlord.revive(lost)
     until_alive(tenant, lost)

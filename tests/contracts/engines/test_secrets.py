@@ -11,7 +11,9 @@ def words_of_all() -> str:
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            found.append(Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace"))
+            found.append(
+                Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
+            )
         except OSError:
             continue
     return "\n".join(found)
@@ -35,7 +37,9 @@ def test_a_secret_reaches_the_ranks_and_no_argument_or_answer(tenant: Tenant) ->
 
 
 def test_a_secret_that_is_not_set_is_refused(tenant: Tenant) -> None:
-    done = tenant.house.corral("run", "--secret", "NOBODY_SET_IT", "-d", "-y", "--", "true")
+    done = tenant.house.corral(
+        "run", "--secret", "NOBODY_SET_IT", "-d", "-y", "--", "true"
+    )
     assert (done.returncode, "NOBODY_SET_IT" in done.stderr) == (3, True), done
 
 
@@ -52,8 +56,9 @@ def test_no_token_is_in_an_argument_or_in_a_ranks_environment(tenant: Tenant) ->
 
 
 def test_the_path_of_the_admins_token_leads_a_rank_to_no_token(tenant: Tenant) -> None:
-    """Ranks of the head's own account, where that is root, reach it by other ways (/proc): nothing
-    keeps root from root. docs/guides/node-policy.md says whose ranks run as root."""
+    """Ranks of the head's own account, where that is root, reach it by other ways
+    (/proc): nothing keeps root from root. docs/guides/node-policy.md says whose ranks
+    run as root."""
     token = tenant.house.place.token
     secret = token.read_text().strip()
     job = tenant.ends(f"cat {token} 2>/dev/null; true")

@@ -38,10 +38,15 @@ def test_what_the_gpus_of_each_job_do_is_seen_while_it_runs(tenant: Tenant) -> N
     assert min(busy(node).values()) > 0.5
     assert set(holders(tenant, name)) == {first, second}
     with tenant.house.client() as client:
-        curve = client.series(f"node:{name}", fields=("gpu0.utilisation", "gpu1.utilisation"))
+        curve = client.series(
+            f"node:{name}", fields=("gpu0.utilisation", "gpu1.utilisation")
+        )
         assert all(any(drawn) for drawn in curve.fields.values())
     tenant.stop(first)
-    until(lambda: len(busy(tenant.house.node(name))) == 1, "what is over is not seen as before")
+    until(
+        lambda: len(busy(tenant.house.node(name))) == 1,
+        "what is over is not seen as before",
+    )
 
 
 def test_a_gpu_that_breaks_ends_its_job_by_the_clusters_fault_and_closes_its_node(
@@ -51,15 +56,22 @@ def test_a_gpu_that_breaks_ends_its_job_by_the_clusters_fault_and_closes_its_nod
     id = tenant.runs(run, **tenant.gpu_job(env={"PRETEND_GPU_USE": "0.7"}))
     (where,) = tenant.house.job(id).nodes
     gpu = holders(tenant, where).index(id)
-    until(lambda: gpu in busy(tenant.house.node(where)), f"what its GPU on {where} does")
+    until(
+        lambda: gpu in busy(tenant.house.node(where)), f"what its GPU on {where} does"
+    )
     tenant.landlord.tell_xid(where, id, gpu, 79)
     try:
         job = tenant.house.until_over(id)
         assert (job.state, job.attempt, where in job.nodes) == ("DONE", 2, False)
-        assert (job.receipts[0].cause, where in job.receipts[0].culprit) == ("infra", True)
+        assert (job.receipts[0].cause, where in job.receipts[0].culprit) == (
+            "infra",
+            True,
+        )
         node = tenant.house.node(where)
         assert (node.draining, node.cordoned_by) == (True, "health")
-        assert [(one.kind, one.code, one.count) for one in node.ailments] == [("xid", 79, 1)]
+        assert [(one.kind, one.code, one.count) for one in node.ailments] == [
+            ("xid", 79, 1)
+        ]
     finally:
         tenant.house.ok("node", "clear", where, "-y")
     until(lambda: not tenant.house.node(where).cordoned, f"{where} takes work again")

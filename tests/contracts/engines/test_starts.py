@@ -29,13 +29,17 @@ def test_a_gang_that_does_not_fit_whole_begins_nowhere(tenant: Tenant) -> None:
 
 
 def test_ranks_know_their_place(tenant: Tenant) -> None:
-    job = tenant.ends("echo $RANK/$WORLD_SIZE $NODE_RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE", nodes=2)
+    job = tenant.ends(
+        "echo $RANK/$WORLD_SIZE $NODE_RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE", nodes=2
+    )
     said = [tenant.house.logs(job.id, rank=rank).strip() for rank in (0, 1)]
     assert said == ["0/2 0 0/1", "1/2 1 0/1"]
 
 
 def test_one_rank_a_gpu_where_it_is_asked_for(tenant: Tenant) -> None:
-    job = tenant.ends("echo $RANK/$WORLD_SIZE", per="gpu", **tenant.gpu_job(nodes=2, gpus=2))
+    job = tenant.ends(
+        "echo $RANK/$WORLD_SIZE", per="gpu", **tenant.gpu_job(nodes=2, gpus=2)
+    )
     said = [tenant.house.logs(job.id, rank=rank).strip() for rank in range(4)]
     assert said == [f"{rank}/4" for rank in range(4)]
 
@@ -59,7 +63,9 @@ def test_the_first_rank_is_reached_at_the_master_address(tenant: Tenant) -> None
 
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_a_rank_sees_as_many_gpus_as_it_asked_for(tenant: Tenant, gpus: int) -> None:
-    said = tenant.says("echo $CUDA_VISIBLE_DEVICES $CORRAL_GPUS", **tenant.gpu_job(gpus=gpus))
+    said = tenant.says(
+        "echo $CUDA_VISIBLE_DEVICES $CORRAL_GPUS", **tenant.gpu_job(gpus=gpus)
+    )
     visible, told = said.split()
     assert (len(set(visible.split(","))), told) == (gpus, str(gpus))
 
@@ -75,7 +81,10 @@ def test_no_more_gpus_are_given_than_there_are(tenant: Tenant) -> None:
         tenant.submit(wait_in_shell(go), name=f"gpu-{number}", **tenant.gpu_job())
         for number in range(5)
     ]
-    until(lambda: [tenant.house.job(id).state for id in ids].count("RUNNING") == 4, "four run")
+    until(
+        lambda: [tenant.house.job(id).state for id in ids].count("RUNNING") == 4,
+        "four run",
+    )
     assert [tenant.house.job(id).state for id in ids].count("QUEUED") == 1
     go.touch()
     assert [tenant.house.until_over(id).state for id in ids] == ["DONE"] * 5
@@ -88,7 +97,12 @@ def test_the_environment_of_the_spec_is_seen(tenant: Tenant) -> None:
 
 def test_nothing_of_the_heads_environment_is_seen(tenant: Tenant) -> None:
     names = tenant.says("env | cut -d= -f1").split()
-    assert not {"VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "CORRAL_DIR", "CORRAL_TOKEN"} & set(names)
+    assert not {
+        "VIRTUAL_ENV",
+        "PYTEST_CURRENT_TEST",
+        "CORRAL_DIR",
+        "CORRAL_TOKEN",
+    } & set(names)
 
 
 def test_the_names_that_libraries_look_for_are_set(tenant: Tenant) -> None:
@@ -131,7 +145,9 @@ def test_a_label_is_kept_to(tenant: Tenant) -> None:
     tenant.house.ok("node", "label", second, "disk=fast", "-y")
     try:
         assert tenant.ends("true", constraints={"disk": "fast"}).nodes == [second]
-        never = tenant.house.corral("run", "--constraint", "disk=slow", "-d", "-y", "--", "true")
+        never = tenant.house.corral(
+            "run", "--constraint", "disk=slow", "-d", "-y", "--", "true"
+        )
         assert never.returncode == 3, never.stdout + never.stderr
     finally:
         tenant.house.ok("node", "label", second, "disk-", "-y")

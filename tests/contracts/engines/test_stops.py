@@ -7,7 +7,9 @@ from tests.scenarios.house import until
 def test_cancel_asks_before_it_ends(tenant: Tenant) -> None:
     asked = tenant.shared / "asked"
     ready = tenant.shared / "trap-is-set"
-    run = f"trap 'touch {asked}; exit 0' TERM; touch {ready}; while :; do sleep 0.1; done"
+    run = (
+        f"trap 'touch {asked}; exit 0' TERM; touch {ready}; while :; do sleep 0.1; done"
+    )
     id = tenant.runs(run, grace="30s")
     tenant.house.until_there(ready)
     assert tenant.stop(id).state == "CANCELLED"
@@ -16,7 +18,9 @@ def test_cancel_asks_before_it_ends(tenant: Tenant) -> None:
 
 def test_what_ignores_it_is_ended_after_its_grace(tenant: Tenant) -> None:
     ready = tenant.shared / "deaf"
-    id = tenant.runs(f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done", grace="1s")
+    id = tenant.runs(
+        f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done", grace="1s"
+    )
     tenant.house.until_there(ready)
     assert tenant.stop(id).state == "CANCELLED"
     assert tenant.landlord.processes(id, 1) == []

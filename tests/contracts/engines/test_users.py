@@ -30,13 +30,15 @@ def meeting(landlord: Landlord) -> Meeting:
         found = meet(landlord, tenant)
     finally:
         tenant.let_go()
-        for folder in (*TEMPORARY, landlord.shared):  # where these are not the job's own
+        # where these are not the job's own
+        for folder in (*TEMPORARY, landlord.shared):
             (Path(folder) / OWN).unlink(missing_ok=True)
     return found
 
 
 def kept_or_told(meeting: Meeting, surface: Surface) -> None:
-    """Users are apart on the surface, as a try has shown, or it is told that they are not."""
+    """Users are apart on the surface, as a try has shown, or it is told that they are
+    not."""
     shared = meeting.separation.shared
     if surface not in shared:
         assert surface in meeting.tried, "nothing was there to reach"
@@ -45,7 +47,9 @@ def kept_or_told(meeting: Meeting, surface: Surface) -> None:
     text = meeting.separation.text
     assert f"{meeting.node}" in meeting.status
     assert _plain(text) in _plain(meeting.status)
-    findings = [one for one in meeting.doctor["findings"] if meeting.node in one["where"]]
+    findings = [
+        one for one in meeting.doctor["findings"] if meeting.node in one["where"]
+    ]
     assert text in [one["text"] for one in findings]
     everything = set(shared) == set(Surface)
     assert (EVERYTHING if everything else ", ".join(shared)) in rows_of(meeting.engine)
@@ -58,9 +62,14 @@ def _plain(text: str) -> str:
 
 
 def rows_of(engine: str) -> set[str]:
-    """What the page says is not kept apart on this engine: the last cell of its rows."""
+    """What the page says is not kept apart on this engine: the last cell of its
+    rows."""
     section = PAGE.read_text().partition("## By engine")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("|")]
+    rows = [
+        line.strip("| ").split("|")
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
     return {row[-1].strip() for row in rows if engine in row[0].casefold()}
 
 

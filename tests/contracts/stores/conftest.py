@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Place:
-    """Where a store lies: it can be opened by one head after the other, or by two at once."""
+    """Where a store lies: it can be opened by one head after the other, or by two at
+    once."""
 
     def __init__(self, open_store: Callable[..., Store]) -> None:
         self.open = open_store

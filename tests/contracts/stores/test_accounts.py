@@ -15,7 +15,9 @@ J1, J2 = job_id(1), job_id(2)
 
 async def days(store: Store) -> list[tuple[int, float, float]]:
     rows = await store.days(first=0, last=9)
-    return [(one.day, one.amounts.allocated_gpu_seconds, one.amounts.money) for one in rows]
+    return [
+        (one.day, one.amounts.allocated_gpu_seconds, one.amounts.money) for one in rows
+    ]
 
 
 def test_what_commits_bring_is_added_by_job_and_by_day(place: Place) -> None:
@@ -24,7 +26,9 @@ def test_what_commits_bring_is_added_by_job_and_by_day(place: Place) -> None:
         over = job(2, JobState.DONE)
         first = (account(J1), account(J1), account(J1, number=2), account(J2, day=4))
         await store.commit(world.term, Changes(jobs=(job(1), over), accounts=first))
-        await store.commit(world.term, Changes(accounts=(account(J1, used_gpu_seconds=7.0),)))
+        await store.commit(
+            world.term, Changes(accounts=(account(J1, used_gpu_seconds=7.0),))
+        )
         each = await store.accounts(first=0, last=9)
         assert [(row.job, row.attempt, row.day) for row in each] == [
             (J1, 1, 3),
@@ -49,7 +53,8 @@ def test_a_day_keeps_what_forgotten_jobs_held(place: Place) -> None:
         await store.commit(world.term, Changes(forgotten=(J1,)))
         assert await store.accounts(first=0, last=9) == []
         assert await days(store) == [(3, 40.0, 0.1)]
-        await store.commit(world.term, Changes(accounts=(account(J1),)))  # of a late sample
+        # of a late sample
+        await store.commit(world.term, Changes(accounts=(account(J1),)))
         assert await store.accounts(first=0, last=9) == []
         assert await days(store) == [(3, 80.0, 0.2)]
 
@@ -61,7 +66,9 @@ def test_a_day_is_the_sum_of_its_jobs_amount_by_amount(place: Place) -> None:
 
     async def scenario(store: Store) -> None:
         world = await store.lead()
-        rows = tuple(replace(account(id), amounts=UsageAmounts(**whole)) for id in (J1, J2))
+        rows = tuple(
+            replace(account(id), amounts=UsageAmounts(**whole)) for id in (J1, J2)
+        )
         await store.commit(world.term, Changes(jobs=(job(1), job(2)), accounts=rows))
         (day,) = await store.days(first=3, last=3)
         assert day.amounts == rows[0].amounts.times(2.0)

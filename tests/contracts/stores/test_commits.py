@@ -34,7 +34,11 @@ J1, J2 = job_id(1), job_id(2)
 
 def everything() -> Changes:
     return Changes(
-        jobs=(job(1, JobState.RUNNING, attempt=AttemptNumber(2)), job(2, JobState.DONE), job(3)),
+        jobs=(
+            job(1, JobState.RUNNING, attempt=AttemptNumber(2)),
+            job(2, JobState.DONE),
+            job(3),
+        ),
         attempts=(attempt(J1, 2), attempt(J1, 1), attempt(J2)),
         allocations=(
             allocation(J1, 2),
@@ -43,7 +47,12 @@ def everything() -> Changes:
             allocation(J2, 1, "n1", SeatState.STOPPING),
         ),
         nodes=(node("n1"), node("n2", gpus=0)),
-        saves=(save(J1, 20, 2), save(J1, 10), save(J1, 15, quarantined="torn"), save(J2, 5)),
+        saves=(
+            save(J1, 20, 2),
+            save(J1, 10),
+            save(J1, 15, quarantined="torn"),
+            save(J2, 5),
+        ),
         receipts=(receipt(J1), receipt(J1, kind="preemption")),
         events=(event("one", J1), event("two")),
         queues=tree(),
@@ -66,7 +75,10 @@ def test_a_head_that_leads_finds_what_is_not_over(place: Place) -> None:
     before = place.run(write)
     found = place.run(scenario)
     assert (found.cluster, found.term, found.granted) == (before.cluster, 2, 0)
-    assert found.jobs == {J1: job(1, JobState.RUNNING, attempt=AttemptNumber(2)), job_id(3): job(3)}
+    assert found.jobs == {
+        J1: job(1, JobState.RUNNING, attempt=AttemptNumber(2)),
+        job_id(3): job(3),
+    }
     assert list(found.jobs) == [J1, job_id(3)]
     assert found.ended == {J2: JobState.DONE}
     assert found.attempts == {J1: attempt(J1, 2)}
@@ -107,12 +119,20 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
         )
         await store.commit(world.term, renewed)
         found = await store.lead()
-        assert found.jobs[job_id(3)] == job(3, JobState.STARTING) == await store.job(job_id(3))
+        assert (
+            found.jobs[job_id(3)]
+            == job(3, JobState.STARTING)
+            == await store.job(job_id(3))
+        )
         assert await store.attempts(J1) == [attempt(J1, 1), attempt(J1, 2, last_step=7)]
         assert (J1, 2, "n2") not in found.allocations
         assert found.nodes["n2"] == node("n2", gpus=4)  # type: ignore[index]
         assert found.saves == {J1: (save(J1, 20, 2),)}
-        assert [one.quarantined for one in await store.saves(J1)] == ["bit flip", "torn", ""]
+        assert [one.quarantined for one in await store.saves(J1)] == [
+            "bit flip",
+            "torn",
+            "",
+        ]
         assert found.queues == tree(gpus=4)
         assert found.uses[use().queue, ANN] == use(gpu_seconds=7.25)
         assert found.spent[spent().queue].demoted
@@ -124,12 +144,18 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
     place.run(scenario)
 
 
-def test_the_world_in_memory_is_the_world_that_the_next_head_finds(place: Place) -> None:
+def test_the_world_in_memory_is_the_world_that_the_next_head_finds(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         world = await store.lead()
         late = Changes(attempts=(attempt(J2, 2), attempt(J1, 1)), saves=(save(J2, 9),))
-        torn = Changes(saves=tuple(save(J1, s, n, quarantined="x") for s, n in ((10, 1), (20, 2))))
-        over = Changes(jobs=(job(3, JobState.CANCELLED),), queues=tree(2), uses=(use(), use("a")))
+        torn = Changes(
+            saves=tuple(save(J1, s, n, quarantined="x") for s, n in ((10, 1), (20, 2)))
+        )
+        over = Changes(
+            jobs=(job(3, JobState.CANCELLED),), queues=tree(2), uses=(use(), use("a"))
+        )
         for changes in (everything(), late, torn, over):
             await store.commit(world.term, changes)
             world.apply(changes)
@@ -142,7 +168,9 @@ def test_the_world_in_memory_is_the_world_that_the_next_head_finds(place: Place)
 
 @pytest.mark.parametrize("final", sorted(FINAL))
 @pytest.mark.parametrize("other", [*sorted(FINAL), JobState.QUEUED, JobState.RUNNING])
-def test_a_final_state_never_changes(place: Place, final: JobState, other: JobState) -> None:
+def test_a_final_state_never_changes(
+    place: Place, final: JobState, other: JobState
+) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         await store.commit(term, Changes(jobs=(job(1, final),)))
@@ -181,7 +209,9 @@ def test_a_final_state_does_not_change_within_one_commit_either(place: Place) ->
     ],
     ids=["attempt", "allocation", "save", "receipt", "reservation"],
 )
-def test_nothing_is_written_of_a_job_that_was_never_recorded(place: Place, orphan: Changes) -> None:
+def test_nothing_is_written_of_a_job_that_was_never_recorded(
+    place: Place, orphan: Changes
+) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         with pytest.raises(InvariantBroken, match="never recorded"):
@@ -193,7 +223,9 @@ def test_nothing_is_written_of_a_job_that_was_never_recorded(place: Place, orpha
 
 
 @pytest.mark.parametrize("granted", [3, 0])
-def test_wishes_are_granted_neither_unseen_nor_backwards(place: Place, granted: int) -> None:
+def test_wishes_are_granted_neither_unseen_nor_backwards(
+    place: Place, granted: int
+) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         for _ in range(2):
@@ -244,7 +276,8 @@ def test_a_commit_that_fails_fails_none_of_those_beside_it(place: Place) -> None
         term = (await store.lead()).term
         await store.commit(term, Changes(jobs=(job(1, JobState.DONE),)))
         tries = [
-            store.commit(term, Changes(jobs=(job(i),), events=(event(),))) for i in range(1, 9)
+            store.commit(term, Changes(jobs=(job(i),), events=(event(),)))
+            for i in range(1, 9)
         ]
         stale = store.commit(term - 1, Changes(jobs=(job(9),)))
         answers = await asyncio.gather(*tries, stale, return_exceptions=True)
@@ -259,8 +292,12 @@ def test_a_commit_that_fails_fails_none_of_those_beside_it(place: Place) -> None
 def test_a_node_that_is_removed_is_unknown_to_the_next_head(place: Place) -> None:
     async def write(store: Store) -> World:
         world = await store.lead()
-        await store.commit(world.term, Changes(nodes=(node("n1"), node("n2"), node("n3"))))
-        changes = Changes(nodes=(node("n3", gpus=4),), removed=(NodeId("n2"), NodeId("n9")))
+        await store.commit(
+            world.term, Changes(nodes=(node("n1"), node("n2"), node("n3")))
+        )
+        changes = Changes(
+            nodes=(node("n3", gpus=4),), removed=(NodeId("n2"), NodeId("n9"))
+        )
         await store.commit(world.term, changes)
         return await store.lead()
 

@@ -21,7 +21,12 @@ def over(number: int, state: JobState = JobState.DONE) -> Job:
 def test_runs_are_what_the_attempts_of_ended_jobs_took_together(place: Place) -> None:
     async def scenario(store: Store) -> None:
         changes = Changes(
-            jobs=(over(1), over(2, JobState.CANCELLED), job(3, JobState.RUNNING), over(4)),
+            jobs=(
+                over(1),
+                over(2, JobState.CANCELLED),
+                job(3, JobState.RUNNING),
+                over(4),
+            ),
             attempts=(
                 attempt(J1, 1, ended_at=15.0),
                 attempt(J1, 2, ended_at=7.5),
@@ -41,20 +46,27 @@ def test_runs_are_what_the_attempts_of_ended_jobs_took_together(place: Place) ->
     place.run(scenario)
 
 
-def test_a_job_has_one_row_of_what_it_was_told_and_the_newest_stands(place: Place) -> None:
+def test_a_job_has_one_row_of_what_it_was_told_and_the_newest_stands(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         changes = Changes(jobs=tuple(job(number) for number in (1, 2, 3)))
         await store.commit((await store.lead()).term, changes)
         await store.tell([told(J1, 5.0), told(J2, 3.0), told(J9, 4.0)])
         assert [one.job for one in await store.told(limit=9)] == [J2, J1]
         await store.tell([told(J2, 3.0, waited_seconds=61.5), told(J3, 4.0)], void=[J1])
-        assert await store.told(limit=9) == [told(J2, 3.0, waited_seconds=61.5), told(J3, 4.0)]
+        assert await store.told(limit=9) == [
+            told(J2, 3.0, waited_seconds=61.5),
+            told(J3, 4.0),
+        ]
         assert [one.job for one in await store.told(limit=1)] == [J3]
 
     place.run(scenario)
 
 
-def test_what_was_told_is_kept_by_the_next_head_and_goes_with_its_job(place: Place) -> None:
+def test_what_was_told_is_kept_by_the_next_head_and_goes_with_its_job(
+    place: Place,
+) -> None:
     async def first(store: Store) -> None:
         changes = Changes(jobs=(over(1), over(2)))
         await store.commit((await store.lead()).term, changes)

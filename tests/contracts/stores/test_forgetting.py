@@ -68,7 +68,9 @@ def test_nothing_of_a_forgotten_job_stays_and_the_others_do(place: Place) -> Non
         assert [one.text for one in await store.events(after=1, job=None, limit=9)] == [
             "two", "one", "two", "three",
         ]  # fmt: skip
-        assert [one.number for one in await store.events(after=2, job=None, limit=2)] == [4, 5]
+        assert [
+            one.number for one in await store.events(after=2, job=None, limit=2)
+        ] == [4, 5]
         assert [one.id for one in await store.jobs(final=True, limit=9)] == [J2]
         found = await store.lead()
         assert found == replace(world, term=found.term)
@@ -105,7 +107,9 @@ def test_what_is_not_over_cannot_be_forgotten(place: Place, changes: Changes) ->
     place.run(scenario)
 
 
-def test_the_key_of_a_forgotten_submission_still_makes_no_second_one(place: Place) -> None:
+def test_the_key_of_a_forgotten_submission_still_makes_no_second_one(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         world = await store.lead()
         first = await store.wish(submit("a", "k"), by=ANN, at=1.0)

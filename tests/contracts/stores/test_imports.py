@@ -26,7 +26,9 @@ def test_what_is_imported_twice_is_kept_once_and_as_it_was_first(place: Place) -
         assert await store.keep_imported(again, entry=ENTRY) == 1
         assert await store.known_imports(ids) == 2
         assert await store.imported(limit=9) == [ROWS[1], ROWS[2], ROWS[0]]
-        assert [one.what for one in await store.audit(limit=9)] == ["history.import"] * 2
+        assert [one.what for one in await store.audit(limit=9)] == [
+            "history.import"
+        ] * 2
 
     place.run(first)
     place.run(second)

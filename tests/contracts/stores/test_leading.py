@@ -66,7 +66,9 @@ def test_a_head_that_steps_down_leaves_its_place_free(place: Place) -> None:
     place.run(scenario)
 
 
-def test_every_head_is_seen_whether_it_leads_or_not_until_it_leaves(place: Place) -> None:
+def test_every_head_is_seen_whether_it_leads_or_not_until_it_leaves(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         assert await store.heads() == []
         term = (await store.lead()).term
@@ -74,7 +76,10 @@ def test_every_head_is_seen_whether_it_leads_or_not_until_it_leaves(place: Place
         for _ in range(2):
             await store.keep_leading(term, name="a", url="x")
         await store.be_there(name="b", url="z")
-        a, b = HeadSeen(name="a", url="x", beats=2), HeadSeen(name="b", url="z", beats=2)
+        a, b = (
+            HeadSeen(name="a", url="x", beats=2),
+            HeadSeen(name="b", url="z", beats=2),
+        )
         assert await store.heads() == [a, b]
         await store.leave(name="a")
         await store.leave(name="nobody")

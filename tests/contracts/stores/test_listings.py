@@ -14,15 +14,30 @@ from tests.store.rows import ANN, event, job, spec
 J1 = job_id(1)
 
 
-def test_jobs_are_listed_newest_first_and_the_ended_ones_on_request(place: Place) -> None:
+def test_jobs_are_listed_newest_first_and_the_ended_ones_on_request(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         states = [JobState.QUEUED, JobState.DONE, JobState.RUNNING, JobState.FAILED]
         rows = tuple(job(i + 8, state) for i, state in enumerate(states))
         await store.commit((await store.lead()).term, Changes(jobs=rows))
-        assert [one.submitted for one in await store.jobs(final=True, limit=9)] == [11, 10, 9, 8]
-        assert [one.submitted for one in await store.jobs(final=True, limit=2)] == [11, 10]
-        assert [one.submitted for one in await store.jobs(final=False, limit=9)] == [10, 8]
-        assert await store.jobs(final=True, limit=9) == [listed(one) for one in reversed(rows)]
+        assert [one.submitted for one in await store.jobs(final=True, limit=9)] == [
+            11,
+            10,
+            9,
+            8,
+        ]
+        assert [one.submitted for one in await store.jobs(final=True, limit=2)] == [
+            11,
+            10,
+        ]
+        assert [one.submitted for one in await store.jobs(final=False, limit=9)] == [
+            10,
+            8,
+        ]
+        assert await store.jobs(final=True, limit=9) == [
+            listed(one) for one in reversed(rows)
+        ]
         assert await store.jobs(final=True, limit=0) == []
         assert await store.jobs(final=True, limit=-1) == []
 
@@ -38,7 +53,9 @@ def test_jobs_are_listed_in_pages_that_hold_each_once(place: Place) -> None:
         rows = (job(1), job(2, JobState.DONE), *parts, job(12))
         await store.commit((await store.lead()).term, Changes(jobs=rows))
         found: list[JobId] = []
-        while page := await store.jobs(final=True, limit=2, before=found[-1] if found else None):
+        while page := await store.jobs(
+            final=True, limit=2, before=found[-1] if found else None
+        ):
             found += [one.id for one in page]
         assert found == ["j12", "j3_10", "j3_9", "j3_2", "j2", "j1"]
         unfinished = await store.jobs(final=False, limit=9, before=JobId("j3_2"))
@@ -61,7 +78,12 @@ def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -
             ),
             job(2, JobState.RUNNING, spec=spec("train-70b")),
             job(3, JobState.QUEUED, owner=UserName("bob"), spec=spec("eval_1x")),
-            job(4, id=JobId("j4_0"), array=job_id(4), spec=spec("sweep_0", array_index=0)),
+            job(
+                4,
+                id=JobId("j4_0"),
+                array=job_id(4),
+                spec=spec("sweep_0", array_index=0),
+            ),
         )
         await store.commit((await store.lead()).term, Changes(jobs=rows))
         asked = [
@@ -86,7 +108,18 @@ def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -
             ]
             found.append(" ".join(one.id for one in listed))
         since = ["j4_0 j3 j2 j1", "j4_0 j3 j2", ""]
-        assert found == ["j2 j1", "j3", "j1", "j2 j1", "j3", "", "j4_0", "j2", "", *since]
+        assert found == [
+            "j2 j1",
+            "j3",
+            "j1",
+            "j2 j1",
+            "j3",
+            "",
+            "j4_0",
+            "j2",
+            "",
+            *since,
+        ]
 
     place.run(scenario)
 
@@ -105,8 +138,12 @@ def test_the_jobs_of_an_array_are_in_order_of_their_index(place: Place) -> None:
     place.run(scenario)
 
 
-def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(place: Place) -> None:
-    def part(sequence: int, name: str, index: int, state: JobState = JobState.QUEUED) -> Job:
+def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(
+    place: Place,
+) -> None:
+    def part(
+        sequence: int, name: str, index: int, state: JobState = JobState.QUEUED
+    ) -> Job:
         id = JobId(f"j{sequence}_{index}")
         own = spec(f"{name}_{index}", array_index=index)
         return job(sequence, state, id=id, spec=own, array=job_id(sequence))
@@ -120,7 +157,18 @@ def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(place: Place
         await store.commit((await store.lead()).term, Changes(jobs=rows))
         found = {
             of: [one.id for one in await store.array(of)]
-            for of in ("j1", "j5", "sweep", "sweep_er", "x", "x_y", "j9", "swee", "sweep_1", "")
+            for of in (
+                "j1",
+                "j5",
+                "sweep",
+                "sweep_er",
+                "x",
+                "x_y",
+                "j9",
+                "swee",
+                "sweep_1",
+                "",
+            )
         }
         assert found.pop("j1") == ["j1_2", "j1_10"]
         assert found.pop("j5") == found.pop("sweep") == ["j5_0", "j5_1"]
@@ -131,16 +179,21 @@ def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(place: Place
     place.run(scenario)
 
 
-def test_arrays_that_were_submitted_together_are_found_each_for_itself(place: Place) -> None:
+def test_arrays_that_were_submitted_together_are_found_each_for_itself(
+    place: Place,
+) -> None:
     def part(array: int, name: str, index: int) -> Job:
         own = spec(f"{name}_{index}", array_index=index)
-        return job(3, id=JobId(f"j3_{array}_{index}"), spec=own, array=JobId(f"j3_{array}"))
+        return job(
+            3, id=JobId(f"j3_{array}_{index}"), spec=own, array=JobId(f"j3_{array}")
+        )
 
     async def scenario(store: Store) -> None:
         rows = (part(0, "a", 1), part(0, "a", 0), part(1, "b", 0), part(2, "a", 5))
         await store.commit((await store.lead()).term, Changes(jobs=rows))
         found = {
-            of: [one.id for one in await store.array(of)] for of in ("j3_0", "j3_1", "j3", "a", "b")
+            of: [one.id for one in await store.array(of)]
+            for of in ("j3_0", "j3_1", "j3", "a", "b")
         }
         assert found["j3_0"] == ["j3_0_0", "j3_0_1"]
         assert found["j3_1"] == found["b"] == ["j3_1_0"]
@@ -196,7 +249,9 @@ def test_a_name_means_its_newest_job(place: Place) -> None:
     place.run(scenario)
 
 
-def test_events_are_numbered_without_a_gap_and_read_from_any_number_on(place: Place) -> None:
+def test_events_are_numbered_without_a_gap_and_read_from_any_number_on(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         first = await store.commit(term, Changes(events=(event("a", J1), event("b"))))
@@ -212,7 +267,9 @@ def test_events_are_numbered_without_a_gap_and_read_from_any_number_on(place: Pl
     place.run(scenario)
 
 
-def test_only_the_newest_events_are_kept_and_no_number_comes_twice(place: Place) -> None:
+def test_only_the_newest_events_are_kept_and_no_number_comes_twice(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         for number in range(30):
@@ -239,7 +296,9 @@ def test_a_nul_is_kept_in_a_record_and_is_part_of_no_name(place: Place) -> None:
     place.run(scenario)
 
 
-def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Place) -> None:
+def test_secrets_are_replaced_listed_without_their_values_and_dropped(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         await store.put_secret("B", b"\x00sealed", by=ANN, at=1.5)
         await store.put_secret("A", b"one", by=ANN, at=2.5)
@@ -250,7 +309,8 @@ def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Pla
         assert await store.secrets() == [("A", "bob", 3.5), ("B", ANN, 1.5)]
         assert await store.secrets_for_everybody() == set()
         await store.put_secret("B", b"shared", by=ANN, at=4.5, for_everybody=True)
-        await store.put_secret("B", b"again", by=ANN, at=4.5)  # it stays so until that is said
+        # it stays so until that is said
+        await store.put_secret("B", b"again", by=ANN, at=4.5)
         assert await store.secrets_for_everybody() == {"B"}
         await store.put_secret("B", b"mine", by=ANN, at=4.5, for_everybody=False)
         assert await store.secrets_for_everybody() == set()
@@ -261,7 +321,9 @@ def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Pla
     place.run(scenario)
 
 
-@pytest.mark.parametrize("text", ["'; DROP TABLE jobs; --", "né ☃ \u202e", "a\nb\x1b[31m"])
+@pytest.mark.parametrize(
+    "text", ["'; DROP TABLE jobs; --", "né ☃ \u202e", "a\nb\x1b[31m"]
+)
 def test_text_of_any_kind_comes_back_as_it_was(place: Place, text: str) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term

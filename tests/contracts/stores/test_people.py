@@ -31,7 +31,9 @@ T1 = Speaker(token=TokenId("t1"), kind=SpeakerKind.USER, source="192.0.2.7")
 AB, CD = "ab" * 32, "cd" * 32
 
 
-def entry(what: str = "user.add", on: str = "", by: UserName = ANN, at: float = 1.0) -> AuditEntry:
+def entry(
+    what: str = "user.add", on: str = "", by: UserName = ANN, at: float = 1.0
+) -> AuditEntry:
     return AuditEntry(at=at, by=by, token=TokenId("t1"), what=what, on=on)
 
 
@@ -41,7 +43,9 @@ def user(name: UserName = ANN, role: Role = Role.ADMIN, **more: Any) -> User:
 
 def token(sha256: str = AB, name: UserName = ANN, **more: Any) -> Token:
     role = more.pop("role", Role.ADMIN)
-    return Token(id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=1.0, **more)
+    return Token(
+        id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=1.0, **more
+    )
 
 
 async def said(store: Store) -> list[str]:
@@ -54,15 +58,22 @@ def test_a_user_is_added_once_changed_and_removed(place: Place) -> None:
         assert await store.add_user(user(BOB, Role.USER), entry=entry())
         assert not await store.add_user(user(BOB, Role.ADMIN), entry=entry())
         assert await store.users() == [user(), user(BOB, Role.USER)]
-        changed = await store.change_user(BOB, role=Role.VIEWER, entry=entry("user.set"))
+        changed = await store.change_user(
+            BOB, role=Role.VIEWER, entry=entry("user.set")
+        )
         assert changed == user(BOB, Role.VIEWER)
         changed = await store.change_user(BOB, disabled=True, entry=entry("user.set"))
         assert changed == user(BOB, Role.VIEWER, disabled=True)
-        assert await store.change_user(UserName("eve"), disabled=True, entry=entry()) is None
+        assert (
+            await store.change_user(UserName("eve"), disabled=True, entry=entry())
+            is None
+        )
         assert await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
         assert not await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
         assert await store.users() == [user()]
-        assert await said(store) == ["user.add"] * 2 + ["user.set"] * 2 + ["user.remove"]
+        assert await said(store) == ["user.add"] * 2 + ["user.set"] * 2 + [
+            "user.remove"
+        ]
 
     place.run(scenario)
 
@@ -91,7 +102,9 @@ def test_a_removed_user_leaves_only_secrets_for_everybody_and_no_job_to_the_next
 
 def test_an_identity_at_the_provider_belongs_to_one_user(place: Place) -> None:
     async def scenario(store: Store) -> None:
-        one, other = (ProviderIdentity(issuer="https://a", subject=sub) for sub in ("1", "2"))
+        one, other = (
+            ProviderIdentity(issuer="https://a", subject=sub) for sub in ("1", "2")
+        )
         await store.add_user(user(identity=one), entry=entry())
         await store.add_user(user(BOB, Role.USER), entry=entry())
         with pytest.raises(Conflict, match="logs in as ann"):
@@ -102,7 +115,9 @@ def test_an_identity_at_the_provider_belongs_to_one_user(place: Place) -> None:
         assert linked == user(BOB, Role.USER, identity=other)
         await store.link_user(ANN, identity=None, entry=entry("user.unlink"))
         assert await store.users() == [user(), user(BOB, Role.USER, identity=other)]
-        assert await store.link_user(UserName("eve"), identity=one, entry=entry()) is None
+        assert (
+            await store.link_user(UserName("eve"), identity=one, entry=entry()) is None
+        )
         assert await said(store) == ["user.add"] * 2 + ["user.link", "user.unlink"]
 
     place.run(scenario)
@@ -126,7 +141,9 @@ def test_the_last_admin_stays(place: Place) -> None:
     place.run(scenario)
 
 
-def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(place: Place) -> None:
+def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         assert await store.add_token(token(), entry=entry("token.create"))
         assert await store.identity(AB) == (token(), None)
@@ -139,7 +156,9 @@ def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(place: Place
     place.run(scenario)
 
 
-def test_those_of_a_thousand_connections_are_told_at_once_each_in_its_place(place: Place) -> None:
+def test_those_of_a_thousand_connections_are_told_at_once_each_in_its_place(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         await store.add_user(user(), entry=entry())
         await store.add_token(token(), entry=entry("token.create"))
@@ -151,7 +170,9 @@ def test_those_of_a_thousand_connections_are_told_at_once_each_in_its_place(plac
     place.run(scenario)
 
 
-def test_a_token_that_is_forgotten_leaves_a_line_in_the_log_and_nothing_else(place: Place) -> None:
+def test_a_token_that_is_forgotten_leaves_a_line_in_the_log_and_nothing_else(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         await store.add_token(token(), entry=entry("token.create"))
         assert await store.forget_token(token_id(AB), entry=entry("token.forget"))
@@ -162,13 +183,19 @@ def test_a_token_that_is_forgotten_leaves_a_line_in_the_log_and_nothing_else(pla
     place.run(scenario)
 
 
-def test_a_revoked_token_stays_revoked_also_when_it_is_brought_again(place: Place) -> None:
+def test_a_revoked_token_stays_revoked_also_when_it_is_brought_again(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         await store.add_token(token(), entry=entry("token.create"))
         revoked = token(revoked_at=5.0)
         id = token_id(AB)
-        assert await store.revoke_token(id, at=5.0, entry=entry("token.revoke")) == revoked
-        assert await store.revoke_token(id, at=6.0, entry=entry("token.revoke")) == revoked
+        assert (
+            await store.revoke_token(id, at=5.0, entry=entry("token.revoke")) == revoked
+        )
+        assert (
+            await store.revoke_token(id, at=6.0, entry=entry("token.revoke")) == revoked
+        )
         assert await store.revoke_token(TokenId("t0"), at=6.0, entry=entry()) is None
         assert not await store.add_token(token(), entry=entry("token.create"))
         assert await store.tokens() == [revoked]
@@ -183,16 +210,25 @@ def test_sessions_end_with_their_token_and_with_the_role_or_standing_of_their_us
     ids = {digit: f"{digit}" * 64 for digit in "123456"}
 
     def session(digit: str, of: UserName = ANN, **more: Any) -> Token:
-        return token(ids[digit], of, kind=TokenKind.SESSION, page_sha256="f" * 64, **more)
+        return token(
+            ids[digit], of, kind=TokenKind.SESSION, page_sha256="f" * 64, **more
+        )
 
     async def over(store: Store) -> set[str]:
-        return {one.sha256[0] for one in await store.tokens() if one.revoked_at is not None}
+        return {
+            one.sha256[0] for one in await store.tokens() if one.revoked_at is not None
+        }
 
     async def scenario(store: Store) -> None:
         await store.add_user(user(), entry=entry())
         await store.add_user(user(BOB, Role.USER), entry=entry())
         bearer = token(ids["1"], BOB)
-        for made in (bearer, session("2", BOB, origin=bearer.id), session("3", BOB), session("4")):
+        for made in (
+            bearer,
+            session("2", BOB, origin=bearer.id),
+            session("3", BOB),
+            session("4"),
+        ):
             await store.add_token(made, entry=entry())
         await store.change_user(BOB, limits={"jobs": 1}, entry=entry())
         await store.change_user(BOB, role=Role.USER, entry=entry())
@@ -243,11 +279,18 @@ def test_every_wish_has_its_line_and_a_repeated_one_no_second(place: Place) -> N
         for _ in range(2):
             await store.wish(submit("gpt", key="k"), by=ANN, at=1.0, speaker=T1)
         await store.wish(
-            Cancel(job=JobId("j1")), by=BOB, at=2.0, speaker=Speaker(token=TokenId("t2"))
+            Cancel(job=JobId("j1")),
+            by=BOB,
+            at=2.0,
+            speaker=Speaker(token=TokenId("t2")),
         )
         await store.wish(SetNode(node=NodeId("n1"), to="drain"), by=BOB, at=3.0)
         drained, cancelled, submitted = await store.audit(limit=9)
-        assert (submitted.what, submitted.on, submitted.detail) == ("job.submit", "j1", "gpt")
+        assert (submitted.what, submitted.on, submitted.detail) == (
+            "job.submit",
+            "j1",
+            "gpt",
+        )
         assert (submitted.by, submitted.token, submitted.number) == (ANN, "t1", 1)
         assert (submitted.kind, submitted.source) == ("user", "192.0.2.7")
         assert (cancelled.what, cancelled.on, cancelled.at) == ("job.cancel", "j1", 2.0)
@@ -278,7 +321,9 @@ def test_the_log_is_read_newest_first_by_whom_since_and_before(place: Place) -> 
 
 def test_a_secret_that_is_set_or_dropped_has_its_line(place: Place) -> None:
     async def scenario(store: Store) -> None:
-        await store.put_secret("A", b"x", by=ANN, at=1.0, entry=entry("secret.set", "A"))
+        await store.put_secret(
+            "A", b"x", by=ANN, at=1.0, entry=entry("secret.set", "A")
+        )
         await store.drop_secret("A", entry=entry("secret.remove", "A"))
         await store.drop_secret("A", entry=entry("secret.remove", "A"))
         assert await said(store) == ["secret.set", "secret.remove"]
@@ -294,45 +339,68 @@ def of_node(sha256: str, name: str = "w1") -> Token:
     return token(sha256, UserName(name), role=Role.NODE, node=NodeId(name))
 
 
-def test_a_join_token_is_spent_in_one_step_with_the_node_it_lets_in(place: Place) -> None:
+def test_a_join_token_is_spent_in_one_step_with_the_node_it_lets_in(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         join, made = join_token(expires_at=9.0), of_node(CD)
         await store.add_token(join, entry=entry("node.token"))
-        assert await store.spend_token(join.id, made, at=9.0, entry=entry("late")) is None
-        assert await store.spend_token(TokenId("t0"), made, at=2.0, entry=entry("no")) is None
+        assert (
+            await store.spend_token(join.id, made, at=9.0, entry=entry("late")) is None
+        )
+        assert (
+            await store.spend_token(TokenId("t0"), made, at=2.0, entry=entry("no"))
+            is None
+        )
         left = await store.spend_token(join.id, made, at=2.0, entry=entry("node.join"))
         assert left is not None
         assert left.uses_left == 0
         assert await store.identity(CD) == (made, None)
         other = of_node("ef" * 32, "w2")
-        assert await store.spend_token(join.id, other, at=2.0, entry=entry("twice")) is None
+        assert (
+            await store.spend_token(join.id, other, at=2.0, entry=entry("twice"))
+            is None
+        )
         assert await store.identity(other.sha256) is None
         assert await said(store) == ["node.token", "node.join"]
 
     place.run(scenario)
 
 
-def test_a_node_token_is_replaced_in_one_step_and_older_ones_are_forgotten(place: Place) -> None:
+def test_a_node_token_is_replaced_in_one_step_and_older_ones_are_forgotten(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         first, other = of_node(AB), of_node("0f" * 32, "w2")
         second = replace(of_node(CD), created_at=5.0, expires_at=9.0)
         third = replace(of_node("ef" * 32), created_at=7.0)
         for one in (first, other):
             await store.add_token(one, entry=entry("node.join"))
-        before = await store.renew_token(first.id, second, at=5.0, entry=entry("token.renew"))
+        before = await store.renew_token(
+            first.id, second, at=5.0, entry=entry("token.renew")
+        )
         assert before == replace(first, expires_at=5.0 + NODE_TOKEN_SECONDS)
         assert await store.token(first.id) == before
         await store.use_token(second.id, at=6.0)
         with pytest.raises(TokenRevoked, match="replaced by a later one"):
             await store.renew_token(first.id, third, at=7.0, entry=entry("no"))
-        left = await store.renew_token(second.id, third, at=7.0, entry=entry("token.renew"))
+        left = await store.renew_token(
+            second.id, third, at=7.0, entry=entry("token.renew")
+        )
         assert left == replace(second, used_at=6.0)
-        assert {one.id for one in await store.tokens()} == {second.id, third.id, other.id}
+        assert {one.id for one in await store.tokens()} == {
+            second.id,
+            third.id,
+            other.id,
+        }
         assert await store.token(first.id) is None
         await store.revoke_token(third.id, at=8.0, entry=entry("token.revoke"))
         fourth = of_node("aa" * 32)
-        for id in (third.id, first.id, other.id):  # revoked, unknown, and another node's
-            assert await store.renew_token(id, fourth, at=9.0, entry=entry("no")) is None
+        # revoked, unknown, and another node's
+        for id in (third.id, first.id, other.id):
+            assert (
+                await store.renew_token(id, fourth, at=9.0, entry=entry("no")) is None
+            )
         assert "no" not in await said(store)
 
     place.run(scenario)
@@ -345,11 +413,15 @@ def test_a_token_of_a_part_counts_no_more_once_it_is_replaced(place: Place) -> N
         second = replace(of_node(CD, part), created_at=5.0, expires_at=None)
         for one in (first, unused):  # a second one, where the first try was not taken
             await store.add_token(one, entry=entry("token.create"))
-        before = await store.renew_token(first.id, second, at=5.0, entry=entry("token.renew"))
+        before = await store.renew_token(
+            first.id, second, at=5.0, entry=entry("token.renew")
+        )
         assert before == replace(first, revoked_at=5.0)
         assert {one.id for one in await store.tokens()} == {first.id, second.id}
         third = replace(of_node("ef" * 32, part), created_at=7.0)
-        assert await store.renew_token(first.id, third, at=7.0, entry=entry("no")) is None
+        assert (
+            await store.renew_token(first.id, third, at=7.0, entry=entry("no")) is None
+        )
 
     place.run(scenario)
 
@@ -368,7 +440,9 @@ def test_two_who_spend_the_last_use_at_once_are_told_apart(place: Place) -> None
     place.run(scenario)
 
 
-def test_a_name_that_a_valid_token_has_is_taken_until_that_is_revoked(place: Place) -> None:
+def test_a_name_that_a_valid_token_has_is_taken_until_that_is_revoked(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         join, first, second = join_token(uses_left=9), of_node(CD), of_node("ef" * 32)
         await store.add_token(join, entry=entry("node.token"))

@@ -1,4 +1,5 @@
-"""Specs are stored once a submission: an array of large jobs costs what one of them does."""
+"""Specs are stored once a submission: an array of large jobs costs what one of them
+does."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -75,7 +76,9 @@ def test_a_large_array_comes_back_as_asked_and_shares_its_fields(place: Place) -
         (wish,) = await store.wishes(0)
         assert wish == first
         world = await store.lead()
-        await store.commit(world.term, Changes(jobs=jobs_of(wish), granted=wish.sequence))
+        await store.commit(
+            world.term, Changes(jobs=jobs_of(wish), granted=wish.sequence)
+        )
         loaded = (await store.lead()).jobs
         assert [job.spec for job in loaded.values()] == list(asked.specs)
         assert await store.job(JobId("j1_7")) == loaded[JobId("j1_7")]
@@ -91,7 +94,9 @@ def test_loaded_jobs_share_one_copy_of_what_is_large(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     if kind == "sqlite":
-        place = Place(lambda **settings: SqliteStore(tmp_path / "corral.db", **settings))
+        place = Place(
+            lambda **settings: SqliteStore(tmp_path / "corral.db", **settings)
+        )
     else:
         from tests.contracts.stores.conftest import postgres_opener
 
@@ -108,7 +113,9 @@ def test_the_store_grows_by_one_spec_and_not_by_one_a_job(tmp_path: Path) -> Non
     with sqlite3.connect(path) as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         sizes = [
-            raw.execute(f"SELECT coalesce(sum(length(record)), 0) FROM {table}").fetchone()[0]
+            raw.execute(
+                f"SELECT coalesce(sum(length(record)), 0) FROM {table}"
+            ).fetchone()[0]
             for table in ("wishes", "jobs", "specs")
         ]
     raw.close()
@@ -121,7 +128,9 @@ def test_a_changed_job_keeps_its_large_fields(place: Place) -> None:
     async def scenario(store: Store) -> None:
         loaded = await granted(store, Submit(specs=array(2), key=""))
         job = loaded[JobId("j1_1")]
-        changed = replace(job, spec=SetJob(job=job.id, name="other", priority=5).of(job.spec))
+        changed = replace(
+            job, spec=SetJob(job=job.id, name="other", priority=5).of(job.spec)
+        )
         world = await store.lead()
         await store.commit(world.term, Changes(jobs=(changed,)))
         found = (await store.lead()).jobs[JobId("j1_1")]
@@ -152,7 +161,9 @@ def test_large_fields_go_with_the_last_job_of_their_submission(place: Place) -> 
     place.run(scenario)
 
 
-def test_a_submission_that_brought_no_job_leaves_nothing_for_the_next_head(place: Place) -> None:
+def test_a_submission_that_brought_no_job_leaves_nothing_for_the_next_head(
+    place: Place,
+) -> None:
     async def scenario(store: Store) -> None:
         world = await store.lead()
         await store.wish(Submit(specs=array(2), key=""), by=ANN, at=1.0)

@@ -38,7 +38,9 @@ def test_wishes_come_back_as_asked_in_the_order_of_asking(place: Place) -> None:
     ]
 
     async def scenario(store: Store) -> None:
-        made = [await store.wish(one, by=ANN, at=float(i)) for i, one in enumerate(asked)]
+        made = [
+            await store.wish(one, by=ANN, at=float(i)) for i, one in enumerate(asked)
+        ]
         assert [wish.sequence for wish in made] == list(range(1, 11))
         assert [wish.asked for wish in made] == asked
         assert await store.wishes(0) == made
@@ -70,7 +72,9 @@ def test_a_submit_is_found_by_its_users_key_granted_or_not(place: Place) -> None
     place.run(scenario)
 
 
-def test_a_repeated_submit_is_known_after_it_was_granted_and_after_a_restart(place: Place) -> None:
+def test_a_repeated_submit_is_known_after_it_was_granted_and_after_a_restart(
+    place: Place,
+) -> None:
     async def before(store: Store) -> int:
         world = await store.lead()
         first = await store.wish(submit("a", key="k"), by=ANN, at=1.0)
@@ -107,10 +111,14 @@ def test_granted_wishes_are_asked_for_no_more_and_numbers_go_on(place: Place) ->
         world = await store.lead()
         for _ in range(3):
             await store.wish(Cancel(job=JobId("j1")), by=ANN, at=1.0)
-        await store.commit(world.term, Changes(granted=(await store.wishes(0))[1].sequence))
+        await store.commit(
+            world.term, Changes(granted=(await store.wishes(0))[1].sequence)
+        )
         assert [wish.sequence for wish in await store.wishes(2)] == [3]
         assert (await store.lead()).granted == 2
-        await store.commit(world.term + 1, Changes(granted=(await store.wishes(2))[0].sequence))
+        await store.commit(
+            world.term + 1, Changes(granted=(await store.wishes(2))[0].sequence)
+        )
         assert (await store.wish(Cancel(job=JobId("j1")), by=ANN, at=1.0)).sequence == 4
 
     place.run(scenario)
@@ -122,7 +130,10 @@ def test_only_the_newest_keys_are_remembered(place: Place) -> None:
         for number in range(6):
             wish = await store.wish(submit("a", key=f"k{number}"), by=ANN, at=1.0)
         await store.commit(world.term, Changes(granted=wish.sequence))
-        again = [await store.wish(submit("a", key=f"k{n}"), by=ANN, at=2.0) for n in (5, 4, 0)]
+        again = [
+            await store.wish(submit("a", key=f"k{n}"), by=ANN, at=2.0)
+            for n in (5, 4, 0)
+        ]
         return [wish.sequence for wish in again]
 
     assert place.run(scenario, keep_keys=2) == [6, 5, 7]
@@ -131,7 +142,8 @@ def test_only_the_newest_keys_are_remembered(place: Place) -> None:
 def test_many_who_ask_at_once_each_get_a_number_of_their_own(place: Place) -> None:
     async def scenario(store: Store) -> None:
         asks = [
-            store.wish(submit(f"job-{i}", key=f"k{i % 150}"), by=ANN, at=1.0) for i in range(200)
+            store.wish(submit(f"job-{i}", key=f"k{i % 150}"), by=ANN, at=1.0)
+            for i in range(200)
         ]
         made = await asyncio.gather(*asks)
         assert len({wish.sequence for wish in made}) == 150

@@ -21,7 +21,10 @@ T = TypeVar("T")
 KEY: AttemptKey = (JobId("j17_3"), AttemptNumber(2))
 CLUSTER = "1a2b3c4d"
 SETTINGS = KubernetesSettings(image="registry.example/corral:1")
-GPUS = {NodeId("gpu-a"): ["nvidia.com/gpu"] * 8, NodeId("gpu-b"): ["nvidia.com/gpu"] * 8}
+GPUS = {
+    NodeId("gpu-a"): ["nvidia.com/gpu"] * 8,
+    NodeId("gpu-b"): ["nvidia.com/gpu"] * 8,
+}
 
 
 def gang(**more: Any) -> list[Launch]:
@@ -36,7 +39,10 @@ def gang(**more: Any) -> list[Launch]:
         node_mtbf_seconds=86_400.0,
     )  # fmt: skip
     other = replace(
-        one, node_rank=1, first_rank=1, seat=replace(one.seat, node=NodeId("gpu-a"), gpus=(0, 1))
+        one,
+        node_rank=1,
+        first_rank=1,
+        seat=replace(one.seat, node=NodeId("gpu-a"), gpus=(0, 1)),
     )
     return [replace(launch, **more) for launch in (one, other)]
 
@@ -53,7 +59,9 @@ def pod(node: str, phase: str, *, labels: Json | None = None, **status: Any) -> 
     if node:
         spec["nodeName"] = node
     about = {"name": f"pod-{node or 'nowhere'}", "labels": own}
-    return read(Pod, {"metadata": about, "spec": spec, "status": {"phase": phase, **status}})
+    return read(
+        Pod, {"metadata": about, "spec": spec, "status": {"phase": phase, **status}}
+    )
 
 
 def container(**state: Any) -> list[Json]:
@@ -67,7 +75,9 @@ def node(name: str = "gpu-a", **more: Any) -> Node:
         ("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
          "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"), "b",
     )  # fmt: skip
-    offered = more.get("allocatable", {"cpu": "63500m", "memory": "512Gi", "nvidia.com/gpu": "8"})
+    offered = more.get(
+        "allocatable", {"cpu": "63500m", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    )
     labels = more.get("labels", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
     ready = {"type": "Ready", "status": more.get("ready", "True")}
     status = {
@@ -78,7 +88,9 @@ def node(name: str = "gpu-a", **more: Any) -> Node:
                       {"type": "InternalIP", "address": "10.0.0.1"}],
     }  # fmt: skip
     about = {"name": name, "labels": labels}
-    return read(Node, {"metadata": about, "spec": more.get("spec", {}), "status": status})
+    return read(
+        Node, {"metadata": about, "spec": more.get("spec", {}), "status": status}
+    )
 
 
 def read(kind: type[T], object: Json) -> T:

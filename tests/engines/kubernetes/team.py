@@ -1,4 +1,5 @@
-"""A head on the tests' own Kubernetes: what a team has that lends Corral its cluster."""
+"""A head on the tests' own Kubernetes: what a team has that lends Corral its
+cluster."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,15 +15,22 @@ from tests.kube.waiting import until
 from tests.scenarios.house import House, house
 
 IMAGE = "corral:tests"
-LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "topology.kubernetes.io/zone": "z1"}
+LABELS = {
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "topology.kubernetes.io/zone": "z1",
+}
 
 
 def image(driver: Path | None = None) -> dict[str, str]:
-    """The environment of a container that holds Python and Corral: this one. `driver`: where that
-    of its GPUs is, as `nvidia_machine` compiles it, and what it says."""
+    """The environment of a container that holds Python and Corral: this one. `driver`:
+    where that of its GPUs is, as `nvidia_machine` compiles it, and what it says."""
     own = str(Path(corral.__file__).parents[1])
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    said = {} if driver is None else {"LD_LIBRARY_PATH": str(driver), "FAKE_NVML": f"{driver}/says"}
+    said = (
+        {}
+        if driver is None
+        else {"LD_LIBRARY_PATH": str(driver), "FAKE_NVML": f"{driver}/says"}
+    )
     return {"PATH": path, "PYTHONPATH": own, "HOME": "/tmp", "LANG": "C.UTF-8", **said}
 
 
@@ -53,7 +61,11 @@ class Team:
     def left(self) -> list[str]:
         """Names of what is left of attempts."""
         plurals = ("jobs", "pods", "secrets")
-        return [one["metadata"]["name"] for plural in plurals for one in self.kube.all(plural)]
+        return [
+            one["metadata"]["name"]
+            for plural in plurals
+            for one in self.kube.all(plural)
+        ]
 
     def claim(self, name: str) -> Path:
         """Where its files are: under the same path in pods and outside of them."""
@@ -61,8 +73,13 @@ class Team:
 
     def add_claim(self, name: str) -> Path:
         self.claim(name).mkdir(parents=True)
-        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-        self.kube.create("persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec})
+        spec = {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        self.kube.create(
+            "persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec}
+        )
         return self.claim(name)
 
     def why(self, job: str) -> str:
@@ -95,7 +112,8 @@ def team(
     more: tuple[Kind, ...] = (),
     config: Callable[[], tuple[Rule, ...]] | None = None,
 ) -> Iterator[Team]:
-    """Nodes gpu1, gpu2, ...; the head is not up yet. It may do what `config` says, or all."""
+    """Nodes gpu1, gpu2, ...; the head is not up yet. It may do what `config` says, or
+    all."""
     place.mkdir(parents=True, exist_ok=True)
     images = {IMAGE: image()}
     with kubernetes(place, images, more) as kube:

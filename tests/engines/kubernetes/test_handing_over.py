@@ -1,4 +1,5 @@
-"""An attempt is handed over by few calls, and once, whatever became of an earlier try."""
+"""An attempt is handed over by few calls, and once, whatever became of an earlier
+try."""
 
 import asyncio
 from collections.abc import Iterator
@@ -69,7 +70,9 @@ def key_of(number: int) -> AttemptKey:
     return JobId(f"j{number}"), AttemptNumber(1)
 
 
-def test_its_job_is_the_second_call_and_what_is_noted_comes_after(cluster: Cluster) -> None:
+def test_its_job_is_the_second_call_and_what_is_noted_comes_after(
+    cluster: Cluster,
+) -> None:
     own = f"{SECRETS}/{names.name_of(CLUSTER, key_of(1))}"
     assert handed(cluster, key_of(1), "Zmlyc3Q=") == [
         ("POST", SECRETS), ("POST", JOBS), ("PUT", own),

@@ -43,7 +43,10 @@ def rules() -> tuple[Rule, ...]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     require_kubelet()
     with team(tmp_path_factory.mktemp("live"), config=rules) as one:
-        one.images["other:1"] = image() | {"/etc/of-the-image": "other", "OF_IMAGE": "its own"}
+        one.images["other:1"] = image() | {
+            "/etc/of-the-image": "other",
+            "OF_IMAGE": "its own",
+        }
         path = one.add_claim("shared")
         one.up("--host", own_loopback(), "--set", f"claims=shared:{path}")
         yield one
@@ -62,7 +65,9 @@ def evidence(ours: Team, id: str) -> str:
     return " ".join(receipt.evidence for receipt in ours.house.job(id).receipts)
 
 
-def test_a_gang_meets_at_the_address_of_its_first_pod_and_leaves_nothing(ours: Team) -> None:
+def test_a_gang_meets_at_the_address_of_its_first_pod_and_leaves_nothing(
+    ours: Team,
+) -> None:
     id = ours.house.submit(
         "gang",
         "echo $RANK at $MASTER_ADDR of $CORRAL_NODES $CORRAL_GPU_TYPE",
@@ -109,14 +114,19 @@ def test_no_token_that_a_rank_can_reach_says_anything_to_the_head(ours: Team) ->
     for token in found:
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx2.get(f"{url}/v1/agents/forgotten?jobs={id}", headers=headers)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "token_revoked")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (
+            401,
+            "token_revoked",
+        )
     flag.touch()
     assert ours.house.until_over(id).state == "DONE"
     ours.until_nothing_is_left()
 
 
 def test_a_job_runs_in_its_own_image(ours: Team) -> None:
-    id = ours.house.submit("own", 'cat /etc/of-the-image; echo " $OF_IMAGE"', image="other:1")
+    id = ours.house.submit(
+        "own", 'cat /etc/of-the-image; echo " $OF_IMAGE"', image="other:1"
+    )
     ours.house.until_over(id)
     assert ours.house.logs(id) == "other its own\n"
 
@@ -128,7 +138,9 @@ def test_an_image_that_cannot_be_pulled_is_told_by_why(ours: Team) -> None:
     assert ours.house.until_over(id).state == "CANCELLED"
 
 
-def test_a_quota_that_is_full_is_told_by_why_and_it_starts_when_there_is_room(ours: Team) -> None:
+def test_a_quota_that_is_full_is_told_by_why_and_it_starts_when_there_is_room(
+    ours: Team,
+) -> None:
     hard = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
     ours.kube.create("resourcequotas", hard)
     id = ours.house.submit("over", "true")
@@ -138,7 +150,9 @@ def test_a_quota_that_is_full_is_told_by_why_and_it_starts_when_there_is_room(ou
 
 
 @pytest.mark.soak
-def test_a_job_that_kubernetes_does_not_take_now_is_handed_over_later(ours: Team) -> None:
+def test_a_job_that_kubernetes_does_not_take_now_is_handed_over_later(
+    ours: Team,
+) -> None:
     hard = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
     ours.kube.create("resourcequotas", hard)
     id = ours.house.submit("later", "true")
@@ -150,7 +164,8 @@ def test_a_job_that_kubernetes_does_not_take_now_is_handed_over_later(ours: Team
 def test_what_was_not_handed_over_before_the_head_died_is_handed_over_by_the_next(
     ours: Team,
 ) -> None:
-    """Its Secret is there, and no Job: a quota refuses it, or the head dies between the two."""
+    """Its Secret is there, and no Job: a quota refuses it, or the head dies between the
+    two."""
     hard = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
     ours.kube.create("resourcequotas", hard)
     id = ours.house.submit("next", "true", nodes=2)
@@ -180,7 +195,9 @@ def test_a_job_that_a_webhook_denies_fails_with_its_words(ours: Team) -> None:
 
 
 @pytest.mark.parametrize("how", ["evicted", "deleted"])
-def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team, how: str) -> None:
+def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(
+    ours: Team, how: str
+) -> None:
     go = ours.claim("shared") / how
     saves = f"trap 'echo saved; exit 0' TERM; {HOUR} & wait"
     run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then {saves}; fi; {wait_in_shell(go)}'
@@ -197,7 +214,11 @@ def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team,
     go.touch()
     job = ours.house.until_over(id)
     assert (job.state, job.receipts[0].cause) == ("DONE", "infra")
-    why = "its node evicted it" if how == "evicted" else "its pod was deleted in Kubernetes"
+    why = (
+        "its node evicted it"
+        if how == "evicted"
+        else "its pod was deleted in Kubernetes"
+    )
     assert why in evidence(ours, id)
 
 
@@ -216,12 +237,16 @@ def test_what_is_preempted_goes_on_where_there_is_room(ours: Team) -> None:
     }
     where = {"kubernetes.io/hostname": taken}
     spec = {"containers": [container], "restartPolicy": "Never", "nodeSelector": where}
-    made = ours.kube.create("pods", {"metadata": {"name": "higher"}, "spec": spec}, "default")
+    made = ours.kube.create(
+        "pods", {"metadata": {"name": "higher"}, "spec": spec}, "default"
+    )
     nominated = {**made, "status": {**made["status"], "nominatedNodeName": taken}}
     kube = ours.kube
     kube.do(lambda: kube.storage.update(kube.kinds["pods"], nominated))
     kube.delete("pods", pod["metadata"]["name"])
-    until(lambda: (ours.house.job(id).attempt, ours.house.job(id).state) == (2, "RUNNING"))
+    until(
+        lambda: (ours.house.job(id).attempt, ours.house.job(id).state) == (2, "RUNNING")
+    )
     assert ours.house.job(id).nodes != [taken]
     kube.delete("pods", "higher", "default", gracePeriodSeconds=0)
     until(lambda: ours.house.node(taken).gpus.taken == 0)
@@ -246,7 +271,9 @@ def test_what_others_hold_is_not_given_away(ours: Team) -> None:
 
 
 @pytest.mark.soak
-def test_a_node_that_is_not_ready_is_silent_and_its_job_is_left_alone(ours: Team) -> None:
+def test_a_node_that_is_not_ready_is_silent_and_its_job_is_left_alone(
+    ours: Team,
+) -> None:
     id = ours.house.submit("patient", HOUR, resources={"gpu": 1})
     ours.until_running(id)
     (node,) = ours.house.job(id).nodes
@@ -257,7 +284,9 @@ def test_a_node_that_is_not_ready_is_silent_and_its_job_is_left_alone(ours: Team
     until(lambda: ours.house.node(node).liveness == "alive")
 
 
-def test_an_end_that_was_reported_while_its_node_was_not_ready_is_recorded(ours: Team) -> None:
+def test_an_end_that_was_reported_while_its_node_was_not_ready_is_recorded(
+    ours: Team,
+) -> None:
     flag = ours.claim("shared") / "ends"
     id = ours.house.submit("ends", f"{wait_in_shell(flag)}; exit 8", retry={"user": 0})
     ours.until_running(id)
@@ -277,7 +306,9 @@ def test_an_end_on_a_node_that_is_not_ready_is_recorded_by_the_next_head(
     ours: Team, ends: str
 ) -> None:
     flag = ours.claim("shared") / f"next-{ends.replace(' ', '-')}"
-    id = ours.house.submit("next", f"{wait_in_shell(flag)}; exit 8", nodes=2, retry={"user": 0})
+    id = ours.house.submit(
+        "next", f"{wait_in_shell(flag)}; exit 8", nodes=2, retry={"user": 0}
+    )
     ours.until_running(id)
     ours.kube.not_ready("gpu1")
     until(lambda: ours.house.node("gpu1").liveness == "silent")
@@ -294,7 +325,8 @@ def test_an_end_on_a_node_that_is_not_ready_is_recorded_by_the_next_head(
 
 
 def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> None:
-    """The command is that of docs/guides/kubernetes.md; here the head has only been killed."""
+    """The command is that of docs/guides/kubernetes.md; here the head has only been
+    killed."""
     id = ours.house.submit("left", HOUR)
     ours.until_running(id)
     ours.house.kill_head()
@@ -302,7 +334,9 @@ def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> No
     kinds = "jobs,pods,secrets,configmaps"
     text = GUIDE.read_text()
     assert f"delete {kinds} -l corral.dev/cluster=" in text
-    done = ours.kube.kubectl("delete", kinds, "-l", label, "--grace-period=1", "--wait=false")
+    done = ours.kube.kubectl(
+        "delete", kinds, "-l", label, "--grace-period=1", "--wait=false"
+    )
     assert done.returncode == 0, done.stderr
     until(lambda: not ours.left() and not ours.kube.all("configmaps"))
     ours.house.up()
@@ -310,7 +344,9 @@ def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> No
     until(lambda: ours.pods(id))  # nothing of the attempt was left, so it starts again
 
 
-def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Team) -> None:
+def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(
+    ours: Team,
+) -> None:
     flag = ours.claim("shared") / "reclaimed"
     ours.kube.add_node("spot", gpus=4, labels=LABELS)
     until(lambda: ours.house.nodes().get("spot") == "alive")
@@ -318,7 +354,8 @@ def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Te
     id = ours.house.submit("reclaimed", run, resources={"gpu": 4}, retry={"user": 0})
     ours.until_running(id)
     kubelet = ours.kube.kubelets["spot"]
-    ours.kube.do(lambda: setattr(kubelet, "dead", True))  # it hangs; what it has started runs on
+    # it hangs; what it has started runs on
+    ours.kube.do(lambda: setattr(kubelet, "dead", True))
     ours.kube.not_ready("spot")
     ours.house.kill_head()
     flag.touch()
@@ -331,20 +368,28 @@ def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Te
     ours.kube.do(kubelet.power_off)
 
 
-def test_nothing_is_missed_when_watches_are_cut_and_history_is_forgotten(ours: Team) -> None:
+def test_nothing_is_missed_when_watches_are_cut_and_history_is_forgotten(
+    ours: Team,
+) -> None:
     id = ours.house.submit("watched", HOUR)
     ours.until_running(id)
     ours.kube.do(ours.kube.watching.cut)
     ours.kube.do(ours.kube.storage.compact)
     ours.kube.add_node("late", gpus=1, labels=LABELS, kubelet=False)
-    until(lambda: "late" in [node["id"] for node in ours.house.answer("node", "ls")["nodes"]])
+    until(
+        lambda: (
+            "late" in [node["id"] for node in ours.house.answer("node", "ls")["nodes"]]
+        )
+    )
     ours.kube.change_node("late", lambda node: node["spec"].update(unschedulable=True))
     until(lambda: ours.house.node("late").closed)
     assert ours.house.job(id).attempt == 1
 
 
 @pytest.mark.soak
-def test_while_the_api_server_is_away_jobs_run_on_and_it_is_found_again(ours: Team) -> None:
+def test_while_the_api_server_is_away_jobs_run_on_and_it_is_found_again(
+    ours: Team,
+) -> None:
     id = ours.house.submit("unmoved", HOUR)
     ours.until_running(id)
     ours.kube.server.down = True
@@ -373,7 +418,9 @@ def test_a_head_that_was_killed_finds_its_pods_and_their_ends_again(ours: Team) 
 
 
 @pytest.mark.soak
-def test_a_node_that_was_deleted_while_the_head_was_down_is_none_any_more(ours: Team) -> None:
+def test_a_node_that_was_deleted_while_the_head_was_down_is_none_any_more(
+    ours: Team,
+) -> None:
     ours.kube.add_node("brief", gpus=1, labels=LABELS, kubelet=False)
     until(lambda: ours.house.nodes().get("brief") == "alive")
     ours.house.kill_head()
@@ -384,7 +431,8 @@ def test_a_node_that_was_deleted_while_the_head_was_down_is_none_any_more(ours: 
     assert "node brief: node brief has been deleted from Kubernetes" in said
     ours.kube.add_node("brief", gpus=1, labels=LABELS, kubelet=False)
     until(lambda: ours.house.nodes().get("brief") == "alive")
-    ours.kube.delete("nodes", "brief", "")  # nothing starts there: no other test is to place on it
+    # nothing starts there: no other test is to place on it
+    ours.kube.delete("nodes", "brief", "")
     until(lambda: "brief" not in ours.house.nodes())
 
 
@@ -407,7 +455,12 @@ def test_a_job_of_kueues_queue_begins_when_kueue_lets_it(ours: Team) -> None:
     https://kueue.sigs.k8s.io/docs/tasks/run/jobs/"""
     with ours.neighbour("--set", "queue=research") as queued:
         id = queued.submit("queued", "true")
-        until(lambda: "Kueue has not let it in yet, by its queue research" in queued.ok("why", id))
+        until(
+            lambda: (
+                "Kueue has not let it in yet, by its queue research"
+                in queued.ok("why", id)
+            )
+        )
         (job,) = ours.kube.all("jobs")
         assert (ours.pods(id), job["spec"]["suspend"]) == ([], True)
         assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"

@@ -1,4 +1,5 @@
-"""Which namespace a queue's jobs use, and what the head remembers of it: the rules alone."""
+"""Which namespace a queue's jobs use, and what the head remembers of it: the rules
+alone."""
 
 import asyncio
 import subprocess
@@ -43,7 +44,9 @@ def test_the_nearest_queue_upward_decides(path: list[str], namespace: str) -> No
 
 
 def test_the_setting_is_read_as_it_is_typed() -> None:
-    read = KubernetesSettings.read({"queue_namespaces": "vision=team-vision, nlp=team-nlp"})
+    read = KubernetesSettings.read(
+        {"queue_namespaces": "vision=team-vision, nlp=team-nlp"}
+    )
     assert read.namespace_by_queue == {"vision": "team-vision", "nlp": "team-nlp"}
     assert KubernetesSettings.read({}).namespace_by_queue == {}
 
@@ -62,11 +65,15 @@ def test_the_setting_is_read_as_it_is_typed() -> None:
         ("vision=team-one,vision=team-two", "queue vision is named twice"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_with_a_way_out(text: str, why: str) -> None:
+def test_a_setting_that_cannot_be_is_refused_with_a_way_out(
+    text: str, why: str
+) -> None:
     with pytest.raises(SpecInvalid) as refused:
         KubernetesSettings.read({"queue_namespaces": text})
     assert why in refused.value.message
-    assert "--set queue_namespaces=vision=team-vision,nlp=team-nlp" in (refused.value.hint or "")
+    assert "--set queue_namespaces=vision=team-vision,nlp=team-nlp" in (
+        refused.value.hint or ""
+    )
     KubernetesSettings.read({"queue_namespaces": f"vision={'x' * 63},nlp=team,cv=team"})
 
 
@@ -74,13 +81,18 @@ def test_a_setting_that_cannot_be_is_refused_with_a_way_out(text: str, why: str)
     ("text", "used"),
     [
         (None, {}),
-        ('{"team-vision": ["vision", "detect"]}', {"team-vision": {"vision", "detect"}}),
+        (
+            '{"team-vision": ["vision", "detect"]}',
+            {"team-vision": {"vision", "detect"}},
+        ),
         ("not JSON", {}),
         ("[]", {}),
         ('{"../kube-system": ["vision"], "team": "vision"}', {}),
     ],
 )
-def test_what_the_head_remembers_is_read_or_left(text: str | None, used: object) -> None:
+def test_what_the_head_remembers_is_read_or_left(
+    text: str | None, used: object
+) -> None:
     assert used_namespaces(text) == used
 
 
@@ -91,7 +103,10 @@ def test_the_role_of_a_queues_namespace_is_that_of_the_clusters_own() -> None:
     assert role["rules"] == next(one["rules"] for one in own if one["kind"] == "Role")
     (subject,) = binding["subjects"]
     account = next(one for one in own if one["kind"] == "ServiceAccount")
-    assert (subject["name"], subject["namespace"]) == (account["metadata"]["name"], "corral")
+    assert (subject["name"], subject["namespace"]) == (
+        account["metadata"]["name"],
+        "corral",
+    )
     for manifest in (role, binding):
         assert (model_of(manifest) is not None, unknown_fields(manifest)) == (True, [])
 
@@ -176,7 +191,9 @@ def test_an_attempt_is_written_down_before_it_is_made_and_stays_where_it_is() ->
 
 def test_a_namespace_that_cannot_be_used_holds_its_own_queue_alone() -> None:
     made = spaces("vision=team-vision", {"team-vision": False})
-    with pytest.raises(Trouble, match="namespace team-vision cannot be used: forbidden"):
+    with pytest.raises(
+        Trouble, match="namespace team-vision cannot be used: forbidden"
+    ):
         chosen(made)
     assert made.placed_in == {}
     made.queues = lambda job: (NLP,)
@@ -214,7 +231,8 @@ def test_an_attempt_is_looked_for_where_it_is() -> None:
 
 
 def test_labels_in_a_namespace_prove_nothing_of_attempts_of_other_queues() -> None:
-    """Whoever may make Jobs and pods in one team's namespace ends nothing of another team."""
+    """Whoever may make Jobs and pods in one team's namespace ends nothing of another
+    team."""
     used = {"team-vision": frozenset([VISION]), "team-nlp": frozenset([NLP])}
     listed = {"team-vision": True, "team-nlp": True}
     made = spaces("vision=team-vision,nlp=team-nlp", listed, used, path=(NLP,))
@@ -222,7 +240,10 @@ def test_labels_in_a_namespace_prove_nothing_of_attempts_of_other_queues() -> No
     for space in (vision, nlp):
         space.jobs.objects[place(space.name)] = job()
         space.pods.objects[(space.name, "forged")] = pod("gpu-b", "Failed")
-    assert (made.counted(vision, vision.jobs), made.counted(vision, vision.pods)) == ([], [])
+    assert (made.counted(vision, vision.jobs), made.counted(vision, vision.pods)) == (
+        [],
+        [],
+    )
     assert len(made.counted(nlp, nlp.jobs)) == len(made.counted(nlp, nlp.pods)) == 1
     assert made.job(KEY) is nlp.job(KEY)
     assert made.where(KEY) == [nlp]
@@ -252,4 +273,7 @@ def test_a_namespace_that_cannot_be_read_is_not_forgotten() -> None:
     asyncio.run(made.drop_unused())
     assert made.head_map.used.keys() == {"team-old"}
     (sentence,) = made.troubles()
-    assert sentence == "namespace team-old cannot be used: forbidden; jobs of vision wait for it"
+    assert (
+        sentence
+        == "namespace team-old cannot be used: forbidden; jobs of vision wait for it"
+    )

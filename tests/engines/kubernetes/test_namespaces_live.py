@@ -33,7 +33,8 @@ CLAIM = "shared"
 
 
 def rules_for(*others: str) -> tuple[Rule, ...]:
-    """What deploy/kubernetes lets the head do, with the role for these namespaces of queues."""
+    """What deploy/kubernetes lets the head do, with the role for these namespaces of
+    queues."""
     found = []
     for file, own in (("roles.yaml", (NAMESPACE,)), ("queue-namespace.yaml", others)):
         for manifest in yaml.safe_load_all((DEPLOY / file).read_text()):
@@ -54,7 +55,10 @@ def add_namespace(ours: Team, name: str) -> None:
 
 def add_claim(ours: Team, namespace: str) -> None:
     """All claims of one name are one folder in these tests."""
-    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     claim = {"metadata": {"name": CLAIM}, "spec": spec}
     ours.kube.create("persistentvolumeclaims", claim, namespace)
 
@@ -97,7 +101,9 @@ def where(ours: Team, plural: str, id: str) -> set[str]:
     """The namespaces of the job's objects of one kind."""
     own = (one["metadata"] for one in ours.kube.all(plural))
     return {
-        about["namespace"] for about in own if about.get("labels", {}).get("corral.dev/job") == id
+        about["namespace"]
+        for about in own
+        if about.get("labels", {}).get("corral.dev/job") == id
     }
 
 
@@ -108,7 +114,9 @@ def all_in(ours: Team, id: str, namespace: str) -> None:
 
 def start(ours: Team, **jobs: str) -> dict[str, str]:
     """A job in each of these queues, by the queue; each runs `jobs[queue]`."""
-    ids = {queue: ours.house.submit(queue, run, queue=queue) for queue, run in jobs.items()}
+    ids = {
+        queue: ours.house.submit(queue, run, queue=queue) for queue, run in jobs.items()
+    }
     for id in ids.values():
         ours.until_running(id)
     return ids
@@ -120,9 +128,14 @@ def test_queues_run_side_by_side_each_in_its_namespace(ours: Team) -> None:
     ids = start(ours, default=run, detect=run, nlp=run)
     for queue, namespace in (("default", NAMESPACE), ("detect", VISION), ("nlp", NLP)):
         all_in(ours, ids[queue], namespace)
-    maps = {one["metadata"]["namespace"]: one["data"] for one in ours.kube.all("configmaps")}
+    maps = {
+        one["metadata"]["namespace"]: one["data"] for one in ours.kube.all("configmaps")
+    }
     assert maps.keys() == {NAMESPACE, VISION, NLP}
-    assert maps[VISION].keys() == maps[NAMESPACE].keys() - {"nodes.json", "namespaces.json"}
+    assert maps[VISION].keys() == maps[NAMESPACE].keys() - {
+        "nodes.json",
+        "namespaces.json",
+    }
     flag.touch()
     for id in ids.values():
         assert ours.house.until_over(id).state == "DONE"
@@ -135,7 +148,9 @@ def test_a_gang_meets_in_the_namespace_of_its_queue(ours: Team) -> None:
     id = ours.house.submit("gang", run, nodes=2, resources={"gpu": 1}, queue="nlp")
     job = ours.house.until_over(id)
     first = ours.kube.kubelets[job.nodes[0]].address
-    assert set(ours.house.logs(id).splitlines()) == {f"{rank} at {first}" for rank in (0, 1)}
+    assert set(ours.house.logs(id).splitlines()) == {
+        f"{rank} at {first}" for rank in (0, 1)
+    }
 
 
 def test_what_is_stopped_is_gone_from_each_namespace(ours: Team) -> None:
@@ -147,7 +162,9 @@ def test_what_is_stopped_is_gone_from_each_namespace(ours: Team) -> None:
     ours.until_nothing_is_left()
 
 
-def test_a_head_that_was_killed_finds_its_jobs_again_also_by_another_map(ours: Team) -> None:
+def test_a_head_that_was_killed_finds_its_jobs_again_also_by_another_map(
+    ours: Team,
+) -> None:
     """The queue vision has another namespace then, and nlp has none of its own."""
     flag = ours.claim(CLAIM) / "taken-over"
     run = f"{wait_in_shell(flag)}; exit 5"
@@ -173,7 +190,9 @@ def test_a_head_that_was_killed_finds_its_jobs_again_also_by_another_map(ours: T
     up(ours, MAP)
 
 
-def test_a_namespace_that_cannot_be_used_holds_the_jobs_of_its_queue_alone(ours: Team) -> None:
+def test_a_namespace_that_cannot_be_used_holds_the_jobs_of_its_queue_alone(
+    ours: Team,
+) -> None:
     other = ours.house.submit("other", "true", queue="vision")
     waits = ours.house.submit("waits", "true", queue="lost")
     assert ours.house.until_over(other).state == "DONE"
@@ -193,10 +212,17 @@ def test_a_namespace_that_cannot_be_used_holds_the_jobs_of_its_queue_alone(ours:
     assert not ours.house.answer("status")["warnings"]
 
 
-def test_a_job_of_a_namespace_that_was_never_there_is_stopped_at_once(ours: Team) -> None:
+def test_a_job_of_a_namespace_that_was_never_there_is_stopped_at_once(
+    ours: Team,
+) -> None:
     allow(ours, VISION, NLP)
     ours.kube.do(ours.kube.watching.cut)
-    until(lambda: f"namespace {LOST} cannot" in " ".join(ours.house.answer("status")["warnings"]))
+    until(
+        lambda: (
+            f"namespace {LOST} cannot"
+            in " ".join(ours.house.answer("status")["warnings"])
+        )
+    )
     waits = ours.house.submit("stopped", "true", queue="lost")
     until(lambda: f"namespace {LOST} cannot be used" in ours.why(waits))
     ours.house.ok("stop", waits, "-y")
@@ -205,7 +231,9 @@ def test_a_job_of_a_namespace_that_was_never_there_is_stopped_at_once(ours: Team
     allow(ours, VISION, NLP, LOST)
 
 
-def test_what_runs_where_the_head_may_look_no_more_is_neither_lost_nor_doubled(ours: Team) -> None:
+def test_what_runs_where_the_head_may_look_no_more_is_neither_lost_nor_doubled(
+    ours: Team,
+) -> None:
     """And the queue has another namespace by the settings of the next head."""
     flag = ours.claim(CLAIM) / "unseen"
     (id,) = start(ours, vision=f"{wait_in_shell(flag)}; exit 5").values()

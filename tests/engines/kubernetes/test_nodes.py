@@ -1,4 +1,5 @@
-"""What a node of Kubernetes offers, what others hold of it, and when it is known to be dead."""
+"""What a node of Kubernetes offers, what others hold of it, and when it is known to be
+dead."""
 
 from decimal import Decimal
 
@@ -37,7 +38,9 @@ def lent(settings: KubernetesSettings | None = None, **more: object) -> LentNode
     [("4", 4), ("500m", "0.5"), ("2Ki", 2048), ("1k", 1000), ("3Mi", 3 * 1024**2), ("1e3", 1000),
      ("1.5Gi", 1.5 * 1024**3), ("2E", 2 * 10**18), ("100n", "1e-7"), (None, 0)],
 )  # fmt: skip
-def test_quantities_read_as_kubernetes_writes_them(text: str | None, number: object) -> None:
+def test_quantities_read_as_kubernetes_writes_them(
+    text: str | None, number: object
+) -> None:
     assert quantity(text) == Decimal(str(number))
 
 
@@ -53,20 +56,31 @@ def test_a_node_offers_what_is_allocatable() -> None:
     assert found.inventory.cpu_millis == 63_500
     agents = 8 * 128 * 1024**2
     assert found.inventory.memory_bytes == 512 * 1024**3 - agents
-    assert (found.address, found.boot, found.silent, found.down) == ("10.0.0.1", "b", False, "")
+    assert (found.address, found.boot, found.silent, found.down) == (
+        "10.0.0.1",
+        "b",
+        False,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
     ("resource", "labels", "type"),
     [
         ("nvidia.com/gpu", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}, "a100"),
-        ("amd.com/gpu", {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, "mi300x"),
+        (
+            "amd.com/gpu",
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
+            "mi300x",
+        ),
         ("gpu.intel.com/i915", {}, "gpu"),
         ("habana.ai/gaudi", {}, "habana"),
         ("nvidia.com/gpu", {}, "nvidia"),
     ],
 )
-def test_each_vendors_gpus_are_seen_with_their_type(resource: str, labels: Json, type: str) -> None:
+def test_each_vendors_gpus_are_seen_with_their_type(
+    resource: str, labels: Json, type: str
+) -> None:
     found = lent(allocatable={resource: "2"}, labels=labels)
     assert [gpu.type for gpu in found.inventory.gpus] == [type, type]
 
@@ -74,19 +88,30 @@ def test_each_vendors_gpus_are_seen_with_their_type(resource: str, labels: Json,
 def test_slices_of_a_gpu_are_gpus_of_their_own_type() -> None:
     offered = {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "2"}
     found = lent(allocatable=offered)
-    assert [gpu.type for gpu in found.inventory.gpus] == ["h100", "h100-1g.10gb", "h100-1g.10gb"]
+    assert [gpu.type for gpu in found.inventory.gpus] == [
+        "h100",
+        "h100-1g.10gb",
+        "h100-1g.10gb",
+    ]
     assert found.inventory.gpus[1].memory_bytes == 10 * 10**9
     assert gpu_resources(node(allocatable=offered))[1] == "nvidia.com/mig-1g.10gb"
 
 
 def test_labels_that_tell_topology_are_told_in_corrals_words() -> None:
-    labels = {"topology.kubernetes.io/rack": "r7", "topology.kubernetes.io/zone": "z1",
-              "nvidia.com/gpu.clique": "d4.0", "kubernetes.io/hostname": "gpu-a"}  # fmt: skip
+    labels = {
+        "topology.kubernetes.io/rack": "r7",
+        "topology.kubernetes.io/zone": "z1",
+        # fmt: skip
+        "nvidia.com/gpu.clique": "d4.0",
+        "kubernetes.io/hostname": "gpu-a",
+    }
     told = dict(lent(labels=labels).inventory.labels)
     assert (told["rack"], told["pod"], told["nvlink"]) == ("r7", "z1", "d4.0")
     assert "kubernetes.io/hostname" not in told
     own = KubernetesSettings(rack_label="example.com/row")
-    assert dict(lent(own, labels={"example.com/row": "9"}).inventory.labels)["rack"] == "9"
+    assert (
+        dict(lent(own, labels={"example.com/row": "9"}).inventory.labels)["rack"] == "9"
+    )
 
 
 def test_a_claim_that_all_pods_mount_is_proven_shared_by_its_uid() -> None:
@@ -98,25 +123,35 @@ def test_a_claim_that_all_pods_mount_is_proven_shared_by_its_uid() -> None:
     ("spec", "why"),
     [
         ({"unschedulable": True}, "cordoned"),
-        ({"taints": [{"key": "example.com/theirs", "effect": "NoSchedule"}]}, "example.com/theirs"),
+        (
+            {"taints": [{"key": "example.com/theirs", "effect": "NoSchedule"}]},
+            "example.com/theirs",
+        ),
     ],
 )
-def test_a_node_that_takes_no_pods_is_closed_and_keeps_what_it_has(spec: Json, why: str) -> None:
+def test_a_node_that_takes_no_pods_is_closed_and_keeps_what_it_has(
+    spec: Json, why: str
+) -> None:
     found = lent(spec=spec)
     assert why in found.closed
     assert (found.foreign, len(found.inventory.gpus)) == (Foreign(), 8)
 
 
 def test_a_taint_that_is_tolerated_or_only_a_preference_is_none() -> None:
-    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"},
-              {"key": "example.com/rather-not", "effect": "PreferNoSchedule"}]  # fmt: skip
+    taints = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+        # fmt: skip
+        {"key": "example.com/rather-not", "effect": "PreferNoSchedule"},
+    ]
     settings = KubernetesSettings(tolerate="nvidia.com/gpu")
     assert lent(settings, spec={"taints": taints}).closed == ""
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_a_node_that_is_not_ready_is_silent_and_not_dead(ready: str) -> None:
-    unreachable = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
+    unreachable = {
+        "taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    }
     found = lent(ready=ready, spec=unreachable)
     assert (found.silent, found.down) == (True, "")
 
@@ -146,13 +181,17 @@ def test_what_others_hold_is_counted_as_the_scheduler_counts_it() -> None:
                       {"name": "b", "image": "x", "resources": beside}]  # fmt: skip
         first = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}]
         spec = {"nodeName": "gpu-a", "containers": containers, "initContainers": first}
-        return read(Pod, {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}})
+        return read(
+            Pod, {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
+        )
 
     running = other("Running", limits={"nvidia.com/gpu": "2", "memory": "1Gi"})
     pending = other("Pending", requests={"cpu": "3"})
     over = other("Succeeded", limits={"nvidia.com/gpu": "4"})
     found = foreign_use([running, pending, over])
-    assert found == {NodeId("gpu-a"): Foreign(gpus=2, cpu_millis=5_250, memory_bytes=1024**3)}
+    assert found == {
+        NodeId("gpu-a"): Foreign(gpus=2, cpu_millis=5_250, memory_bytes=1024**3)
+    }
 
 
 @pytest.mark.parametrize(
@@ -182,5 +221,7 @@ def test_a_node_keeps_its_gpus_while_their_device_plugin_starts_anew() -> None:
 def test_a_pod_for_which_room_is_made_on_a_node_holds_it_already() -> None:
     chosen = pod("", "Pending", labels={}, nominatedNodeName="gpu-a")
     assert chosen.spec is not None
-    chosen.spec.containers[0].resources = ResourceRequirements(limits={"nvidia.com/gpu": "4"})
+    chosen.spec.containers[0].resources = ResourceRequirements(
+        limits={"nvidia.com/gpu": "4"}
+    )
     assert foreign_use([chosen]) == {NodeId("gpu-a"): Foreign(gpus=4)}

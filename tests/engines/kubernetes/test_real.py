@@ -1,4 +1,5 @@
-"""Corral on Kubernetes itself, by binaries that are at hand: what only a real kubelet does."""
+"""Corral on Kubernetes itself, by binaries that are at hand: what only a real kubelet
+does."""
 
 import subprocess
 import sys
@@ -23,7 +24,8 @@ SAVES = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A head on one real node of two GPUs, whose jobs run in an image of busybox alone."""
+    """A head on one real node of two GPUs, whose jobs run in an image of busybox
+    alone."""
 
     kube: RealCluster
     house: House
@@ -51,7 +53,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
         kube.add_node("a", gpus=2)
         assert kube.node is not None
         made = place / "bundle"
-        subprocess.run([sys.executable, "-m", "corral.agent.self_contained", str(made)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "corral.agent.self_contained", str(made)], check=True
+        )
         kube.node.add_image(AGENT, made, "opt/corral-agent")
         with house() as own:
             own.up(

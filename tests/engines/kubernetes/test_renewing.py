@@ -1,4 +1,5 @@
-"""A kubeconfig that changes, and a login program that fails: the way in is found again."""
+"""A kubeconfig that changes, and a login program that fails: the way in is found
+again."""
 
 import asyncio
 import json
@@ -84,7 +85,9 @@ def test_a_file_that_does_not_read_changes_nothing(cluster: Cluster) -> None:
     asyncio.run(run())
 
 
-def test_a_login_program_that_fails_is_run_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_login_program_that_fails_is_run_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """It is run again at each 401, and one failure must not end the watch."""
     said = json.dumps({**CREDENTIAL, "status": {"token": cluster.token}})
     program, works = tmp_path / "login", tmp_path / "works"
@@ -92,7 +95,10 @@ def test_a_login_program_that_fails_is_run_again(cluster: Cluster, tmp_path: Pat
                        "echo no token service >&2; exit 1\n")  # fmt: skip
     program.chmod(0o700)
     config = cluster.kubeconfig()
-    write_user(config, {"exec": {"apiVersion": CREDENTIAL["apiVersion"], "command": str(program)}})
+    write_user(
+        config,
+        {"exec": {"apiVersion": CREDENTIAL["apiVersion"], "command": str(program)}},
+    )
 
     async def run() -> None:
         access = access_by(config)
@@ -114,7 +120,9 @@ def test_a_login_program_that_fails_is_run_again(cluster: Cluster, tmp_path: Pat
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("said", ["", "{}", "no JSON", '{"status": {}}', '{"status": null}'])
+@pytest.mark.parametrize(
+    "said", ["", "{}", "no JSON", '{"status": {}}', '{"status": null}']
+)
 def test_a_login_program_that_says_nothing_of_use_is_a_trouble(
     cluster: Cluster, tmp_path: Path, said: str
 ) -> None:
@@ -122,7 +130,10 @@ def test_a_login_program_that_says_nothing_of_use_is_a_trouble(
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
     program.chmod(0o700)
     config = cluster.kubeconfig()
-    write_user(config, {"exec": {"apiVersion": CREDENTIAL["apiVersion"], "command": str(program)}})
+    write_user(
+        config,
+        {"exec": {"apiVersion": CREDENTIAL["apiVersion"], "command": str(program)}},
+    )
 
     async def run() -> None:
         access = access_by(config)

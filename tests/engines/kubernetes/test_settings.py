@@ -60,7 +60,9 @@ def test_only_an_explicit_setting_lets_a_pod_be_root(
     security: str, non_root: bool | None, privileged: bool, dropped: list[str] | None
 ) -> None:
     settings = KubernetesSettings(image="x:1", security=security)
-    spec = render.job_of(CLUSTER, gang(), GPUS, settings).to_dict()["spec"]["template"]["spec"]
+    spec = render.job_of(CLUSTER, gang(), GPUS, settings).to_dict()["spec"]["template"][
+        "spec"
+    ]
     own = spec["containers"][0]["securityContext"]
     pod = spec.get("securityContext", {})
     assert pod.get("runAsNonRoot") is non_root
@@ -76,13 +78,18 @@ def test_a_gang_whose_gpus_have_several_names_cannot_be_one_job() -> None:
     with pytest.raises(Trouble, match="several names"):
         render.job_of(CLUSTER, gang(), mixed, SETTINGS)
     with pytest.raises(Trouble, match="fewer than were placed"):
-        render.job_of(CLUSTER, gang(), {NodeId("gpu-a"): [], NodeId("gpu-b"): []}, SETTINGS)
+        render.job_of(
+            CLUSTER, gang(), {NodeId("gpu-a"): [], NodeId("gpu-b"): []}, SETTINGS
+        )
 
 
 def test_the_roles_that_are_shipped_build_and_are_what_kubernetes_models_say() -> None:
     require_kubectl()
     made = subprocess.run(
-        ["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True
+        ["kubectl", "kustomize", str(DEPLOY)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     kinds = []
     for manifest in yaml.safe_load_all(made.stdout):
@@ -94,14 +101,20 @@ def test_the_roles_that_are_shipped_build_and_are_what_kubernetes_models_say() -
 
 def test_every_setting_is_in_the_guide() -> None:
     text = GUIDE.read_text()
-    assert [one.name for one in fields(KubernetesSettings) if f"`{one.name}`" not in text] == []
+    assert [
+        one.name for one in fields(KubernetesSettings) if f"`{one.name}`" not in text
+    ] == []
 
 
-def test_the_rights_that_are_asked_for_are_those_of_the_roles_that_are_shipped() -> None:
+def test_the_rights_that_are_asked_for_are_those_of_the_roles_that_are_shipped() -> (
+    None
+):
     manifests = list(yaml.safe_load_all((DEPLOY / "roles.yaml").read_text()))
 
     def granted(kind: str) -> set[KubernetesRight]:
-        rules = [rule for one in manifests if one["kind"] == kind for rule in one["rules"]]
+        rules = [
+            rule for one in manifests if one["kind"] == kind for rule in one["rules"]
+        ]
         return {
             KubernetesRight(verb=verb, group=group, resource=resource)
             for rule in rules
@@ -110,7 +123,10 @@ def test_the_rights_that_are_asked_for_are_those_of_the_roles_that_are_shipped()
             for verb in rule["verbs"]
         }
 
-    assert (granted("Role"), granted("ClusterRole")) == (set(IN_NAMESPACE), set(IN_CLUSTER))
+    assert (granted("Role"), granted("ClusterRole")) == (
+        set(IN_NAMESPACE),
+        set(IN_CLUSTER),
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +157,8 @@ def test_an_init_container_brings_the_agent_where_an_image_of_it_is_named() -> N
     assert (first.image, first.name) == ("corral-agent:1", "agent")
     assert first.securityContext == spec.containers[0].securityContext
     assert first.resources is not None
-    assert set(first.resources.limits or ()) == {"cpu", "memory"}  # a quota may ask for both
+    # a quota may ask for both
+    assert set(first.resources.limits or ()) == {"cpu", "memory"}
     script = (spec.containers[0].command or [])[-1]
     assert f"exec {render.AGENT}/bin/python3 -P -m corral.agent --part" in script
     assert render._pod(CLUSTER, gang(), GPUS, SETTINGS).initContainers is None

@@ -42,5 +42,7 @@ def test_why_nobody_answers_is_told_without_waiting_for_an_answer() -> None:
             for task in driver._tasks:
                 task.cancel()
 
-    with pytest.raises(Trouble, match="the API server of Kubernetes: ConnectError: connection"):
+    with pytest.raises(
+        Trouble, match="the API server of Kubernetes: ConnectError: connection"
+    ):
         asyncio.run(look())

@@ -1,4 +1,5 @@
-"""What Kubernetes says of an attempt: that it waits and why, that it runs, how it ended."""
+"""What Kubernetes says of an attempt: that it waits and why, that it runs, how it
+ended."""
 
 from datetime import UTC, datetime
 
@@ -9,13 +10,21 @@ from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.engines.batch.interfaces import Ticket, TicketState
 from corral.engines.kubernetes import names
-from corral.engines.kubernetes.attempt_tickets import addresses_of, ticket_of, tickets_of
+from corral.engines.kubernetes.attempt_tickets import (
+    addresses_of,
+    ticket_of,
+    tickets_of,
+)
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, KEY, container, job, pod, read
 from tests.kube.kinds import Json
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
-FAILED = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+FAILED = {
+    "conditions": [
+        {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    ]
+}
 
 
 def ticket(status: Json | None, *pods: Pod) -> Ticket:
@@ -30,7 +39,12 @@ def ended(reason: str, code: int = 1, **more: object) -> Pod:
 def test_names_are_names_and_an_attempt_is_found_again_by_its_labels() -> None:
     assert names.name_of(CLUSTER, KEY) == "corral-1a2b3c4d-j17-3-2"
     assert names.key_of(names.labels_of(CLUSTER, KEY)) == KEY
-    assert names.key_of({}) is names.key_of({"corral.dev/job": "j1"}) is names.key_of(None) is None
+    assert (
+        names.key_of({})
+        is names.key_of({"corral.dev/job": "j1"})
+        is names.key_of(None)
+        is None
+    )
     longest: AttemptKey = (JobId("j" + "9" * 15 + "_" + "9" * 9), AttemptNumber(99_999))
     assert len(names.name_of(CLUSTER, longest)) <= 63
     assert names.short_cluster(ClusterId("a")) != names.short_cluster(ClusterId("b"))
@@ -61,7 +75,9 @@ def test_pods_without_their_job_are_told_of_and_others_are_not() -> None:
 
 def test_addresses_are_those_of_the_pods_that_have_one() -> None:
     here = pod("gpu-a", "Running", podIP="10.1.2.3")
-    assert addresses_of([here, pod("gpu-b", "Pending")]) == {NodeId("gpu-a"): "10.1.2.3"}
+    assert addresses_of([here, pod("gpu-b", "Pending")]) == {
+        NodeId("gpu-a"): "10.1.2.3"
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,7 +156,9 @@ def test_whose_doing_an_end_was_is_told(ends: Pod, said: str, infra: bool) -> No
         ("EvictionByEvictionAPI", "as by kubectl drain"),
     ],
 )
-def test_why_kubernetes_ends_a_pod_is_known_before_it_has_ended(reason: str, said: str) -> None:
+def test_why_kubernetes_ends_a_pod_is_known_before_it_has_ended(
+    reason: str, said: str
+) -> None:
     told = [{"type": "DisruptionTarget", "status": "True", "reason": reason}]
     both = pod("gpu-a", "Running", conditions=told), pod("gpu-b", "Running")
     found = ticket({}, *both)
@@ -155,8 +173,17 @@ def test_a_pod_that_somebody_deletes_says_so_and_a_cause_goes_before_that() -> N
     assert ticket({}, deleted, pod("gpu-b", "Running")).blame == (
         "its pod was deleted in Kubernetes"
     )
-    told = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-    assert "kubectl drain" in ticket({}, deleted, pod("gpu-b", "Running", conditions=told)).blame
+    told = [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+        }
+    ]
+    assert (
+        "kubectl drain"
+        in ticket({}, deleted, pod("gpu-b", "Running", conditions=told)).blame
+    )
 
 
 def test_only_a_pod_for_which_its_node_has_no_room_is_said_to_lack_it() -> None:
@@ -166,7 +193,9 @@ def test_only_a_pod_for_which_its_node_has_no_room_is_said_to_lack_it() -> None:
 
     full = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match."
     assert waits(full) == full
-    assert waits("0/2 nodes are available: pod has unbound PersistentVolumeClaims.") == ""
+    assert (
+        waits("0/2 nodes are available: pod has unbound PersistentVolumeClaims.") == ""
+    )
 
 
 def test_the_pod_that_ended_first_is_blamed() -> None:
@@ -176,5 +205,7 @@ def test_the_pod_that_ended_first_is_blamed() -> None:
 
 
 def test_a_clean_end_blames_nobody() -> None:
-    clean = pod("gpu-a", "Succeeded", containerStatuses=container(terminated={"exitCode": 0}))
+    clean = pod(
+        "gpu-a", "Succeeded", containerStatuses=container(terminated={"exitCode": 0})
+    )
     assert ticket(COMPLETE, clean).blame == ""

@@ -20,7 +20,9 @@ def one(job: str = "j7", **more: object) -> ExternalCandidate:
     return replace(found, **more)  # type: ignore[arg-type]
 
 
-def of_array(*indices: int, limit: int | None = None, running: int = 0) -> list[ExternalCandidate]:
+def of_array(
+    *indices: int, limit: int | None = None, running: int = 0
+) -> list[ExternalCandidate]:
     return [
         one(
             f"j8_{index}",
@@ -76,7 +78,11 @@ def test_who_waits_is_asked_for_once() -> None:
 
 def test_what_a_head_finds_of_the_last_one_is_not_asked_again() -> None:
     assert not asking(one(), look=said(WAITING)).due(0.0).ask
-    assert not asking(one(), look=BatchSnapshot(nodes=(), tickets=(), kept=(KEY,))).due(0.0).ask
+    assert (
+        not asking(one(), look=BatchSnapshot(nodes=(), tickets=(), kept=(KEY,)))
+        .due(0.0)
+        .ask
+    )
 
 
 def test_who_is_given_nodes_is_told_and_is_the_desks_from_its_begin_on() -> None:
@@ -89,7 +95,9 @@ def test_who_is_given_nodes_is_told_and_is_the_desks_from_its_begin_on() -> None
     assert not line.asked
 
 
-def test_what_is_offered_no_more_is_taken_back_and_forgotten_and_may_come_again() -> None:
+def test_what_is_offered_no_more_is_taken_back_and_forgotten_and_may_come_again() -> (
+    None
+):
     line = asking(one(), look=said(WAITING))
     line.offer([])
     assert line.due(0.0).cancel == (KEY,)
@@ -102,12 +110,18 @@ def test_what_is_offered_no_more_is_taken_back_and_forgotten_and_may_come_again(
     assert jobs(line.due(0.0).ask) == [["j7"]]
 
 
-def test_what_somebody_ends_there_before_it_has_begun_is_asked_again_a_minute_later() -> None:
-    line = asking(one(), look=said(ENDED, blame="it was cancelled in Slurm, by scancel"))
+def test_what_somebody_ends_there_before_it_has_begun_is_asked_again_a_minute_later() -> (
+    None
+):
+    line = asking(
+        one(), look=said(ENDED, blame="it was cancelled in Slurm, by scancel")
+    )
     assert line.due(0.0).forget == (KEY,)
     line.forgotten(KEY, 0.0)
     assert not line.due(AGAIN_SECONDS - 1).ask
-    assert line.says()[KEY].startswith("it was cancelled in Slurm, by scancel; it is asked")
+    assert line.says()[KEY].startswith(
+        "it was cancelled in Slurm, by scancel; it is asked"
+    )
     assert line.due(AGAIN_SECONDS).ask
 
 
@@ -143,7 +157,8 @@ def test_nodes_that_will_not_do_any_more_are_given_back() -> None:
 def test_one_that_may_have_a_node_which_it_was_asked_without_is_asked_anew() -> None:
     line = asking(one(excluded=(A,)))
     line.submitted([one(excluded=(A,))])
-    line.offer([one(excluded=(A, B))])  # fewer: should one of them be chosen, it is given back
+    # fewer: should one of them be chosen, it is given back
+    line.offer([one(excluded=(A, B))])
     line.look(said(WAITING), ())
     assert not line.due(0.0).cancel
     line.offer([one()])
@@ -151,14 +166,20 @@ def test_one_that_may_have_a_node_which_it_was_asked_without_is_asked_anew() -> 
     assert line.due(0.0).cancel == (KEY,)
 
 
-def test_indices_of_an_array_go_together_and_those_that_an_array_cannot_have_alone() -> None:
+def test_indices_of_an_array_go_together_and_those_that_an_array_cannot_have_alone() -> (
+    None
+):
     line = asking(one(), *of_array(0, 1, 5, MOST_INDEX + 1))
     assert jobs(line.due(0.0).ask) == [["j7"], ["j8_0", "j8_1", "j8_5"], ["j8_1001"]]
 
 
 def test_the_limit_of_an_array_holds_beside_what_of_it_was_asked_before() -> None:
-    assert jobs(asking(*of_array(0, 1, 2, limit=2)).due(0.0).ask) == [["j8_0", "j8_1", "j8_2"]]
-    assert jobs(asking(*of_array(0, 1, 2, limit=2, running=1)).due(0.0).ask) == [["j8_0"]]
+    assert jobs(asking(*of_array(0, 1, 2, limit=2)).due(0.0).ask) == [
+        ["j8_0", "j8_1", "j8_2"]
+    ]
+    assert jobs(asking(*of_array(0, 1, 2, limit=2, running=1)).due(0.0).ask) == [
+        ["j8_0"]
+    ]
     assert not asking(*of_array(0, 1, limit=2, running=2)).due(0.0).ask
     line = asking(*of_array(0, 1, 2, limit=2))
     line.submitted(of_array(0, 1, limit=2))

@@ -32,7 +32,9 @@ class Slow:
         await self.may_look.wait()
         return replace(look(), troubles=self.troubles)
 
-    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+    async def submit(
+        self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+    ) -> None:
         self.did.append("submit")
 
     async def withhold(self, key: AttemptKey) -> None:
@@ -77,7 +79,9 @@ def links() -> HeadLinks:
 
 
 def engine_over(driver: Slow) -> LendingEngine:
-    return LendingEngine(name="slow", cannot={}, driver=driver, links=links(), look_seconds=0.01)
+    return LendingEngine(
+        name="slow", cannot={}, driver=driver, links=links(), look_seconds=0.01
+    )
 
 
 def test_a_batch_system_that_does_not_answer_is_told_for_as_long() -> None:
@@ -113,7 +117,9 @@ def test_what_of_a_batch_system_cannot_be_used_is_told_while_the_rest_goes_on() 
     asyncio.run(run())
 
 
-def test_a_batch_system_that_says_nothing_at_all_is_told_of_before_it_has_been_given_up() -> None:
+def test_a_batch_system_that_says_nothing_at_all_is_told_of_before_it_has_been_given_up() -> (
+    None
+):
     async def run() -> None:
         driver = Slow()
         engine = replace(engine_over(driver), late_seconds=0.01)
@@ -126,7 +132,9 @@ def test_a_batch_system_that_says_nothing_at_all_is_told_of_before_it_has_been_g
     asyncio.run(run())
 
 
-def test_a_gang_is_handed_over_while_a_look_is_under_way_and_forgotten_only_after_it() -> None:
+def test_a_gang_is_handed_over_while_a_look_is_under_way_and_forgotten_only_after_it() -> (
+    None
+):
     async def run() -> None:
         driver = Slow()
         engine = engine_over(driver)
@@ -169,7 +177,8 @@ def test_a_call_that_fails_is_tried_again_after_a_pause_that_grows() -> None:
         for _ in range(3):
             assert not await engine._try(driver.cancel, "cancel", KEY)
         assert driver.did == ["cancel"]
-        assert not await engine._try(driver.forget, "cancel", KEY)  # by what is done, and of what
+        # by what is done, and of what
+        assert not await engine._try(driver.forget, "cancel", KEY)
         assert await engine._try(driver.forget, "forget", KEY)
 
     asyncio.run(run())

@@ -21,12 +21,20 @@ from corral.engines.batch.attempts import (
     UNHEARD_SECONDS,
     Desk,
 )
-from corral.engines.batch.interfaces import BatchSnapshot, Foreign, LentNode, Ticket, TicketState
+from corral.engines.batch.interfaces import (
+    BatchSnapshot,
+    Foreign,
+    LentNode,
+    Ticket,
+    TicketState,
+)
 from corral.engines.batch.submitted_attempt import ROOM_SECONDS
 
 A, B = NodeId("gpu01"), NodeId("gpu02")
 KEY: AttemptKey = (JobId("j7"), AttemptNumber(1))
-GPUS = tuple(Gpu(index=at, uuid=f"u{at}", type="h100", memory_bytes=1) for at in range(4))
+GPUS = tuple(
+    Gpu(index=at, uuid=f"u{at}", type="h100", memory_bytes=1) for at in range(4)
+)
 
 
 def launch_of(node: NodeId, rank: int, nodes: Sequence[NodeId] = (A, B)) -> Launch:
@@ -86,7 +94,9 @@ def node(id: NodeId, **more: object) -> LentNode:
     return replace(lent, **more)  # type: ignore[arg-type]
 
 
-def look(state: TicketState | None = None, kept: bool = False, **more: object) -> BatchSnapshot:
+def look(
+    state: TicketState | None = None, kept: bool = False, **more: object
+) -> BatchSnapshot:
     ticket = () if state is None else (Ticket(key=KEY, handle="41", state=state),)
     return BatchSnapshot(
         nodes=(node(A), node(B)),
@@ -118,7 +128,9 @@ def test_a_part_is_named_by_its_node_and_its_attempt() -> None:
 def test_what_a_part_has_noticed_is_its_nodes_word_until_it_is_recorded() -> None:
     desk = handed_over()
     part = part_of(A, KEY)
-    xid = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79", gpu=2, told_by=part)
+    xid = Signal(
+        number=1, at=1.0, kind=SignalKind.XID, text="XID 79", gpu=2, told_by=part
+    )
     desk.hear(part, (Seen(key=KEY, phase=Phase.UP),), (xid,))
     told = {word.node: word.signals for word in desk.words(0.0)}
     assert told == {A: (xid,), B: ()}
@@ -131,7 +143,9 @@ def test_nothing_is_handed_over_before_the_first_look() -> None:
     run_on(desk)
     assert desk.due(0.0).submit == ()
     desk.look(look(), 0.0)
-    assert [[one.node_rank for one in gang] for gang in desk.due(0.0).submit] == [[0, 1]]
+    assert [[one.node_rank for one in gang] for gang in desk.due(0.0).submit] == [
+        [0, 1]
+    ]
 
 
 def test_a_gang_is_handed_over_whole() -> None:
@@ -192,7 +206,9 @@ def test_a_part_that_was_made_to_end_waits_for_the_batch_system_to_say_why() -> 
     run_on(desk)
     desk.submitted(KEY)
     desk.look(look(TicketState.RUNNING), 1.0)
-    killed = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING)
+    killed = Seen(
+        key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING
+    )
     desk.hear(part_of(A, KEY), [killed])
     for at in (1.1, 1.2, 1.0 + TELL_SECONDS - 0.1):  # looks may come as fast as news do
         desk.look(look(TicketState.RUNNING), at)
@@ -207,13 +223,21 @@ def test_a_part_that_was_made_to_end_waits_for_the_batch_system_to_say_why() -> 
     )
 
 
-def test_the_batch_systems_reason_stands_for_an_end_that_was_not_the_parts_own() -> None:
+def test_the_batch_systems_reason_stands_for_an_end_that_was_not_the_parts_own() -> (
+    None
+):
     desk = handed_over()
-    killed = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING)
+    killed = Seen(
+        key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING
+    )
     desk.hear(part_of(A, KEY), [killed])
     desk.look(look(TicketState.RUNNING, blame="preempted", blame_on="Slurm"), 1.0)
     (seen,) = desk.words(0.0)[0].seen
-    assert (seen.phase, seen.trouble, seen.trouble_of) == (Phase.ENDED, "preempted", "Slurm")
+    assert (seen.phase, seen.trouble, seen.trouble_of) == (
+        Phase.ENDED,
+        "preempted",
+        "Slurm",
+    )
     assert seen.exits == killed.exits
 
 
@@ -228,7 +252,9 @@ def test_an_end_that_a_part_reports_is_passed_on_while_its_node_is_silent() -> N
     assert words[B].heard_at == 9.0
 
 
-def test_an_end_that_a_part_reports_is_passed_on_while_the_batch_system_is_away() -> None:
+def test_an_end_that_a_part_reports_is_passed_on_while_the_batch_system_is_away() -> (
+    None
+):
     desk = handed_over()
     desk.words(4.0)
     ended = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=8)),))
@@ -258,21 +284,27 @@ def test_of_a_node_that_was_silent_when_the_head_began_an_end_is_passed_on() -> 
     assert [word.node for word in desk.words(1.0)] == [B]
     desk.hear(part_of(A, KEY), [ENDED])
     silent, _ = desk.words(2.0)
-    assert (silent.heard_at, silent.seen) == (0.0, (ENDED,))  # as silent as since the beginning
+    # as silent as since the beginning
+    assert (silent.heard_at, silent.seen) == (0.0, (ENDED,))
     assert silent.inventory.closed == NEVER_ANSWERED
     desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=(running(),)), 3.0)
     answers, _ = desk.words(4.0)
     assert (answers.heard_at, answers.inventory.closed) == (4.0, "")
 
 
-def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that_counts() -> None:
+def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that_counts() -> (
+    None
+):
     dead = node(A, down="deleted", gone=True)
     desk = begun((dead, node(B)), at=100.0)
     desk.hear(part_of(A, KEY), [ENDED])
     assert (desk.proofs(), desk.gone()) == ({}, set())
     words = {word.node: word for word in desk.words(1.0)}
     assert (words[A].heard_at, words[A].seen) == (0.0, (ENDED,))
-    desk.look(BatchSnapshot(nodes=(dead, node(B)), tickets=(running(),)), 100.0 + REPORT_SECONDS)
+    desk.look(
+        BatchSnapshot(nodes=(dead, node(B)), tickets=(running(),)),
+        100.0 + REPORT_SECONDS,
+    )
     assert (desk.proofs(), desk.gone()) == ({A: "deleted"}, {A})
     assert [word.node for word in desk.words(9.0)] == [B]
 
@@ -280,7 +312,9 @@ def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that
 def test_a_node_that_dies_later_is_dead_at_once() -> None:
     desk = begun((node(A), node(B)))
     desk.words(1.0)
-    after = BatchSnapshot(nodes=(node(A, down="NODE_FAIL"), node(B)), tickets=(running(),))
+    after = BatchSnapshot(
+        nodes=(node(A, down="NODE_FAIL"), node(B)), tickets=(running(),)
+    )
     desk.look(after, REPORT_SECONDS)
     assert desk.proofs() == {A: "NODE_FAIL"}
     desk = begun((node(A, down="NODE_FAIL"), node(B)))
@@ -295,20 +329,27 @@ def test_of_a_silent_node_only_its_parts_may_say_that_anything_is_over() -> None
     up = Seen(key=KEY, phase=Phase.UP)
     desk.hear(part_of(A, KEY), [up])
     ticket = Ticket(key=KEY, handle="41", state=TicketState.ENDED)
-    desk.look(BatchSnapshot(nodes=(node(A, silent=True), node(B)), tickets=(ticket,)), 2.0)
+    desk.look(
+        BatchSnapshot(nodes=(node(A, silent=True), node(B)), tickets=(ticket,)), 2.0
+    )
     phases = {word.node: word.seen[0].phase for word in desk.words(3.0)}
     assert phases == {A: Phase.UP, B: Phase.ENDED}
 
 
-def test_what_lacks_room_on_its_node_for_long_is_given_back_and_the_node_is_blamed() -> None:
+def test_what_lacks_room_on_its_node_for_long_is_given_back_and_the_node_is_blamed() -> (
+    None
+):
     desk = handed_over()
-    lacks = look(TicketState.WAITING, no_room="1 Insufficient nvidia.com/gpu", nodes=(B,))
+    lacks = look(
+        TicketState.WAITING, no_room="1 Insufficient nvidia.com/gpu", nodes=(B,)
+    )
     desk.look(lacks, 1.0)
     desk.look(lacks, 1.0 + ROOM_SECONDS)
     assert desk.due(20.0).cancel == ()
     desk.look(lacks, 1.1 + ROOM_SECONDS)
     assert desk.due(20.0).cancel == (KEY,)
-    assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.STARTING)  # a pod of it is still there
+    # a pod of it is still there
+    assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.STARTING)
     for at in (21.0, 22.0):
         desk.look(look(), at)
     why = f"others have taken the room on {A}: 1 Insufficient nvidia.com/gpu"
@@ -383,7 +424,8 @@ def test_it_is_forgotten_when_every_node_is_settled_and_nothing_is_left() -> Non
     assert seen_on(desk, A) is None
     settle_on(desk, 2.0, B)
     assert desk.due(2.0).forget == ()
-    assert desk.due(2.0 + LOG_SECONDS + LATE_SECONDS).cancel == ()  # its last logs are under way
+    # its last logs are under way
+    assert desk.due(2.0 + LOG_SECONDS + LATE_SECONDS).cancel == ()
     assert desk.due(2.0 + LEAVE_SECONDS + 0.1).cancel == (KEY,)  # its agents do not go
     desk.look(look(TicketState.ENDED), 3.0)
     assert desk.due(3.0).forget == (KEY,)
@@ -408,7 +450,9 @@ def test_an_older_word_is_not_taken() -> None:
     assert part.run
 
 
-def test_what_others_hold_is_told_beside_what_a_node_has_and_is_nothing_of_ours() -> None:
+def test_what_others_hold_is_told_beside_what_a_node_has_and_is_nothing_of_ours() -> (
+    None
+):
     desk = handed_over()
     foreign = Foreign(gpus=1, cpu_millis=3000, memory_bytes=40)
     nodes = (node(A, foreign=foreign), node(NodeId("gpu03"), foreign=foreign))
@@ -425,7 +469,11 @@ def test_others_hold_no_more_than_there_is() -> None:
     foreign = Foreign(gpus=9, cpu_millis=9000, memory_bytes=900)
     desk.look(BatchSnapshot(nodes=(node(A, foreign=foreign),), tickets=()), 1.0)
     (word,) = (word.inventory for word in desk.words(0.0) if word.node == A)
-    assert (word.taken, word.taken_cpu_millis, word.taken_memory_bytes) == ((0, 1), 8000, 100)
+    assert (word.taken, word.taken_cpu_millis, word.taken_memory_bytes) == (
+        (0, 1),
+        8000,
+        100,
+    )
 
 
 def test_a_closed_node_has_what_it_has_and_says_why_it_takes_nothing() -> None:
@@ -468,7 +516,10 @@ def test_a_dead_node_is_proven_and_a_silent_one_says_nothing() -> None:
 
 def test_a_node_that_the_batch_system_has_no_more_is_gone() -> None:
     desk = Desk()
-    desk.look(BatchSnapshot(nodes=(node(A, down="deleted", gone=True), node(B)), tickets=()), 0.0)
+    desk.look(
+        BatchSnapshot(nodes=(node(A, down="deleted", gone=True), node(B)), tickets=()),
+        0.0,
+    )
     assert (desk.gone(), desk.proofs()) == ({A}, {A: "deleted"})
     desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=()), 1.0)
     assert not desk.gone()
@@ -497,7 +548,8 @@ def test_an_agent_that_does_not_reach_the_head_is_named() -> None:
 
 
 def test_a_part_is_told_that_it_is_settled_for_good() -> None:
-    """The node's own word names it once: what is not said any more, is not settled any more."""
+    """The node's own word names it once: what is not said any more, is not settled any
+    more."""
     desk = Desk()
     run_on(desk)
     desk.submitted(KEY)

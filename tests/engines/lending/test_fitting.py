@@ -1,4 +1,5 @@
-"""A part is told its launch when the batch system has said all that it needs, and not before."""
+"""A part is told its launch when the batch system has said all that it needs, and not
+before."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ from tests.patience import PATIENCE_SECONDS
 
 
 class Addresses:
-    """Implements lending.Driver; `known` are the addresses of the gang, when there are any."""
+    """Implements lending.Driver; `known` are the addresses of the gang, when there are
+    any."""
 
     def __init__(self) -> None:
         self.known: tuple[str, ...] = ()
@@ -24,7 +26,9 @@ class Addresses:
     async def look(self) -> BatchSnapshot:
         return look(TicketState.RUNNING, nodes=(A, B))
 
-    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None: ...
+    async def submit(
+        self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+    ) -> None: ...
 
     async def withhold(self, key: AttemptKey) -> None: ...
 

@@ -1,5 +1,6 @@
-"""A history of faults on a real Ray: heads, actors, agents, Ray's processes and whole nodes die at
-random while jobs come and go. What became of the jobs is judged by what their ranks wrote."""
+"""A history of faults on a real Ray: heads, actors, agents, Ray's processes and whole
+nodes die at random while jobs come and go. What became of the jobs is judged by what
+their ranks wrote."""
 
 import random
 import shlex
@@ -45,7 +46,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A job that was acknowledged, what it was to end with, and what Corral says of it."""
+    """A job that was acknowledged, what it was to end with, and what Corral says of
+    it."""
 
     id: str
     code: int
@@ -55,7 +57,8 @@ class Told:
 
 @dataclass(slots=True)
 class History:
-    """One run on this cluster, whose nodes are NODES. The same seed draws the same faults."""
+    """One run on this cluster, whose nodes are NODES. The same seed draws the same
+    faults."""
 
     ray: RayHouse
     seed: int
@@ -78,12 +81,25 @@ class History:
         return [self._told(id, code) for id, code in self._codes.items()]
 
     def _submit(self, chance: random.Random) -> None:
-        name, code = f"job-{len(self._codes) + self.refused}", chance.choice([0, 0, 0, 7, 21])
-        words = [RANK, str(self._log(name)), str(chance.randint(1, 30)), f"{TICK_SECONDS}"]
+        name, code = (
+            f"job-{len(self._codes) + self.refused}",
+            chance.choice([0, 0, 0, 7, 21]),
+        )
+        words = [
+            RANK,
+            str(self._log(name)),
+            str(chance.randint(1, 30)),
+            f"{TICK_SECONDS}",
+        ]
         run = shlex.join([sys.executable, "-c", *words, f"{code}"])
-        needs = {"nodes": chance.choice([1, 1, 2]), "resources": {"cpu": 0.05, "memory": "32MB"}}
+        needs = {
+            "nodes": chance.choice([1, 1, 2]),
+            "resources": {"cpu": 0.05, "memory": "32MB"},
+        }
         try:
-            id = self.ray.house.submit(name, run, **needs, retry={"user": 0, "infra": 20})
+            id = self.ray.house.submit(
+                name, run, **needs, retry={"user": 0, "infra": 20}
+            )
             self._codes[id] = code
         except CorralError:
             self.refused += 1
@@ -136,13 +152,15 @@ class History:
         with suppress(FileNotFoundError):
             for row in self._log(job.name).read_text().splitlines():
                 attempt, rank, what, at = row.split()
-                lines.append(Line(attempt=int(attempt), rank=int(rank), what=what, at=float(at)))
+                lines.append(
+                    Line(attempt=int(attempt), rank=int(rank), what=what, at=float(at))
+                )
         return Told(id=id, code=code, job=job, lines=lines)
 
 
 def breaches(told: Iterable[Told]) -> list[str]:
-    """What must not be: a rank that began twice in an attempt, two attempts at once, an end that is
-    not the true one, an attempt that is not told."""
+    """What must not be: a rank that began twice in an attempt, two attempts at once, an
+    end that is not the true one, an attempt that is not told."""
     return [f"{one.id}: {what}" for one in told for what in _breaches(one)]
 
 
@@ -150,8 +168,12 @@ def _breaches(told: Told) -> Iterable[str]:
     by_attempt: Mapping[int, list[Line]] = defaultdict(list)
     for line in told.lines:
         by_attempt[line.attempt].append(line)
-    began = Counter((line.attempt, line.rank) for line in told.lines if line.what == "begins")
-    yield from (f"rank {who} began {often} times" for who, often in began.items() if often > 1)
+    began = Counter(
+        (line.attempt, line.rank) for line in told.lines if line.what == "begins"
+    )
+    yield from (
+        f"rank {who} began {often} times" for who, often in began.items() if often > 1
+    )
     for attempt, lines in by_attempt.items():
         earlier = [line.at for line in told.lines if line.attempt < attempt]
         if earlier and max(earlier) > min(line.at for line in lines):

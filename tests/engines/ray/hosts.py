@@ -18,13 +18,23 @@ from tests.scenarios.machines import Machine, Machines, machines
 def words(folder: Path) -> list[str]:
     """The engine of a head whose own Ray node has no GPU."""
     (folder / "saves").mkdir()
-    told = {"num_gpus": 0, "num_cpus": 1, "node_dir": folder / "n", "shared": folder / "saves"}
-    return ["--engine", "ray", *(f"--set={name}={value}" for name, value in told.items())]
+    told = {
+        "num_gpus": 0,
+        "num_cpus": 1,
+        "node_dir": folder / "n",
+        "shared": folder / "saves",
+    }
+    return [
+        "--engine",
+        "ray",
+        *(f"--set={name}={value}" for name, value in told.items()),
+    ]
 
 
 @contextmanager
 def ray_hosts(*names: str, with_redis: bool = False) -> Iterator[Machines]:
-    """A head on the host `head`, and these hosts, which have joined it with a GPU each."""
+    """A head on the host `head`, and these hosts, which have joined it with a GPU
+    each."""
     need_ray()
     with ExitStack() as after, ExitStack() as stack:
 
@@ -35,7 +45,9 @@ def ray_hosts(*names: str, with_redis: bool = False) -> Iterator[Machines]:
             return told
 
         found = stack.enter_context(machines(*names, up=up))
-        after.callback(shutil.rmtree, f"/tmp/corral-ray-{cluster_of(found)}", ignore_errors=True)
+        after.callback(
+            shutil.rmtree, f"/tmp/corral-ray-{cluster_of(found)}", ignore_errors=True
+        )
         for name in names:
             join(found, name)
         yield found

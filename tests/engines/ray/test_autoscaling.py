@@ -1,7 +1,7 @@
 """Ray's autoscaler makes nodes for jobs that wait, and takes idle ones back.
 
-It is the second one of Ray's: the first does not know the nodes of Ray's fake provider by their
-addresses, and so takes back none.
+It is the second one of Ray's: the first does not know the nodes of Ray's fake provider
+by their addresses, and so takes back none.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,8 @@ def fake_cluster(gcs_address: str) -> dict[str, Any]:
         "upscaling_speed": 1.0,
         "idle_timeout_minutes": 0.05,
         "provider": {
-            "type": "external",  # the fake one by its name asks for a file that Ray does not ship
+            # the fake one by its name asks for a file that Ray does not ship
+            "type": "external",
             "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
             "disable_node_updaters": True,
             "disable_launch_config_check": True,
@@ -81,7 +82,9 @@ def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayHouse
     }.items():
         monkeypatch.setenv(name, value)
     told = {"autoscaling_config": str(config), "idle_seconds": "2"}
-    words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+    words = [
+        word for name, value in told.items() for word in ("--set", f"{name}={value}")
+    ]
     with ray_house(*words, port=port) as ray:
         yield ray
 
@@ -91,7 +94,10 @@ def test_a_gang_larger_than_the_cluster_brings_nodes_and_idle_ones_go_back(
     scaled: RayHouse,
 ) -> None:
     house, first = scaled.house, scaled.first
-    for never in ({"nodes": 4, "resources": {"gpu": 2}}, {"resources": {"gpu": "a100:1"}}):
+    for never in (
+        {"nodes": 4, "resources": {"gpu": 2}},
+        {"resources": {"gpu": "a100:1"}},
+    ):
         with pytest.raises(CorralError, match="of this cluster could|has only"):
             house.submit("never", "true", **never)
     wide = house.submit("wide", "true", nodes=3, resources={"gpu": 2})

@@ -22,7 +22,9 @@ def test_a_port_that_another_program_has_is_refused_and_nothing_is_started(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         (tmp_path / "port").write_text(str(port))
-        ray = RayHere(dir=tmp_path, cluster="test", settings=RaySettings(host="127.0.0.1"))
+        ray = RayHere(
+            dir=tmp_path, cluster="test", settings=RaySettings(host="127.0.0.1")
+        )
         with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1") as refused:
             ray.begin()
     assert str(tmp_path / "port") in (refused.value.hint or "")
@@ -32,7 +34,10 @@ def test_a_port_that_another_program_has_is_refused_and_nothing_is_started(
 def test_the_command_that_shows_its_nodes_shows_its_token() -> None:
     told = {
         token: RayDriver(
-            address="10.0.0.1:6379", cluster="c", token_file=token, log_file=Path("/log")
+            address="10.0.0.1:6379",
+            cluster="c",
+            token_file=token,
+            log_file=Path("/log"),
         ).shown_by
         for token in ("", "/my ray/token")
     }
@@ -49,7 +54,12 @@ def test_what_ray_wrote_goes_when_nobody_uses_it_any_more(
     monkeypatch.setattr(bringup, "CLEAR_SECONDS", 0.0)
     folder = tmp_path / "corral-ray-x"
     folder.mkdir()
-    words = ["sh", "-c", "echo up; read x", *([f"--dir={folder}/a"] if by == "its words" else [])]
+    words = [
+        "sh",
+        "-c",
+        "echo up; read x",
+        *([f"--dir={folder}/a"] if by == "its words" else []),
+    ]
     pipe = subprocess.PIPE
     with (
         (folder if by == "an open file" else tmp_path).joinpath("log").open("w") as log,
@@ -76,7 +86,9 @@ def test_what_the_heads_ray_wrote_stays_where_its_next_start_goes_on_with_it(
     assert folder.exists() is stays
 
 
-def test_the_folder_of_a_ray_that_was_joined_is_told_by_its_processes(tmp_path: Path) -> None:
+def test_the_folder_of_a_ray_that_was_joined_is_told_by_its_processes(
+    tmp_path: Path,
+) -> None:
     for word, told in (
         ("--temp_dir=/tmp/corral-ray-574bcbf1", "/tmp/corral-ray-574bcbf1"),
         ("--temp-dir=/tmp/corral-ray-574bcbf1", "/tmp/corral-ray-574bcbf1"),

@@ -10,8 +10,12 @@ from corral.engines.ray.driver import RayDriver
 from corral.engines.ray.nodes import RayNode, RaySnapshot
 
 ONE = NodeId("r1")
-DRAINED = RayNode(id=ONE, ray_node="a1", address="10.0.0.1", alive=False, drained=True, death="d")
-FAILED = RayNode(id=ONE, ray_node="a1", address="10.0.0.1", alive=False, death="no health check")
+DRAINED = RayNode(
+    id=ONE, ray_node="a1", address="10.0.0.1", alive=False, drained=True, death="d"
+)
+FAILED = RayNode(
+    id=ONE, ray_node="a1", address="10.0.0.1", alive=False, death="no health check"
+)
 WITNESS = RayNode(id=NodeId("r2"), ray_node="a2", address="10.0.0.1", alive=True)
 
 
@@ -32,7 +36,9 @@ def judged(
         revoked.append(node)
 
     deaths = Deaths(
-        driver=Machine(address="", cluster="c", token_file="", log_file=Path("/dev/null")),
+        driver=Machine(
+            address="", cluster="c", token_file="", log_file=Path("/dev/null")
+        ),
         scales=scales,
         folder_there=lambda node: f"/nodes/{node}",
         revoke=revoke,
@@ -50,7 +56,9 @@ def test_what_the_autoscaler_took_is_gone_and_let_in_no_more() -> None:
         assert (deaths.taken, revoked) == ({ONE}, [ONE])
 
 
-def test_a_node_that_ray_gives_up_is_proven_dead_by_its_machine_alone_and_may_come_back() -> None:
+def test_a_node_that_ray_gives_up_is_proven_dead_by_its_machine_alone_and_may_come_back() -> (
+    None
+):
     deaths, _ = judged(FAILED)
     assert deaths.proofs == {}
     deaths, revoked = judged(FAILED, WITNESS)

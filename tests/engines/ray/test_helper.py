@@ -21,7 +21,14 @@ def test_a_helper_that_ray_keeps_waiting_ends_with_its_input(tmp_path: Path) -> 
     need_ray()
     with (tmp_path / "log").open("wb") as log:
         helper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "corral.engines.ray.helper", NO_RAY, "corral-test"],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "corral.engines.ray.helper",
+                NO_RAY,
+                "corral-test",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -70,6 +77,8 @@ def test_a_ray_that_does_not_answer_is_told(
         await engine.start()
         await until(lambda: engine.trouble)
         await engine.down(kill=False)
-        assert engine.trouble == (f"ray does not answer: no talk with the Ray cluster at {NO_RAY}")
+        assert engine.trouble == (
+            f"ray does not answer: no talk with the Ray cluster at {NO_RAY}"
+        )
 
     asyncio.run(run())

@@ -25,9 +25,13 @@ def test_the_judge_sees_what_must_not_be() -> None:
     assert breaches([told(*WHOLE)]) == []
     again = [(2, 0, "begins", 3.0), (2, 0, "ends", 4.0)]
     assert breaches([told(*WHOLE, *again, attempt=2)]) == []
-    assert breaches([told(*WHOLE, (1, 0, "begins", 3.0))]) == ["j1: rank (1, 0) began 2 times"]
+    assert breaches([told(*WHOLE, (1, 0, "begins", 3.0))]) == [
+        "j1: rank (1, 0) began 2 times"
+    ]
     at_once = [(2, 0, "begins", 1.5), (2, 0, "ends", 4.0)]
-    assert "while an earlier one lived" in breaches([told(*WHOLE, *at_once, attempt=2)])[0]
+    assert (
+        "while an earlier one lived" in breaches([told(*WHOLE, *at_once, attempt=2)])[0]
+    )
     assert "by its own" in breaches([told(*WHOLE, code=7)])[0]
     assert "alone have ended" in breaches([told(WHOLE[0])])[0]
 

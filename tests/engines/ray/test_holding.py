@@ -41,7 +41,9 @@ def test_one_that_was_given_to_a_job_meanwhile_stays_and_another_leaves() -> Non
 
 def test_when_nobody_waits_any_more_what_was_to_leave_is_offered_again() -> None:
     first = moves(ALL, set(), free=0, waiting=[1], now=0.0)
-    assert offered(moves(first.held, set(), free=0, waiting=[], now=1.0).held) == set(ALL)
+    assert offered(moves(first.held, set(), free=0, waiting=[], now=1.0).held) == set(
+        ALL
+    )
 
 
 @given(

@@ -1,4 +1,5 @@
-"""Machines that join a cluster on Ray, and what becomes of their jobs when they are lost.
+"""Machines that join a cluster on Ray, and what becomes of their jobs when they are
+lost.
 
 Each is a network namespace. What befalls a job is judged by what its workers wrote.
 """
@@ -70,7 +71,9 @@ BOTH = [("head", "w1"), ("w1", "head")]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("ways", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "from head", "to head"])
+@pytest.mark.parametrize(
+    "ways", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "from head", "to head"]
+)
 def test_a_machine_that_is_cut_off_for_five_seconds_keeps_its_job(
     two: Machines, ways: list[tuple[str, str]]
 ) -> None:
@@ -84,22 +87,30 @@ def test_a_machine_that_is_cut_off_for_five_seconds_keeps_its_job(
 
 
 @pytest.mark.soak
-def test_a_machine_that_ray_took_for_dead_keeps_a_job_that_does_not_save(two: Machines) -> None:
-    """After 4 to 6 s of silence Ray calls it dead, and its raylet ends: no proof of anything."""
+def test_a_machine_that_ray_took_for_dead_keeps_a_job_that_does_not_save(
+    two: Machines,
+) -> None:
+    """After 4 to 6 s of silence Ray calls it dead, and its raylet ends: no proof of
+    anything."""
     settled(two)
     worker = Worker(two, constraints={"node": "w1"})
     before = part_of(two["w1"], "raylet")
     parted_for(two, BOTH, 30.0)
     two.until_node("w1", "alive")
     worker.moves_on()
-    until(lambda: part_of(two["w1"], "raylet") not in (None, before), "its Ray has joined anew")
+    until(
+        lambda: part_of(two["w1"], "raylet") not in (None, before),
+        "its Ray has joined anew",
+    )
     worker.moves_on()
     worker.end()
     assert worker.begun() == ["1 begins on w1"]
 
 
 @pytest.mark.soak
-def test_a_job_that_saves_leaves_a_machine_that_is_cut_off_and_runs_once(two: Machines) -> None:
+def test_a_job_that_saves_leaves_a_machine_that_is_cut_off_and_runs_once(
+    two: Machines,
+) -> None:
     settled(two)
     worker = Worker(two, checkpoint={"path": str(saves_of(two))}, disconnect="replace")
     where, other = places(worker)
@@ -113,7 +124,9 @@ def test_a_job_that_saves_leaves_a_machine_that_is_cut_off_and_runs_once(two: Ma
 
 
 @pytest.mark.soak
-def test_a_job_that_saves_leaves_a_machine_that_is_frozen_and_runs_once(two: Machines) -> None:
+def test_a_job_that_saves_leaves_a_machine_that_is_frozen_and_runs_once(
+    two: Machines,
+) -> None:
     settled(two)
     worker = Worker(two, checkpoint={"path": str(saves_of(two))}, disconnect="replace")
     where, other = places(worker)
@@ -150,7 +163,9 @@ def test_a_gcs_that_was_killed_comes_back_with_what_redis_has_and_no_job_notices
 
 
 @pytest.mark.soak
-def test_a_head_that_was_killed_finds_its_machines_and_their_jobs(two: Machines) -> None:
+def test_a_head_that_was_killed_finds_its_machines_and_their_jobs(
+    two: Machines,
+) -> None:
     settled(two)
     worker = Worker(two, nodes=2)
     House(two.head.root).kill_head()
@@ -164,13 +179,17 @@ def test_a_head_that_was_killed_finds_its_machines_and_their_jobs(two: Machines)
 
 @pytest.mark.soak
 def test_a_ray_that_forgot_its_nodes_is_joined_again_by_them() -> None:
-    """Without Redis the death of Ray's head is that of its Ray; jobs run on through it."""
+    """Without Redis the death of Ray's head is that of its Ray; jobs run on through
+    it."""
     with ray_hosts("w1") as found:
         worker = Worker(found)
         raylet = part_of(found["w1"], "raylet")
         for one in ray_of(found.head):
             one.signal(signal.SIGKILL)
-        until(lambda: part_of(found["w1"], "raylet") not in (None, raylet), "it joined again")
+        until(
+            lambda: part_of(found["w1"], "raylet") not in (None, raylet),
+            "it joined again",
+        )
         found.until_node("w1", "alive")
         worker.moves_on()
         worker.end()

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.ids import NodeId
-from corral.engines.ray.autoscaler_types import UNTOLD, kinds_of, left_of, type_resources
+from corral.engines.ray.autoscaler_types import (
+    UNTOLD,
+    kinds_of,
+    left_of,
+    type_resources,
+)
 from corral.engines.ray.nodes import RayNode
 
 CONFIG = {
@@ -25,9 +30,16 @@ CONFIG = {
 }
 
 
-def worker(name: str, gpus: int, *, alive: bool = True, is_head: bool = False) -> RayNode:
+def worker(
+    name: str, gpus: int, *, alive: bool = True, is_head: bool = False
+) -> RayNode:
     return RayNode(
-        id=NodeId(name), ray_node=name, address="a", alive=alive, gpus=gpus, is_head=is_head
+        id=NodeId(name),
+        ray_node=name,
+        address="a",
+        alive=alive,
+        gpus=gpus,
+        is_head=is_head,
     )
 
 
@@ -42,7 +54,10 @@ def test_workers_that_live_are_no_more_to_come() -> None:
     kinds = kinds_of(CONFIG, gpu_type="gpu")
     there = [worker("w1", 8), worker("w2", 8), worker("w3", 8, alive=False),
              worker("h", 8, is_head=True)]  # fmt: skip
-    assert [(kind.name, kind.most) for kind in left_of(kinds, there)] == [("big", 2), ("cpus", 6)]
+    assert [(kind.name, kind.most) for kind in left_of(kinds, there)] == [
+        ("big", 2),
+        ("cpus", 6),
+    ]
     all_there = [worker(f"w{number}", 8) for number in range(4)]
     assert [kind.name for kind in left_of(kinds, all_there)] == ["cpus"]
 

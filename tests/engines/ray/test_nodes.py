@@ -28,7 +28,9 @@ def row(ray_node: str = "a1", **more: Any) -> dict[str, Any]:
 
 def look(*rows: dict[str, Any], **more: Any) -> Any:
     names = more.pop("names", {})
-    return look_of({"nodes": list(rows), "used": {}, "waiting": [], "own": 0} | more, names)
+    return look_of(
+        {"nodes": list(rows), "used": {}, "waiting": [], "own": 0} | more, names
+    )
 
 
 def test_a_node_is_named_by_its_label_else_by_its_address() -> None:
@@ -38,7 +40,9 @@ def test_a_node_is_named_by_its_label_else_by_its_address() -> None:
 
 
 def test_nodes_of_one_address_have_places_of_their_own_there() -> None:
-    nodes = look(row(), row("a2", NodeManagerPort=4001, Labels={"corral.node": "r2"})).nodes
+    nodes = look(
+        row(), row("a2", NodeManagerPort=4001, Labels={"corral.node": "r2"})
+    ).nodes
     assert [node.index for node in nodes] == [0, 1]
 
 
@@ -51,7 +55,9 @@ def test_two_living_nodes_of_one_name_are_told_apart_by_their_ports() -> None:
 
 
 def test_a_node_keeps_its_name_when_another_comes_to_its_address() -> None:
-    nodes = look(row("new", NodeManagerPort=3000), row("known"), names={"known": "10.0.0.1"}).nodes
+    nodes = look(
+        row("new", NodeManagerPort=3000), row("known"), names={"known": "10.0.0.1"}
+    ).nodes
     assert {node.ray_node: node.id for node in nodes} == {
         "known": "10.0.0.1",
         "new": "10.0.0.1-3000",
@@ -85,7 +91,10 @@ def test_a_node_that_was_drained_without_an_autoscaler_may_live() -> None:
 
 
 def test_what_waits_for_gpus_is_told_one_by_one() -> None:
-    waiting = [{"resources": {"GPU": 2.0}, "count": 3}, {"resources": {"CPU": 1.0}, "count": 9}]
+    waiting = [
+        {"resources": {"GPU": 2.0}, "count": 3},
+        {"resources": {"CPU": 1.0}, "count": 9},
+    ]
     assert look(waiting=waiting).waiting_gpus == (2, 2, 2)
 
 
@@ -148,7 +157,10 @@ def test_labels_for_placing_leave_out_what_only_ray_knows() -> None:
 def test_who_made_a_gpu_is_told_and_of_what_is_no_gpu_nobody(
     detected: str, vendor: str | None
 ) -> None:
-    assert dict(labels_of({}, [f"accelerator_type:{detected}"])).get("gpu-vendor") == vendor
+    assert (
+        dict(labels_of({}, [f"accelerator_type:{detected}"])).get("gpu-vendor")
+        == vendor
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,10 +176,16 @@ def test_who_made_a_gpu_is_told_and_of_what_is_no_gpu_nobody(
 def test_a_nodes_agent_is_told_of_gpus_of_amds_that_ray_has_detected(
     detected: str, pretend: bool, amd: int, tmp_path: Path
 ) -> None:
-    resources = {"GPU": 4.0, **({f"accelerator_type:{detected}": 1.0} if detected else {})}
+    resources = {
+        "GPU": 4.0,
+        **({f"accelerator_type:{detected}": 1.0} if detected else {}),
+    }
     (found,) = look(row(Resources=resources)).nodes
     engine = RayEngine(
-        cluster_dir=tmp_path, settings=RaySettings(pretend=pretend), links=links(), cluster="c"
+        cluster_dir=tmp_path,
+        settings=RaySettings(pretend=pretend),
+        links=links(),
+        cluster="c",
     )
     told = engine.settings_of(found)
     assert (told.amd_gpus, told.pretend_gpus) == (amd, 4 if pretend else None)

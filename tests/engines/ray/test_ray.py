@@ -44,13 +44,18 @@ def test_an_actor_that_dies_is_started_again_and_finds_its_agent(ray: RayHouse) 
     assert ray.house.until_over(job).attempt == 1
     assert ray.agent("r2") == agent
     os.kill(agent.pid, signal.SIGKILL)  # of whom the new actor is not the parent
-    until(lambda: ray.agent("r2") not in (None, agent), "the new actor starts another agent")
+    until(
+        lambda: ray.agent("r2") not in (None, agent),
+        "the new actor starts another agent",
+    )
     ray.until_alive("r2")
 
 
 def test_a_killed_head_finds_its_nodes_and_what_they_run(ray: RayHouse) -> None:
     gate, agent = ray.house.root.parent / "gate-head", ray.agent("r2")
-    job = ray.house.submit("outlives", wait_in_shell(gate), nodes=2, resources={"gpu": 1})
+    job = ray.house.submit(
+        "outlives", wait_in_shell(gate), nodes=2, resources={"gpu": 1}
+    )
     ray.house.until_state(job, "RUNNING")
     ray.house.kill_head()
     gate.touch()
@@ -93,7 +98,9 @@ def test_a_program_of_ray_and_a_job_never_have_the_same_gpu(ray: RayHouse) -> No
     assert ray.house.until_over(late).state == "DONE"
 
 
-def test_the_end_of_ray_on_a_node_is_not_the_end_of_what_runs_there(ray: RayHouse) -> None:
+def test_the_end_of_ray_on_a_node_is_not_the_end_of_what_runs_there(
+    ray: RayHouse,
+) -> None:
     gate = ray.house.root.parent / "gate-raylet"
     there = {"resources": {"gpu": 1}, "constraints": {"node": "r2"}}
     until(lambda: ray.free_gpus() == 4, "all GPUs are free")

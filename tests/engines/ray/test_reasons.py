@@ -18,8 +18,16 @@ def row(*, alive: bool = True, death: str = "") -> RayNode:
     [
         (None, "", "Ray knows no node r2 yet"),
         (row(), "", "the agent of node r2 is not connected yet"),
-        (row(), "GetTimeoutError: 20 s", "has no agent yet: its actor does not answer in time"),
-        (row(alive=False, death="missed health checks"), "", "lost node r2: missed health checks"),
+        (
+            row(),
+            "GetTimeoutError: 20 s",
+            "has no agent yet: its actor does not answer in time",
+        ),
+        (
+            row(alive=False, death="missed health checks"),
+            "",
+            "lost node r2: missed health checks",
+        ),
     ],
     ids=["unknown", "starts", "trouble", "dead"],
 )

@@ -6,7 +6,10 @@ from corral.engines.ray.settings import RaySettings
 
 def test_no_token_is_in_a_command_and_all_processes_are_told_where_it_lies() -> None:
     env = start_options.environment("/c/ray/token")
-    assert (env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"]) == ("token", "/c/ray/token")
+    assert (env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"]) == (
+        "token",
+        "/c/ray/token",
+    )
     assert "RAY_AUTH_MODE" not in start_options.environment("")
 
 
@@ -35,7 +38,9 @@ def test_a_node_joins_under_its_name() -> None:
     assert "--labels=corral.node=r2" in words
 
 
-def test_a_head_without_redis_keeps_nothing_and_clusters_keep_apart_what_they_keep() -> None:
+def test_a_head_without_redis_keeps_nothing_and_clusters_keep_apart_what_they_keep() -> (
+    None
+):
     assert start_options.keeping("", "a0b1") == {}
     kept = start_options.keeping("10.0.0.9:6379", "a0b1")
     assert kept["RAY_REDIS_ADDRESS"] == "10.0.0.9:6379"

@@ -11,7 +11,13 @@ R1, R2 = NodeId("r1"), NodeId("r2")
 
 
 def node(id: NodeId, **more: object) -> RayNode:
-    values = {"ray_node": f"as-{id}", "address": "10.0.0.1", "alive": True, "gpus": 4, **more}
+    values = {
+        "ray_node": f"as-{id}",
+        "address": "10.0.0.1",
+        "alive": True,
+        "gpus": 4,
+        **more,
+    }
     return RayNode(id=id, **values)  # type: ignore[arg-type]
 
 
@@ -20,7 +26,10 @@ ROWS: Mapping[NodeId, RayNode] = {R1: node(R1, is_head=True), R2: node(R2)}
 
 def test_what_runs_is_asked_for_beside_what_waits() -> None:
     gang = Shape(nodes=2, resources=Resources(gpu_millis=3000, cpu_millis=1500))
-    assert bundles([node(R1)], [gang]) == [{"GPU": 4.0}, *[{"GPU": 3.0, "CPU": 1.5}] * 2]
+    assert bundles([node(R1)], [gang]) == [
+        {"GPU": 4.0},
+        *[{"GPU": 3.0, "CPU": 1.5}] * 2,
+    ]
 
 
 def test_a_share_of_a_gpu_needs_a_whole_one_and_nothing_needs_a_node() -> None:
@@ -35,7 +44,11 @@ def test_a_type_that_the_autoscaler_could_bring_is_asked_for_by_rays_name() -> N
     types = {"h100": "accelerator_type:H100"}
     asked = [Resources(gpu_millis=1000, gpu_type=one) for one in ("h100", "a100", None)]
     found = [bundles([], [Shape(nodes=1, resources=one)], types) for one in asked]
-    assert found == [[{"GPU": 1.0, "accelerator_type:H100": 0.001}], [{"GPU": 1.0}], [{"GPU": 1.0}]]
+    assert found == [
+        [{"GPU": 1.0, "accelerator_type:H100": 0.001}],
+        [{"GPU": 1.0}],
+        [{"GPU": 1.0}],
+    ]
 
 
 def test_an_idle_node_sleeps_after_its_time_and_that_of_rays_head_never() -> None:

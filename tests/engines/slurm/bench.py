@@ -94,7 +94,9 @@ class Bench:
 def parts_for(driver: SlurmDriver, gang: list[Launch]) -> dict[NodeId, PartFiles]:
     return {
         one.seat.node: PartFiles(
-            settings=encode_settings(driver.settings_of(part_of(one.seat.node, one.key), one)),
+            settings=encode_settings(
+                driver.settings_of(part_of(one.seat.node, one.key), one)
+            ),
             token=b"very-secret\n",
             early=b"{}",
         )
@@ -102,10 +104,13 @@ def parts_for(driver: SlurmDriver, gang: list[Launch]) -> dict[NodeId, PartFiles
     }
 
 
-async def look_until(driver: SlurmDriver, true: Callable[[BatchSnapshot], object]) -> BatchSnapshot:
+async def look_until(
+    driver: SlurmDriver, true: Callable[[BatchSnapshot], object]
+) -> BatchSnapshot:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            with suppress(Trouble):  # a loaded machine, or a controller that has just come
+            # a loaded machine, or a controller that has just come
+            with suppress(Trouble):
                 if true(look := await driver.look()):
                     return look
             await asyncio.sleep(0.05)

@@ -1,4 +1,5 @@
-"""Slurm with a book of accounts: what has left the queue is known from it, and limits are told."""
+"""Slurm with a book of accounts: what has left the queue is known from it, and limits
+are told."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,11 +32,14 @@ def bench(kept: Slurm, tmp_path: Path) -> Iterator[Bench]:
 
 
 async def until_gone(slurm: Slurm) -> None:
-    """The queue shows nothing any more: Slurm forgets what is over after some seconds."""
+    """The queue shows nothing any more: Slurm forgets what is over after some
+    seconds."""
     await asyncio.to_thread(slurm.until, lambda: slurm.jobs() == [], "an empty queue")
 
 
-def test_an_attempt_that_ended_while_nobody_looked_is_told_from_the_book(bench: Bench) -> None:
+def test_an_attempt_that_ended_while_nobody_looked_is_told_from_the_book(
+    bench: Bench,
+) -> None:
     async def story() -> None:
         bench.agent = 'case "$5" in */j1.1/*) exit 3;; esac; sleep 600'
         driver = bench.driver()
@@ -62,10 +66,14 @@ def test_the_tasks_of_an_array_are_told_apart_in_the_book(bench: Bench) -> None:
         assert isinstance(driver, SlurmPlacingDriver)
         await driver.look()
         await driver.ask(of_array(2, 5))
-        await look_until(driver, lambda look: list(states(look).values()) == ["running"] * 2)
+        await look_until(
+            driver, lambda look: list(states(look).values()) == ["running"] * 2
+        )
         bench.slurm.run("scancel", f"--name={driver.name_of(of_array(2)[0].key)}")
         await until_gone(bench.slurm)
-        look = await look_until(bench.driver(SlurmPlacingDriver), lambda look: look.tickets)
+        look = await look_until(
+            bench.driver(SlurmPlacingDriver), lambda look: look.tickets
+        )
         assert states(look) == dict.fromkeys(("j9_2", "j9_5"), TicketState.ENDED)
         assert all("cancelled in Slurm" in ticket.blame for ticket in look.tickets)
 
@@ -75,7 +83,10 @@ def test_the_tasks_of_an_array_are_told_apart_in_the_book(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("set_by", "said"),
     [
-        (("modify", "account", "team", "set", "GrpJobs=1"), "a limit of its account is reached"),
+        (
+            ("modify", "account", "team", "set", "GrpJobs=1"),
+            "a limit of its account is reached",
+        ),
         (
             ("modify", "qos", "normal", "set", "MaxJobsPerUser=1"),
             "a limit of its quality of service is reached",
@@ -101,4 +112,6 @@ def test_a_limit_of_an_account_or_of_its_quality_of_service_is_why_it_waits(
     try:
         bench.run(story())
     finally:
-        bench.slurm.run("sacctmgr", "-i", *set_by[:-1], f"{set_by[-1].partition('=')[0]}=-1")
+        bench.slurm.run(
+            "sacctmgr", "-i", *set_by[:-1], f"{set_by[-1].partition('=')[0]}=-1"
+        )

@@ -1,4 +1,5 @@
-"""A whole cluster on a real Slurm: what somebody submits becomes batch jobs, and comes back."""
+"""A whole cluster on a real Slurm: what somebody submits becomes batch jobs, and comes
+back."""
 
 import json
 from collections.abc import Iterator
@@ -30,15 +31,24 @@ def test_a_gang_is_one_batch_job_whose_ranks_meet_with_the_gpus_that_slurm_grant
     )
     id = house.submit("gang", run, nodes=2, resources={"gpu": 2, "memory": "64MB"})
     job = house.until_over(id)
-    assert (job.state, job.exit_code, sorted(job.nodes)) == ("FAILED", 7, sorted(on_slurm.nodes))
+    assert (job.state, job.exit_code, sorted(job.nodes)) == (
+        "FAILED",
+        7,
+        sorted(on_slurm.nodes),
+    )
     said = [house.logs(id, rank=rank).split() for rank in (0, 1)]
     assert said == [["127.0.0.1", "2", "0,1"]] * 2
     assert job.attempt == 1
-    until(lambda: on_slurm.slurm.jobs("-t", "pending,running,completing") == [], "it is over")
+    until(
+        lambda: on_slurm.slurm.jobs("-t", "pending,running,completing") == [],
+        "it is over",
+    )
     assert [job[2] for job in on_slurm.slurm.jobs()] == ["COMPLETED"]
 
 
-def test_what_somebody_cancels_in_slurm_is_tried_again_with_a_receipt(on_slurm: OnSlurm) -> None:
+def test_what_somebody_cancels_in_slurm_is_tried_again_with_a_receipt(
+    on_slurm: OnSlurm,
+) -> None:
     house, slurm = on_slurm.house, on_slurm.slurm
     run = 'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 3600; fi'
     id = house.submit("cancelled", run, grace="2s")
@@ -57,7 +67,9 @@ def test_one_that_slurm_preempts_goes_on_as_another_attempt_and_its_receipt_says
 ) -> None:
     house, slurm, node = on_slurm.house, on_slurm.slurm, on_slurm.nodes[0]
     run = 'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 3600; fi'
-    id = house.submit("preempted", run, resources={"gpu": 2}, constraints={"node": node})
+    id = house.submit(
+        "preempted", run, resources={"gpu": 2}, constraints={"node": node}
+    )
     house.until_state(id, "RUNNING")
     urgent = slurm.submit("-p", "urgent", "-w", node, "--gres=gpu:2")
     until(lambda: house.job(id).receipts, "its receipt")
@@ -69,13 +81,17 @@ def test_one_that_slurm_preempts_goes_on_as_another_attempt_and_its_receipt_says
     assert receipt.text.startswith("Slurm: Slurm has preempted it for another job; ")
 
 
-def test_what_others_hold_of_a_node_is_not_offered_while_they_do(on_slurm: OnSlurm) -> None:
+def test_what_others_hold_of_a_node_is_not_offered_while_they_do(
+    on_slurm: OnSlurm,
+) -> None:
     house, slurm, node = on_slurm.house, on_slurm.slurm, on_slurm.nodes[0]
     foreign = slurm.submit("-w", node, "--gres=gpu:2")
 
     def free() -> int:
         (one,) = [
-            it for it in json.loads(house.ok("status", "--json"))["nodes"] if it["id"] == node
+            it
+            for it in json.loads(house.ok("status", "--json"))["nodes"]
+            if it["id"] == node
         ]
         return int(one["gpus"]["free"])
 

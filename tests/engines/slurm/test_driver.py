@@ -1,4 +1,5 @@
-"""The driver against a real Slurm. What it starts in place of an agent is a line of shell."""
+"""The driver against a real Slurm. What it starts in place of an agent is a line of
+shell."""
 
 import asyncio
 from pathlib import Path
@@ -43,7 +44,9 @@ def node_in(look: BatchSnapshot, name: str) -> LentNode:
     return next(node for node in look.nodes if node.node == name)
 
 
-def test_every_node_is_seen_with_all_that_it_has_and_ports_of_its_own(bench: Bench) -> None:
+def test_every_node_is_seen_with_all_that_it_has_and_ports_of_its_own(
+    bench: Bench,
+) -> None:
     async def story() -> None:
         look = await bench.driver().look()
         assert [node.node for node in look.nodes] == list(bench.slurm.nodes)
@@ -68,11 +71,17 @@ def test_a_gang_is_one_batch_job_with_an_agent_on_each_node_and_the_gpus_it_was_
         await driver.look()
         one, two = bench.slurm.nodes[:2]
         gang = gang_of(
-            two, one, gpus=2, cpu_millis=1500, memory_bytes=100 * MIB, limit_seconds=7000.0
+            two,
+            one,
+            gpus=2,
+            cpu_millis=1500,
+            memory_bytes=100 * MIB,
+            limit_seconds=7000.0,
         )
         await hand_over(driver, gang)
         look = await look_until(
-            driver, lambda look: ticket_in(look, TicketState.RUNNING) and len(bench.notes) == 2
+            driver,
+            lambda look: ticket_in(look, TicketState.RUNNING) and len(bench.notes) == 2,
         )
         said = bench.slurm.run("scontrol", "show", "job", look.tickets[0].handle)
         assert "TimeLimit=01:59:00" in said  # 7000 s, 5 s of grace and 2 min around it
@@ -104,14 +113,23 @@ def test_files_of_a_part_are_for_its_owner_alone_and_no_secret_is_in_the_script(
         part = folder / bench.slurm.nodes[0]
         private = [driver.folders.root, folder, part, *part.iterdir()]
         assert {path.stat().st_mode & 0o077 for path in private} == {0}
-        assert {file.name for file in part.iterdir()} == {"node.json", "token", "early.json"}
+        assert {file.name for file in part.iterdir()} == {
+            "node.json",
+            "token",
+            "early.json",
+        }
         assert (part / "token").read_bytes() == b"very-secret\n"
-        said = bench.slurm.run("scontrol", "show", "job", bench.named(gang[0].key)[0][0])
+        said = bench.slurm.run(
+            "scontrol", "show", "job", bench.named(gang[0].key)[0][0]
+        )
         assert "secret" not in (folder / "script").read_text() + said
         settings = decode_settings((part / "node.json").read_bytes())
         assert settings.node == part_of(gang[0].seat.node, gang[0].key)
         assert (settings.pretend_gpus, settings.gpu_type) == (1, GPU_TYPE)
-        assert Path(settings.head_file).read_text() == (bench.dir / "head.json").read_text()
+        assert (
+            Path(settings.head_file).read_text()
+            == (bench.dir / "head.json").read_text()
+        )
 
     bench.run(story())
 
@@ -124,7 +142,8 @@ def test_handing_over_again_never_makes_a_second_job_also_when_the_answer_was_lo
         await driver.look()
         gang = gang_of(bench.slurm.nodes[0])
         await hand_over(driver, gang)
-        await hand_over(bench.driver(), gang)  # of a head that knows nothing of the first
+        # of a head that knows nothing of the first
+        await hand_over(bench.driver(), gang)
         assert len(bench.named(gang[0].key)) == 1
         # the folder was made and the head died: nothing has been submitted yet
         late = gang_of(bench.slurm.nodes[1], job="j18")
@@ -149,11 +168,13 @@ def test_of_two_batch_jobs_of_one_attempt_only_one_begins_and_the_other_is_taken
         asked = ("sbatch", "--parsable", "--output=/dev/null")
         second = bench.slurm.run(*asked, "--hold", given=script).strip()
         await look_until(
-            driver, lambda look: [job for job in bench.slurm.jobs() if job[2] == "CANCELLED"]
+            driver,
+            lambda look: [job for job in bench.slurm.jobs() if job[2] == "CANCELLED"],
         )
         third = bench.slurm.run(*asked, given=script).strip()
         bench.slurm.until(
-            lambda: bench.slurm.jobs("-j", third)[0][2] in ("COMPLETED", "CANCELLED"), "its end"
+            lambda: bench.slurm.jobs("-j", third)[0][2] in ("COMPLETED", "CANCELLED"),
+            "its end",
         )
         assert bench.slurm.jobs("-j", second)[0][2] == "CANCELLED"
         assert len(bench.notes) == 1
@@ -173,7 +194,9 @@ def test_what_is_withheld_before_it_begins_begins_never(bench: Bench) -> None:
         await driver.withhold(gang[0].key)
         await driver.withhold(gang[0].key)
         bench.slurm.run("scancel", foreign)
-        bench.slurm.until(lambda: bench.named(gang[0].key)[0][2] == "COMPLETED", "its end")
+        bench.slurm.until(
+            lambda: bench.named(gang[0].key)[0][2] == "COMPLETED", "its end"
+        )
         assert bench.notes == []
 
     bench.run(story())
@@ -191,7 +214,8 @@ def test_what_others_hold_is_seen_and_what_waits_for_it_says_why(bench: Bench) -
         look = await look_until(
             driver,
             lambda look: (
-                (it := ticket_in(look, TicketState.WAITING)) and "(Resources)" in it.reason
+                (it := ticket_in(look, TicketState.WAITING))
+                and "(Resources)" in it.reason
             ),
         )
         assert "taken by other jobs of Slurm's" in look.tickets[0].reason
@@ -232,7 +256,9 @@ def test_what_slurm_will_never_take_is_refused_with_its_words(bench: Bench) -> N
     bench.run(story())
 
 
-def test_a_controller_that_is_away_is_a_trouble_and_forgets_nothing(bench: Bench) -> None:
+def test_a_controller_that_is_away_is_a_trouble_and_forgets_nothing(
+    bench: Bench,
+) -> None:
     async def story() -> None:
         bench.more = {"command_seconds": 2.0}
         driver = bench.driver()
@@ -247,8 +273,11 @@ def test_a_controller_that_is_away_is_a_trouble_and_forgets_nothing(bench: Bench
                 await hand_over(driver, gang_of(bench.slurm.nodes[1], job="j18"))
         finally:
             bench.slurm.start_controller()
-        key = gang[0].key  # beside the other, where Slurm takes that after its controller is back
-        await look_until(driver, lambda look: any(one.key == key for one in look.tickets))
+        # beside the other, where Slurm takes that after its controller is back
+        key = gang[0].key
+        await look_until(
+            driver, lambda look: any(one.key == key for one in look.tickets)
+        )
 
     bench.run(story())
 
@@ -276,7 +305,10 @@ def test_a_dead_node_is_proven_dead_and_its_jobs_ended_by_it(bench: Bench) -> No
         bench.slurm.kill_node(node)
         bench.slurm.call_down(node, "power lost")
         look = await look_until(
-            driver, lambda look: node_in(look, node).down and ticket_in(look, TicketState.ENDED)
+            driver,
+            lambda look: (
+                node_in(look, node).down and ticket_in(look, TicketState.ENDED)
+            ),
         )
         assert node_in(look, node).down == "Slurm says that it is DOWN: power lost"
         assert "failed" in look.tickets[0].blame
@@ -286,7 +318,9 @@ def test_a_dead_node_is_proven_dead_and_its_jobs_ended_by_it(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("bench", ["rest"], indirect=True)
-def test_a_token_that_is_not_taken_is_told_with_its_end_and_the_next_step(bench: Bench) -> None:
+def test_a_token_that_is_not_taken_is_told_with_its_end_and_the_next_step(
+    bench: Bench,
+) -> None:
     async def story() -> None:
         driver = bench.driver()
         await driver.look()

@@ -22,7 +22,9 @@ def made(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (folders.of(KEY) / "n1").iterdir())
 
 
-def test_the_workdir_lies_beside_the_shims_spec_as_the_head_has_it(tmp_path: Path) -> None:
+def test_the_workdir_lies_beside_the_shims_spec_as_the_head_has_it(
+    tmp_path: Path,
+) -> None:
     assert made(tmp_path) == ["early.json", "node.json", "token", "workdir.tar.gz"]
     assert (tmp_path / "snapshot").stat().st_nlink == 2
 

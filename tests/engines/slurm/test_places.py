@@ -26,7 +26,9 @@ def full(on_slurm: OnSlurm) -> Iterator[list[str]]:
     slurm.run("scancel", *foreign)
 
 
-def test_a_gang_begins_where_slurm_has_put_it_and_its_ranks_meet(on_slurm: OnSlurm) -> None:
+def test_a_gang_begins_where_slurm_has_put_it_and_its_ranks_meet(
+    on_slurm: OnSlurm,
+) -> None:
     house = on_slurm.house
     run = 'echo $RANK of $WORLD_SIZE at $MASTER_ADDR; [ "$MASTER_PORT" -gt 0 ]'
     id = house.submit("gang", run, nodes=2, resources={"gpu": 2})
@@ -53,7 +55,9 @@ def test_what_waits_in_slurm_holds_nothing_says_why_and_begins_when_there_is_roo
     assert house.until_over(id).state == "DONE"
 
 
-def test_one_that_waits_is_stopped_in_slurm_as_well(on_slurm: OnSlurm, full: list[str]) -> None:
+def test_one_that_waits_is_stopped_in_slurm_as_well(
+    on_slurm: OnSlurm, full: list[str]
+) -> None:
     house, slurm = on_slurm.house, on_slurm.slurm
     id = house.submit("unwanted", "echo here")
     until(lambda: slurm.jobs("-t", "pending"), "it waits in Slurm")
@@ -64,9 +68,14 @@ def test_one_that_waits_is_stopped_in_slurm_as_well(on_slurm: OnSlurm, full: lis
 
 def test_the_indices_of_an_array_are_one_array_of_slurms(on_slurm: OnSlurm) -> None:
     house, slurm = on_slurm.house, on_slurm.slurm
-    of = house.submit("many", "echo $CORRAL_ARRAY_INDEX", array="0-3%2", resources={"cpu": 1})
+    of = house.submit(
+        "many", "echo $CORRAL_ARRAY_INDEX", array="0-3%2", resources={"cpu": 1}
+    )
     id = of.rpartition("_")[0]
-    until(lambda: all(house.job(f"{id}_{at}").state == "DONE" for at in range(4)), "all are done")
+    until(
+        lambda: all(house.job(f"{id}_{at}").state == "DONE" for at in range(4)),
+        "all are done",
+    )
     said = [house.logs(f"{id}_{at}").strip() for at in range(4)]
     assert said == ["0", "1", "2", "3"]
     rows = slurm.run("squeue", "-h", "-t", "all", "-r", "-o", "%j|%F|%K").splitlines()

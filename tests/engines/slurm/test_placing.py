@@ -1,4 +1,5 @@
-"""The driver where a real Slurm places. What it starts in place of an agent is a line of shell."""
+"""The driver where a real Slurm places. What it starts in place of an agent is a line
+of shell."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +33,9 @@ def bench(slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Placi
     return Placing(slurm, tmp_path, by_rest=request.param == "rest")
 
 
-def one(job: str = "j17", *, nodes: int = 1, gpus: int = 0, **more: object) -> ExternalCandidate:
+def one(
+    job: str = "j17", *, nodes: int = 1, gpus: int = 0, **more: object
+) -> ExternalCandidate:
     resources = Resources(gpu_millis=gpus * 1000, gpu_type=GPU_TYPE if gpus else None)
     spec = JobSpec(name="tiny", run="true", nodes=nodes, resources=resources)
     return ExternalCandidate(key=(JobId(job), AttemptNumber(1)), spec=spec, **more)  # type: ignore[arg-type]
@@ -62,14 +65,17 @@ def states(look: BatchSnapshot) -> dict[str, TicketState]:
 async def begin(
     driver: SlurmPlacingDriver, look: BatchSnapshot, key: AttemptKey, gpus: int = 0
 ) -> None:
-    """As the head does: what its agents need comes to the nodes that Slurm has chosen."""
+    """As the head does: what its agents need comes to the nodes that Slurm has
+    chosen."""
     (nodes,) = [ticket.nodes for ticket in look.tickets if ticket.key == key]
     gang = gang_of(*nodes, job=key[0], gpus=gpus)
     await driver.equip(gang, parts_for(driver, gang))
     await driver.equip(gang, parts_for(driver, gang))  # again is harmless
 
 
-def test_slurm_chooses_the_nodes_and_nothing_begins_before_it_is_equipped(bench: Placing) -> None:
+def test_slurm_chooses_the_nodes_and_nothing_begins_before_it_is_equipped(
+    bench: Placing,
+) -> None:
     async def story() -> None:
         driver = bench.placer()
         await driver.look()
@@ -115,25 +121,33 @@ def test_indices_go_as_one_array_with_its_limit_and_each_is_cancelled_by_itself(
         group = of_array(1, 4, 7, limit=2)
         await driver.ask(group)
         look = await look_until(
-            driver, lambda look: sorted(states(look).values()) == [RUNNING, RUNNING, WAITING]
+            driver,
+            lambda look: sorted(states(look).values()) == [RUNNING, RUNNING, WAITING],
         )
         (waiting,) = [ticket for ticket in look.tickets if ticket.state == WAITING]
         assert "as many of its array run as may" in waiting.reason
         assert len({ticket.handle.partition("_")[0] for ticket in look.tickets}) == 1
-        assert sorted(int(t.handle.partition("_")[2]) for t in look.tickets) == [1, 4, 7]
+        assert sorted(int(t.handle.partition("_")[2]) for t in look.tickets) == [
+            1,
+            4,
+            7,
+        ]
         first = next(ticket.key for ticket in look.tickets if ticket.state == RUNNING)
         await begin(driver, look, first)
         await look_until(driver, lambda look: len(bench.notes) == 1)
         await driver.cancel(first)
         look = await look_until(
-            driver, lambda look: sorted(states(look).values()) == [ENDED, RUNNING, RUNNING]
+            driver,
+            lambda look: sorted(states(look).values()) == [ENDED, RUNNING, RUNNING],
         )
         assert states(look)[str(first[0])] == ENDED
 
     bench.run(story())
 
 
-def test_one_that_was_taken_back_and_asked_anew_is_another_batch_job(bench: Placing) -> None:
+def test_one_that_was_taken_back_and_asked_anew_is_another_batch_job(
+    bench: Placing,
+) -> None:
     async def story() -> None:
         driver = bench.placer()
         await driver.look()
@@ -152,7 +166,9 @@ def test_one_that_was_taken_back_and_asked_anew_is_another_batch_job(bench: Plac
     bench.run(story())
 
 
-def test_what_slurm_repeats_begins_nothing_once_its_folder_is_gone(bench: Placing) -> None:
+def test_what_slurm_repeats_begins_nothing_once_its_folder_is_gone(
+    bench: Placing,
+) -> None:
     async def story() -> None:
         driver = bench.placer()
         await driver.look()

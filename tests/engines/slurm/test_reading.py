@@ -49,7 +49,9 @@ NODES = (  # of Slurm 22.05.8
         ("r[1-2]n[01-02]-ib", ("r1n01-ib", "r1n02-ib", "r2n01-ib", "r2n02-ib")),
     ],
 )
-def test_a_list_of_nodes_is_read_as_slurm_writes_it(text: str, names: tuple[str, ...]) -> None:
+def test_a_list_of_nodes_is_read_as_slurm_writes_it(
+    text: str, names: tuple[str, ...]
+) -> None:
     assert names_of(text) == names
 
 
@@ -75,8 +77,18 @@ def test_a_node_is_what_slurm_says_that_it_has_and_what_of_it_is_taken() -> None
     assert (first.memory_bytes, first.used_memory_bytes) == (7800 * MIB, 700 * MIB)
     assert first.features == ("ib", "fast")
     assert first.partitions == {"main", "debug"}
-    assert (first.is_down, first.is_silent, first.closed, first.proof) == (False, False, "", "")
-    assert (second.is_down, second.is_silent, second.gpus, second.features) == (True, True, (), ())
+    assert (first.is_down, first.is_silent, first.closed, first.proof) == (
+        False,
+        False,
+        "",
+        "",
+    )
+    assert (second.is_down, second.is_silent, second.gpus, second.features) == (
+        True,
+        True,
+        (),
+        (),
+    )
     assert second.proof == "Slurm says that it is DOWN+NOT_RESPONDING: Not responding"
     assert (bool(third.closed), third.is_down, third.gpus) == (True, False, ("", ""))
     assert third.reason == "new power supply, at noon"
@@ -153,7 +165,10 @@ def test_a_requeued_batch_job_is_over_for_an_attempt_is_begun_once() -> None:
     [
         ("Resources", "taken by other jobs of Slurm's (Resources)"),
         ("Priority", "go first (Priority)"),
-        ("ReqNodeNotAvail, UnavailableNodes:fa4", "takes no work (ReqNodeNotAvail, Unavail"),
+        (
+            "ReqNodeNotAvail, UnavailableNodes:fa4",
+            "takes no work (ReqNodeNotAvail, Unavail",
+        ),
         ("QOSMaxJobsPerUserLimit", "a limit of its quality of service is reached"),
         ("AssocGrpGRES", "a limit of its account is reached"),
         ("MaxGRESPerAccount", "a limit of its partition is reached"),
@@ -171,8 +186,14 @@ def test_a_waiting_job_says_slurms_reason_in_words_and_in_slurms_own(
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("Resources", "too few nodes that would do are free of other jobs of Slurm's (Resources)"),
-        ("ReqNodeNotAvail, UnavailableNodes:fa4", "nodes that would do take no work (ReqNode"),
+        (
+            "Resources",
+            "too few nodes that would do are free of other jobs of Slurm's (Resources)",
+        ),
+        (
+            "ReqNodeNotAvail, UnavailableNodes:fa4",
+            "nodes that would do take no work (ReqNode",
+        ),
         ("NodeDown", "a node that would do is down (NodeDown)"),
         (
             "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
@@ -182,7 +203,9 @@ def test_a_waiting_job_says_slurms_reason_in_words_and_in_slurms_own(
         ("Priority", "other jobs of Slurm's go first (Priority)"),
     ],
 )
-def test_where_slurm_places_a_waiting_job_was_given_no_nodes(reason: str, said: str) -> None:
+def test_where_slurm_places_a_waiting_job_was_given_no_nodes(
+    reason: str, said: str
+) -> None:
     waiting = [a_job(state="PENDING", nodes=(), reason=reason)]
     (one,) = tickets_of(waiting, CLUSTER, slurm_places=True)
     assert one.reason.startswith(f"it waits in Slurm: {said}")
@@ -195,7 +218,9 @@ def test_a_waiting_job_says_when_slurm_expects_it_to_start() -> None:
     assert one.reason.endswith("; Slurm expects it to start at 2026-11-22 09:33:19 UTC")
 
 
-def test_of_two_with_one_name_the_one_that_has_come_furthest_speaks_and_the_other_goes() -> None:
+def test_of_two_with_one_name_the_one_that_has_come_furthest_speaks_and_the_other_goes() -> (
+    None
+):
     both = [a_job(7), a_job(8, "PENDING")]
     (one,) = tickets_of(both, CLUSTER)
     assert (one.handle, one.state) == ("7", TicketState.RUNNING)
@@ -208,7 +233,9 @@ def test_of_two_with_one_name_the_one_that_has_come_furthest_speaks_and_the_othe
 
 def test_what_others_hold_is_all_that_is_taken_less_our_own() -> None:
     node = nodes_of(NODES)[0]
-    assert foreign_of(node, [], CLUSTER) == Foreign(gpus=2, cpu_millis=3000, memory_bytes=700 * MIB)
+    assert foreign_of(node, [], CLUSTER) == Foreign(
+        gpus=2, cpu_millis=3000, memory_bytes=700 * MIB
+    )
     mine = a_job(gpus_each=1, cpus_each=2, memory_bytes_each=500 * MIB)
     elsewhere = a_job(8, nodes=("fa2",), gpus_each=1)
     over = a_job(9, "COMPLETED", gpus_each=1)
@@ -235,7 +262,9 @@ def test_a_task_of_an_array_is_the_attempt_of_its_index() -> None:
     assert {ticket.key[0] for ticket in tickets_of([waiting, running], CLUSTER)} == {
         "j17_3", "j17_4"
     }  # fmt: skip
-    past = past_jobs(f"12_3|{array}|FAILED|fa1\n12_[5-9]|{array}|PENDING|None assigned\n")
+    past = past_jobs(
+        f"12_3|{array}|FAILED|fa1\n12_[5-9]|{array}|PENDING|None assigned\n"
+    )
     assert [(job.handle, job.state) for job in past] == [("12_3", "FAILED")]
 
 
@@ -243,7 +272,10 @@ def test_of_an_attempt_that_was_asked_anew_the_older_batch_job_goes() -> None:
     old, new = (job_name(CLUSTER, KEY, tag) for tag in ("0000", "ab12"))
     jobs = [a_job(7, "PENDING", name=old), a_job(8, "PENDING", name=new)]
     assert without_strays(jobs, CLUSTER, {KEY: new}) == ((jobs[1],), ("7",))
-    assert without_strays([a_job(7, "CANCELLED", name=old)], CLUSTER, {KEY: new}) == ((), ())
+    assert without_strays([a_job(7, "CANCELLED", name=old)], CLUSTER, {KEY: new}) == (
+        (),
+        (),
+    )
     assert without_strays([a_job(7, "PENDING", name=old)], CLUSTER, {}) == ((), ("7",))
 
 
@@ -256,6 +288,8 @@ def test_what_is_over_and_recorded_counts_no_more() -> None:
 
 
 def test_the_book_of_accounts_speaks_of_what_the_queue_shows_no_more() -> None:
-    past = past_jobs(f"7|{NAME}|CANCELLED by 1000|fa1\n9|{job_name(CLUSTER, KEY)}x|FAILED|fa1\n")
+    past = past_jobs(
+        f"7|{NAME}|CANCELLED by 1000|fa1\n9|{job_name(CLUSTER, KEY)}x|FAILED|fa1\n"
+    )
     assert [(job.id, job.state) for job in past] == [(7, "CANCELLED"), (9, "FAILED")]
     assert merged([a_job(7)], past) == (a_job(7), past[1])

@@ -4,7 +4,12 @@ import pytest
 
 from corral.domain.errors import Unsupported
 from corral.engines.slurm.slurmrestd import until_of
-from corral.engines.slurm.slurmrestd_json import body_of, job_rows, node_of_row, tasks_of
+from corral.engines.slurm.slurmrestd_json import (
+    body_of,
+    job_rows,
+    node_of_row,
+    tasks_of,
+)
 
 
 def test_the_lines_of_a_batch_script_become_what_slurmrestd_calls_them() -> None:
@@ -13,7 +18,9 @@ def test_the_lines_of_a_batch_script_become_what_slurmrestd_calls_them() -> None
         "--nodelist=fa1,fa2", "--nodes=2", "--cpus-per-task=4", "--mem=1280M", "--exclusive",
         "--time=90", "--array=0,3%2",
     )  # fmt: skip
-    script = "\n".join(["#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "", "true", ""])
+    script = "\n".join(
+        ["#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "", "true", ""]
+    )
     body = body_of(script, {"PATH": "/bin"})
     assert body["script"] == script
     assert body["job"] == {
@@ -37,9 +44,12 @@ def test_an_option_that_slurmrestd_has_no_word_for_is_refused_by_its_name() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "tasks"), [("", []), ("0,2,5%1", [0, 2, 5]), ("2-4", [2, 3, 4]), ("0-6:3", [0, 3, 6])]
+    ("text", "tasks"),
+    [("", []), ("0,2,5%1", [0, 2, 5]), ("2-4", [2, 3, 4]), ("0-6:3", [0, 3, 6])],
 )
-def test_the_tasks_of_an_array_that_waits_are_listed(text: str, tasks: list[int]) -> None:
+def test_the_tasks_of_an_array_that_waits_are_listed(
+    text: str, tasks: list[int]
+) -> None:
     assert tasks_of(text) == tasks
 
 
@@ -57,5 +67,8 @@ def test_what_a_newer_slurmrestd_may_say_otherwise_is_no_node_and_no_job() -> No
 
 
 def test_a_token_tells_its_own_end_and_what_is_none_says_so() -> None:
-    assert until_of("e30.eyJleHAiOjE3OTUzMzk5OTl9.x") == " (good until 2026-11-22 09:33:19 UTC)"
+    assert (
+        until_of("e30.eyJleHAiOjE3OTUzMzk5OTl9.x")
+        == " (good until 2026-11-22 09:33:19 UTC)"
+    )
     assert until_of("rubbish") == " (which is not a valid token)"

@@ -7,7 +7,12 @@ from corral.engines.slurm.settings import SlurmSettings
 
 
 def test_settings_are_read_as_they_are_typed() -> None:
-    given = {"partition": "gpu", "pretend": "yes", "options": "--nice=5; --wckey=x", "account": ""}
+    given = {
+        "partition": "gpu",
+        "pretend": "yes",
+        "options": "--nice=5; --wckey=x",
+        "account": "",
+    }
     read = SlurmSettings.read({**given, "command_seconds": "5"})
     assert (read.partition, read.pretend, read.account) == ("gpu", True, None)
     assert read.lines == ("--nice=5", "--wckey=x")
@@ -27,7 +32,9 @@ def test_settings_are_read_as_they_are_typed() -> None:
         ("account", "a\nb", "one line"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_write(name: str, value: str, told: str) -> None:
+def test_what_cannot_be_is_refused_with_what_to_write(
+    name: str, value: str, told: str
+) -> None:
     with pytest.raises(SpecInvalid, match=told) as refused:
         SlurmSettings.read({name: value})
     assert refused.value.hint
@@ -41,7 +48,9 @@ def test_nodes_give_ports_of_their_own_and_take_turns_when_there_are_too_few() -
     assert blocks[3] == blocks[0]
 
 
-@pytest.mark.parametrize("rest", ["http://head:6820", "https://head:6820", "unix:/run/slurmrestd"])
+@pytest.mark.parametrize(
+    "rest", ["http://head:6820", "https://head:6820", "unix:/run/slurmrestd"]
+)
 def test_slurmrestd_is_named_by_its_address(rest: str) -> None:
     assert SlurmSettings.read({"rest": rest, "rest_token_file": "/jwt"}).rest == rest
 
@@ -49,6 +58,8 @@ def test_slurmrestd_is_named_by_its_address(rest: str) -> None:
 @pytest.mark.parametrize(
     "given", [{"rest": "head:6820"}, {"rest_token_file": "/jwt"}, {"places": "slurm"}]
 )
-def test_what_names_no_slurmrestd_or_nobody_who_places_is_refused(given: dict[str, str]) -> None:
+def test_what_names_no_slurmrestd_or_nobody_who_places_is_refused(
+    given: dict[str, str],
+) -> None:
     with pytest.raises(SpecInvalid):
         SlurmSettings.read(given)

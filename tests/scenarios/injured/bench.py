@@ -1,4 +1,5 @@
-"""Runs cells side by side on one cluster, and holds what is told against what happened."""
+"""Runs cells side by side on one cluster, and holds what is told against what
+happened."""
 
 import shutil
 import threading
@@ -20,8 +21,8 @@ CLOSED_SECONDS = 10.0  # whoever waits longer for its nodes finds them closed
 
 @dataclass(slots=True)
 class Outcome:
-    """How a cell was read. `seconds`: from the end of the attempt's last process, or of the attempt
-    where nobody could see that, until cause and culprit could be read."""
+    """How a cell was read. `seconds`: from the end of the attempt's last process, or of
+    the attempt where nobody could see that, until cause and culprit could be read."""
 
     cell: Cell
     attempt: api.AttemptView | None = None
@@ -80,7 +81,8 @@ def measure(
     nodes: Sequence[str] = ("n1", "n2"),
     tell: Callable[[Outcome], object] = lambda _: None,
 ) -> list[Outcome]:
-    """Run them all; in the order of the cells. `tell` is told each as soon as it is over."""
+    """Run them all; in the order of the cells. `tell` is told each as soon as it is
+    over."""
     folder = here.shared / "cells"
     shutil.copytree(PROGRAMS, here.shared / "programs", dirs_exist_ok=True)
     for file in (here.shared / "programs").glob("*.py.txt"):
@@ -90,14 +92,20 @@ def measure(
     waiting, live, all_runs = list(cells), list[_Run](), list[_Run]()
     with here.client() as client:
         while waiting or live:
-            while waiting and len(live) + 2 * sum(r.cell.is_heavy for r in live) < at_once:
+            while (
+                waiting and len(live) + 2 * sum(r.cell.is_heavy for r in live) < at_once
+            ):
                 cell = waiting.pop(0)
                 scene = Scene(here, cell.name, folder / cell.name)
                 run = _Run(cell, scene, Outcome(cell))
                 _begin(run, nodes)
                 live.append(run)
                 all_runs.append(run)
-            over = {job.id for job in client.jobs(everything=True, limit=10_000) if _is_over(job)}
+            over = {
+                job.id
+                for job in client.jobs(everything=True, limit=10_000)
+                if _is_over(job)
+            }
             for run in list(live):
                 _mend_nodes(run, live)
                 _advance(run, over)
@@ -131,10 +139,15 @@ def _begin(run: _Run, nodes: Sequence[str]) -> None:
 
 
 def _mend_nodes(run: _Run, live: Sequence[_Run]) -> None:
-    """Of who waits for nodes of its own, which none is hurt on now: they are said to be mended."""
+    """Of who waits for nodes of its own, which none is hurt on now: they are said to be
+    mended."""
     on = set(run.cell.on)
     waits = run.hurt is None and time.time() - run.began > CLOSED_SECONDS
-    if not waits or run.mended or any(one.hurt and on & set(one.cell.on) for one in live):
+    if (
+        not waits
+        or run.mended
+        or any(one.hurt and on & set(one.cell.on) for one in live)
+    ):
         return
     run.mended = True
     if on:
@@ -149,7 +162,9 @@ def _advance(run: _Run, over: set[str]) -> None:
             run.hurt = threading.Thread(target=_hurt, args=(run,), daemon=True)
             run.hurt.start()
         elif now - run.began > run.patience:
-            run.outcome.trouble = f"it was never at work: {scene.house.job(scene.job).reason}"
+            run.outcome.trouble = (
+                f"it was never at work: {scene.house.job(scene.job).reason}"
+            )
             scene.house.corral("stop", scene.job, "-y")
         return
     if run.gone_at is None and run.pids and not any(lives(pid) for pid in run.pids):
@@ -160,7 +175,9 @@ def _advance(run: _Run, over: set[str]) -> None:
         detail = scene.house.job(scene.job)
         attempt = detail.attempts[0]
         run.outcome.attempt = attempt
-        run.outcome.wanted_culprit = tuple(_named(word, attempt) for word in run.cell.culprit)
+        run.outcome.wanted_culprit = tuple(
+            _named(word, attempt) for word in run.cell.culprit
+        )
         ended = attempt.ended_at or now
         run.outcome.seconds = max(0.0, now - (run.gone_at or ended))
         if run.hurt is None:
@@ -184,5 +201,8 @@ def _hurt(run: _Run) -> None:
 
 def _named(word: str, attempt: api.AttemptView) -> str:
     names = {f"node{rank}": seat.node for rank, seat in enumerate(attempt.seats)}
-    gpus = {f"gpu{rank}": next(iter(seat.gpus), -1) for rank, seat in enumerate(attempt.seats)}
+    gpus = {
+        f"gpu{rank}": next(iter(seat.gpus), -1)
+        for rank, seat in enumerate(attempt.seats)
+    }
     return word.format(**names, **gpus)

@@ -19,7 +19,9 @@ GPU_1: Final = ("GPU {gpu1}", "{node1}")
 SAVES: Final = {"checkpoint": {"path": "ckpt"}}
 
 
-def xid(code: int, words: str, answer: str = "", rank: int = 0, device_first: bool = False) -> Any:
+def xid(
+    code: int, words: str, answer: str = "", rank: int = 0, device_first: bool = False
+) -> Any:
     """The driver logs it, and the device answers so from then on."""
 
     def hurt(scene: Scene) -> None:
@@ -60,7 +62,8 @@ def gsp_hang(scene: Scene) -> None:
 
 
 def poisoned_page(scene: Scene) -> None:
-    """Memory of the machine breaks under the rank. The kernel's words: mm/memory-failure.c."""
+    """Memory of the machine breaks under the rank. The kernel's words:
+    mm/memory-failure.c."""
     pid = scene.program()
     scene.kernel(
         "mce: [Hardware Error]: Machine check events logged",
@@ -73,7 +76,8 @@ def poisoned_page(scene: Scene) -> None:
 
 
 def blocked(scene: Scene) -> None:
-    """The rank waits for its storage for ever. The kernel's words: kernel/hung_task.c."""
+    """The rank waits for its storage for ever. The kernel's words:
+    kernel/hung_task.c."""
     pid = scene.program(1)
     scene.kernel(
         f"INFO: task python3:{pid} blocked for more than 120 seconds.",
@@ -84,7 +88,8 @@ def blocked(scene: Scene) -> None:
 
 
 def port_up(scene: Scene) -> None:
-    """The node has a port to the fabric, which its sensors see from the agent's next start on."""
+    """The node has a port to the fabric, which its sensors see from the agent's next
+    start on."""
     root, node = scene.folder / "root", scene.house.root / "nodes" / "n16"
     port = root / "sys/class/infiniband/mlx5_0/ports/1"
     (port / "counters").mkdir(parents=True)
@@ -169,7 +174,9 @@ CELLS: Final = [
         name="fell-off-the-bus",
         run=GPU,
         on=("n3",),
-        hurt=xid(79, "pid=0, GPU has fallen off the bus.", "unspecified launch failure"),
+        hurt=xid(
+            79, "pid=0, GPU has fallen off the bus.", "unspecified launch failure"
+        ),
         kinds=GPU_FAULT,
         culprit=GPU_0,
         paid=INFRA,

@@ -1,4 +1,5 @@
-"""Cells in which the network of a healthy job goes wrong: peers, servers, names, ports."""
+"""Cells in which the network of a healthy job goes wrong: peers, servers, names,
+ports."""
 
 import os
 import signal
@@ -196,7 +197,8 @@ HEAVY: Final = [
 
 
 def reset_all(scene: Scene) -> None:
-    """Every connection between processes of the gang, as a switch that goes down would end them."""
+    """Every connection between processes of the gang, as a switch that goes down would
+    end them."""
     pids = set(scene.pids())
     words = ["ss", "-tnpH", "state", "established"]
     for line in subprocess.run(

@@ -1,4 +1,5 @@
-"""Cells in which somebody outside kills or stops a process of a healthy job, and of its memory."""
+"""Cells in which somebody outside kills or stops a process of a healthy job, and of its
+memory."""
 
 import signal
 from pathlib import Path
@@ -12,7 +13,8 @@ LOOP: Final = f"{PYTHON}/loop.py"
 RING: Final = f"{PYTHON}/ring.py"
 RANK_1: Final = ("rank 1", "{node1}")
 TORCHRUN: Final = (
-    "$CORRAL_PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 $PROGRAMS/ddp.py"
+    "$CORRAL_PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 "
+    "$PROGRAMS/ddp.py"
 )
 PIPELINE: Final = (
     "set -eo pipefail; while true; do touch $CELL/ready-0; seq 200000"
@@ -71,7 +73,8 @@ def less_memory(scene: Scene) -> int:
 
 
 def eater(rank: int) -> Any:
-    """Another process in the job's own group takes all of its memory; the kernel picks the rank."""
+    """Another process in the job's own group takes all of its memory; the kernel picks
+    the rank."""
 
     def hurt(scene: Scene) -> None:
         pid, group = scene.program(rank), scene.group("memory", rank) / "cgroup.procs"
@@ -83,7 +86,8 @@ def eater(rank: int) -> Any:
 
 
 def kernel_oom(scene: Scene) -> None:
-    """What the kernel does when the machine's memory is full. Its words: mm/oom_kill.c."""
+    """What the kernel does when the machine's memory is full. Its words:
+    mm/oom_kill.c."""
     pid = scene.program()
     scene.kernel(
         f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,"

@@ -36,7 +36,9 @@ def data(kind: str, count: int = 4) -> Any:
                 path.unlink()
                 with sqlite3.connect(path) as made:
                     made.execute("create table samples (value)")
-                    made.executemany("insert into samples values (?)", [("x" * 99,)] * 2000)
+                    made.executemany(
+                        "insert into samples values (?)", [("x" * 99,)] * 2000
+                    )
 
     return before
 
@@ -50,7 +52,9 @@ def part(kind: str) -> bytes:
     if kind == "pickle":
         return pickle.dumps(rows)
     if kind == "csv":
-        return b"value,text\n" + b"".join(f"{row['value']},x\n".encode() for row in rows)
+        return b"value,text\n" + b"".join(
+            f"{row['value']},x\n".encode() for row in rows
+        )
     if kind == "numpy":
         import numpy
 
@@ -89,7 +93,8 @@ def gone(scene: Scene) -> None:
 
 
 def on_disk(size: str, then: Any, run: str = "saver.py $CELL/disk") -> dict[str, Any]:
-    """A program on a small file system of its own, which is mounted before it begins."""
+    """A program on a small file system of its own, which is mounted before it
+    begins."""
     mount = f"mkdir -p $CELL/disk && mount -t tmpfs -o size={size} none $CELL/disk"
     mount += " && seq 1000 > $CELL/disk/part-0"
     return {"run": f"{mount} && exec {PYTHON}/{run}", "hurt": then}
@@ -100,7 +105,9 @@ def fill(place: str) -> Any:
 
 
 def fill_shm(scene: Scene) -> None:
-    scene.shell("mount -t tmpfs -o size=2m none /dev/shm; cat /dev/zero > /dev/shm/other || true")
+    scene.shell(
+        "mount -t tmpfs -o size=2m none /dev/shm; cat /dev/zero > /dev/shm/other || true"
+    )
 
 
 def read_only(scene: Scene) -> None:
@@ -176,7 +183,9 @@ def disk_fails(scene: Scene) -> None:
     scene.strace(scene.program(), "read", "error=EIO", f"{scene.folder}/data/part-1")
 
 
-STEPS: Final = "while true; do $CELL/venv/bin/step 0.1 || exit; touch $CELL/ready-0; done"
+STEPS: Final = (
+    "while true; do $CELL/venv/bin/step 0.1 || exit; touch $CELL/ready-0; done"
+)
 CELLS: Final = [
     Cell(name="disk-full-saves", kinds=DISK_FULL, paid=EITHER, **on_disk("2m", fill("disk/other"))),
     Cell(
@@ -349,7 +358,9 @@ def torch_save(scene: Scene) -> None:
     """A model, as torch saves it."""
     import torch
 
-    torch.save({"model": torch.nn.Linear(512, 64).state_dict()}, scene.folder / "model.pt")
+    torch.save(
+        {"model": torch.nn.Linear(512, 64).state_dict()}, scene.folder / "model.pt"
+    )
 
 
 def cut_model(scene: Scene) -> None:

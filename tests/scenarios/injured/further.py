@@ -1,5 +1,5 @@
-"""Further cells, of other programs and injectors, written after the reader was mended for the first
-ones and before it had read these."""
+"""Further cells, of other programs and injectors, written after the reader was mended
+for the first ones and before it had read these."""
 
 import json
 import os
@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured import by_machine, by_network, by_signals, by_storage
-from tests.scenarios.injured.by_signals import KILLED, LOOP, PYTHON, RANK_1, RING, to, to_child
+from tests.scenarios.injured.by_signals import (
+    KILLED,
+    LOOP,
+    PYTHON,
+    RANK_1,
+    RING,
+    to,
+    to_child,
+)
 from tests.scenarios.injured.by_storage import answers, data, on_disk, scratch
 from tests.scenarios.injured.scene import EITHER, INFRA, Cell, Scene, in_turn, pause
 
@@ -21,7 +29,9 @@ DATA: Final = frozenset({F.DATA})
 
 def shell(step: str, first: str = "true") -> str:
     """A shell script that does this over and over, and ends with its first failure."""
-    return f"set -e; {first}; while true; do {step}; touch $CELL/ready-0; sleep 0.1; done"
+    return (
+        f"set -e; {first}; while true; do {step}; touch $CELL/ready-0; sleep 0.1; done"
+    )
 
 
 def packed(*words: str) -> Any:
@@ -65,12 +75,16 @@ def empty_objects(scene: Scene) -> None:
 
 def library(scene: Scene) -> None:
     (scene.folder / "own.c").write_text("int own(void) { return 0; }\n")
-    (scene.folder / "main.c").write_text("int own(void); int main(void) { return own(); }\n")
+    (scene.folder / "main.c").write_text(
+        "int own(void); int main(void) { return own(); }\n"
+    )
     words = (
         "gcc -shared -fPIC -o libown.so own.c &&"
         ' gcc -o step main.c -L. -lown -Wl,-rpath,"$PWD" && gcc -o spin spin.c'
     )
-    (scene.folder / "spin.c").write_text("int main(void) { for (;;) { volatile int x = 0; } }\n")
+    (scene.folder / "spin.c").write_text(
+        "int main(void) { for (;;) { volatile int x = 0; } }\n"
+    )
     subprocess.run(["sh", "-c", words], check=True, cwd=scene.folder)
 
 
@@ -87,7 +101,9 @@ def overwrite(scene: Scene) -> None:
 
 def plugin(scene: Scene) -> None:
     (scene.folder / "plugins").mkdir()
-    (scene.folder / "plugins/transform.py").write_text("def apply(x):\n    return x + 1\n")
+    (scene.folder / "plugins/transform.py").write_text(
+        "def apply(x):\n    return x + 1\n"
+    )
 
 
 def nulls(scene: Scene) -> None:
@@ -118,7 +134,8 @@ def while_the_agent_is_away(scene: Scene) -> None:
 
 
 def switch_fails(scene: Scene) -> None:
-    """Words: nvswitch_sxid of NVIDIA's open kernel modules; the answer: cudaErrorSystemNotReady."""
+    """Words: nvswitch_sxid of NVIDIA's open kernel modules; the answer:
+    cudaErrorSystemNotReady."""
     scene.kernel(
         "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 12028, Fatal, Link 28 egress"
         " non-posted PRIV error"
@@ -187,7 +204,9 @@ CELLS: Final = [
     ),
     Cell(
         name="xz-scratched",
-        run=shell("for f in $CELL/data/*; do xz -dc --format=xz < $f > /dev/null; done"),
+        run=shell(
+            "for f in $CELL/data/*; do xz -dc --format=xz < $f > /dev/null; done"
+        ),
         before=packed("xz"),
         hurt=scratch,
         kinds=DATA,
@@ -208,7 +227,9 @@ CELLS: Final = [
     ),
     Cell(
         name="sqlite-shell",
-        run=shell("sqlite3 $CELL/data/part-0 'select sum(length(value)) from samples' >&2"),
+        run=shell(
+            "sqlite3 $CELL/data/part-0 'select sum(length(value)) from samples' >&2"
+        ),
         before=database,
         hurt=overwrite,
         kinds=DATA,
@@ -321,7 +342,8 @@ CELLS: Final = [
         **{
             **on_disk("3m", fill_on),
             "run": "mkdir -p $CELL/disk && mount -t tmpfs -o size=3m none"
-            " $CELL/disk && " + shell("dd if=/dev/zero of=$CELL/disk/out bs=500k count=2"),
+            " $CELL/disk && "
+            + shell("dd if=/dev/zero of=$CELL/disk/out bs=500k count=2"),
         },
     ),
     Cell(

@@ -1,4 +1,5 @@
-"""Cells of a third round, written after the second mend and before the reader had read them."""
+"""Cells of a third round, written after the second mend and before the reader had read
+them."""
 
 import os
 import shutil
@@ -8,7 +9,15 @@ from typing import Final
 
 from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured import by_network, by_storage
-from tests.scenarios.injured.by_signals import KILLED, LOOP, PYTHON, RANK_1, RING, to, to_child
+from tests.scenarios.injured.by_signals import (
+    KILLED,
+    LOOP,
+    PYTHON,
+    RANK_1,
+    RING,
+    to,
+    to_child,
+)
 from tests.scenarios.injured.by_storage import STEPS, answers, data, on_disk, tool
 from tests.scenarios.injured.further import DATA, STORAGE, packed, piece, shell
 from tests.scenarios.injured.scene import EITHER, INFRA, Cell, Scene, pause
@@ -17,7 +26,9 @@ from tests.scenarios.injured.scene import EITHER, INFRA, Cell, Scene, pause
 def archive(scene: Scene) -> None:
     data("text")(scene)
     words = "tar czf set.tgz data && zip -qr set.zip data || python3 -m zipfile -c set.zip data"
-    subprocess.run(["sh", "-c", words], check=True, cwd=scene.folder, capture_output=True)
+    subprocess.run(
+        ["sh", "-c", words], check=True, cwd=scene.folder, capture_output=True
+    )
 
 
 def cut_archives(scene: Scene) -> None:
@@ -51,7 +62,8 @@ def group_frozen(scene: Scene) -> None:
 
 
 def disk_told_of_mapped_file(scene: Scene) -> None:
-    """A page of a mapped file cannot be read. The kernel's words: block/blk-core.c, fs/buffer.c."""
+    """A page of a mapped file cannot be read. The kernel's words: block/blk-core.c,
+    fs/buffer.c."""
     scene.kernel(
         "I/O error, dev sdb, sector 88012 op 0x0:(READ) flags 0x84700 phys_seg 4 prio class 2",
         "Buffer I/O error on dev sdb, logical block 11001, async page read",
@@ -87,10 +99,14 @@ def out_of_memory_1(scene: Scene) -> None:
 def two_xids(scene: Scene) -> None:
     """A page is retired after the error, as drivers tell both."""
     bus = scene.bus()
-    scene.kernel(f"NVRM: Xid ({bus}): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB.")
+    scene.kernel(
+        f"NVRM: Xid ({bus}): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB."
+    )
     pause(0.2)
     scene.device("unknown error")
-    scene.kernel(f"NVRM: Xid ({bus}): 64, Row Remapper Error: (0x0000000c3a2) - All reserved rows")
+    scene.kernel(
+        f"NVRM: Xid ({bus}): 64, Row Remapper Error: (0x0000000c3a2) - All reserved rows"
+    )
 
 
 def folder_for_tool(scene: Scene) -> None:
@@ -259,7 +275,9 @@ CELLS: Final = [
         paid=EITHER,
         **on_disk(
             "9m,nr_inodes=12",
-            lambda scene: scene.shell(f"cd {scene.folder}/disk; touch 1 2 3 4 5 6 7 8 9 || true"),
+            lambda scene: scene.shell(
+                f"cd {scene.folder}/disk; touch 1 2 3 4 5 6 7 8 9 || true"
+            ),
         ),
     ),
     Cell(

@@ -1,4 +1,5 @@
-"""What an injector has to do with: a healthy job that runs, and the machine that it runs on."""
+"""What an injector has to do with: a healthy job that runs, and the machine that it
+runs on."""
 
 import os
 import signal
@@ -37,7 +38,9 @@ class Scene:
         found = sorted(self.house.ranks(self.job, 1))
         if rank is None:
             return found
-        return [pid for pid in found if f"\0RANK={rank}\0" in "\0" + _text(pid, "environ")]
+        return [
+            pid for pid in found if f"\0RANK={rank}\0" in "\0" + _text(pid, "environ")
+        ]
 
     def program(self, rank: int = 0, mark: str = ".py") -> int:
         """The rank's own program: its first process whose arguments have the mark."""
@@ -108,7 +111,9 @@ class Scene:
 
     def group(self, controller: str, rank: int = 0) -> Path:
         """The folder of the job's control group (version 1)."""
-        for line in Path(f"/proc/{self.program(rank, '')}/cgroup").read_text().splitlines():
+        for line in (
+            Path(f"/proc/{self.program(rank, '')}/cgroup").read_text().splitlines()
+        ):
             _, names, path = line.split(":", 2)
             if controller in names.split(","):
                 return Path("/sys/fs/cgroup") / controller / path.lstrip("/")
@@ -125,11 +130,12 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A healthy program, what is done to its machine, and what its end is to be read as.
+    """A healthy program, what is done to its machine, and what its end is to be read
+    as.
 
-    `kinds`: each class that is right. `culprit`: words that the culprit must have; {node0} and
-    {gpu0} stand for where rank 0 is. `paid`: whose budget may pay. `ready`: files that the program
-    makes when it is at work.
+    `kinds`: each class that is right. `culprit`: words that the culprit must have;
+    {node0} and {gpu0} stand for where rank 0 is. `paid`: whose budget may pay. `ready`:
+    files that the program makes when it is at work.
     """
 
     name: str

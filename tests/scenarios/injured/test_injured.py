@@ -1,5 +1,5 @@
-"""Healthy programs on a real cluster, of which only the machine is hurt: what each failed of, who
-is to blame and who pays is right, and told within seconds."""
+"""Healthy programs on a real cluster, of which only the machine is hurt: what each
+failed of, who is to blame and who pays is right, and told within seconds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.scenarios.house import House, house
-from tests.scenarios.injured import by_machine, by_network, by_signals, by_storage, further, later
+from tests.scenarios.injured import (
+    by_machine,
+    by_network,
+    by_signals,
+    by_storage,
+    further,
+    later,
+)
 from tests.scenarios.injured.bench import TOLD_WITHIN_SECONDS, Outcome, measure
 from tests.scenarios.injured.scene import Cell
 
@@ -33,12 +40,16 @@ pytestmark = [pytest.mark.xdist_group("injured"), pytest.mark.root]
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[House]:
-    with house("--nodes", str(NODES), "--gpus", "16", "--pretend", "--reboot", "3") as made:
+    with house(
+        "--nodes", str(NODES), "--gpus", "16", "--pretend", "--reboot", "3"
+    ) as made:
         yield made
 
 
 def wrong(outcomes: Sequence[Outcome]) -> list[str]:
-    return [str(one) for one in outcomes if not one.is_right and one.cell.name not in KNOWN]
+    return [
+        str(one) for one in outcomes if not one.is_right and one.cell.name not in KNOWN
+    ]
 
 
 def test_cells_have_names_of_their_own_and_are_many() -> None:
@@ -63,11 +74,15 @@ def on_few(cell: Cell) -> Cell:
 
 @pytest.mark.soak
 @pytest.mark.train
-def test_what_happened_to_the_machine_is_told_in_nineteen_of_twenty(here: House) -> None:
+def test_what_happened_to_the_machine_is_told_in_nineteen_of_twenty(
+    here: House,
+) -> None:
     outcomes = measure(here, [*LIGHT, *HEAVY], tell=print)
     right = sum(one.is_right for one in outcomes)
     assert right >= 0.95 * len(outcomes), wrong(outcomes)
     seconds = sorted(one.seconds for one in outcomes if one.attempt is not None)
     half = seconds[len(seconds) // 2]
-    print(f"{right} of {len(outcomes)}; half within {half:.1f} s, all within {seconds[-1]:.1f} s")
+    print(
+        f"{right} of {len(outcomes)}; half within {half:.1f} s, all within {seconds[-1]:.1f} s"
+    )
     assert seconds[int(0.95 * len(seconds))] <= TOLD_WITHIN_SECONDS

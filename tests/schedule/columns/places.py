@@ -1,4 +1,5 @@
-"""Generated clusters and asks, and the plain answers that the columns are held against."""
+"""Generated clusters and asks, and the plain answers that the columns are held
+against."""
 
 from itertools import combinations
 
@@ -71,14 +72,18 @@ def put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> list[Take
     got = []
     for seat in range(seats):
         node, mask = int(cluster.out_node[seat]), int(cluster.out_mask[seat])
-        millis = WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))
+        millis = (
+            WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))
+        )
         got.append((node, mask, millis, ask))
     if seats:
         take_all(cluster, ask)
     return got
 
 
-def new_state(nodes: list[NodeColumns], masked: set[int]) -> tuple[ClusterArrays, Demand]:
+def new_state(
+    nodes: list[NodeColumns], masked: set[int]
+) -> tuple[ClusterArrays, Demand]:
     """Rows in `masked` take nobody of class 1."""
     cluster = cluster_of(nodes, classes=2)
     for row in range(len(nodes)):
@@ -88,8 +93,15 @@ def new_state(nodes: list[NodeColumns], masked: set[int]) -> tuple[ClusterArrays
 
 def could_hold(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
     """Written apart from the core's own `fits`."""
-    free = [int(cluster.free_gpu[node * cluster.max_gpus + i]) for i in range(cluster.gpus[node])]
-    if cluster.alone[node] or not cluster.usable[node] or (ask.alone and cluster.seats[node]):
+    free = [
+        int(cluster.free_gpu[node * cluster.max_gpus + i])
+        for i in range(cluster.gpus[node])
+    ]
+    if (
+        cluster.alone[node]
+        or not cluster.usable[node]
+        or (ask.alone and cluster.seats[node])
+    ):
         return False
     if not cluster.eligible[ask.group * cluster.nodes + node]:
         return False
@@ -105,14 +117,19 @@ def exists(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
     """By trying all sets of nodes."""
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     for chosen in combinations(able, ask.nodes):
-        domains = {int(cluster.domain[ask.level * cluster.nodes + node]) for node in chosen}
+        domains = {
+            int(cluster.domain[ask.level * cluster.nodes + node]) for node in chosen
+        }
         if ask.nodes == 1 or ask.topology != REQUIRE or len(domains) == 1:
             return True
     return False
 
 
-def counted(cluster: ClusterArrays) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Free whole GPUs, free thousandths, counts and idle nodes a rack, all from `free_gpu`."""
+def counted(
+    cluster: ClusterArrays,
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Free whole GPUs, free thousandths, counts and idle nodes a rack, all from
+    `free_gpu`."""
     width = cluster.blocks + 1
     whole, millis = [], []
     counts, idle = [0] * (cluster.buckets * width), [0] * cluster.racks

@@ -20,7 +20,15 @@ from corral.schedule.arrays.cluster import (
 from corral.schedule.arrays.fit import REQUIRE, SPREAD, ColumnRequest
 from corral.schedule.arrays.fragmentation import arrive, new_demand
 from corral.schedule.columns.placement import place
-from tests.schedule.columns.places import Taken, asks, counted, exists, new_state, put, rows
+from tests.schedule.columns.places import (
+    Taken,
+    asks,
+    counted,
+    exists,
+    new_state,
+    put,
+    rows,
+)
 
 worlds = settings(max_examples=150, deadline=None)
 many_asks = st.lists(asks(), min_size=1, max_size=14)
@@ -59,11 +67,16 @@ def test_nothing_is_taken_twice_and_every_constraint_holds(
             assert mask.bit_count() == (1 if ask.share else ask.gpus)
             assert not (ask.group == 1 and node in masked)
         if got and ask.topology == REQUIRE:
-            assert len({cluster.domain[ask.level * len(nodes) + node] for node, *_ in got}) == 1
+            assert (
+                len({cluster.domain[ask.level * len(nodes) + node] for node, *_ in got})
+                == 1
+            )
     for row, offer in enumerate(nodes):
         on_it = [taken for taken in held if taken[0] == row]
         for index in range(offer.gpus):
-            assert sum(millis for _, mask, millis, _ in on_it if mask >> index & 1) <= 1000
+            assert (
+                sum(millis for _, mask, millis, _ in on_it if mask >> index & 1) <= 1000
+            )
         assert sum(ask.cpu for *_, ask in on_it) <= offer.cpu_millis
         assert sum(ask.memory for *_, ask in on_it) <= offer.memory_mib
         assert len(on_it) == 1 or not any(ask.alone for *_, ask in on_it)
@@ -85,7 +98,9 @@ def test_counts_equal_a_recount_and_giving_all_back_leaves_nothing_taken(
         assert list(cluster.count) == counts
         assert list(cluster.rack_whole) == idle
         back(cluster, taken)
-    assert [list(column) for column in cluster if not isinstance(column, int)][:-5] == before
+    assert [list(column) for column in cluster if not isinstance(column, int)][
+        :-5
+    ] == before
 
 
 @worlds
@@ -99,24 +114,36 @@ def test_what_was_given_back_leads_to_the_same_decisions_as_if_it_had_never_been
             back(once, taken)
     fresh, _ = new_state(nodes, masked)
     again, other = new_demand(), new_demand()
-    assert [put(once, again, ask) for ask in wanted] == [put(fresh, other, ask) for ask in wanted]
+    assert [put(once, again, ask) for ask in wanted] == [
+        put(fresh, other, ask) for ask in wanted
+    ]
 
 
-def eight(count: int, *, rack: int = 0, nvlink: int = 0, pod: int = 0) -> list[NodeColumns]:
+def eight(
+    count: int, *, rack: int = 0, nvlink: int = 0, pod: int = 0
+) -> list[NodeColumns]:
     return [replace(EIGHT, rack=rack, nvlink=nvlink, pod=pod) for _ in range(count)]
 
 
 def test_a_gang_goes_to_the_tightest_rack_that_holds_it() -> None:
     nodes = eight(4, rack=0) + eight(2, rack=1, nvlink=1) + eight(3, rack=2, nvlink=2)
     cluster, demand = new_state(nodes, set())
-    assert [node for node, *_ in put(cluster, demand, ColumnRequest(nodes=3, gpus=8))] == [6, 7, 8]
-    assert [node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))] == [4, 5]
+    assert [
+        node for node, *_ in put(cluster, demand, ColumnRequest(nodes=3, gpus=8))
+    ] == [6, 7, 8]
+    assert [
+        node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))
+    ] == [4, 5]
 
 
 def test_a_gang_that_no_rack_holds_takes_as_few_racks_as_can_be() -> None:
-    nodes = [row for rack in range(3) for row in eight(rack + 1, rack=rack, nvlink=rack)]
+    nodes = [
+        row for rack in range(3) for row in eight(rack + 1, rack=rack, nvlink=rack)
+    ]
     cluster, demand = new_state(nodes, set())
-    assert sorted(node for node, *_ in put(cluster, demand, ColumnRequest(nodes=4, gpus=8))) == [
+    assert sorted(
+        node for node, *_ in put(cluster, demand, ColumnRequest(nodes=4, gpus=8))
+    ) == [
         0,
         3,
         4,
@@ -124,8 +151,14 @@ def test_a_gang_that_no_rack_holds_takes_as_few_racks_as_can_be() -> None:
     ]
 
 
-def test_a_required_level_is_never_left_and_a_spread_gang_takes_one_node_a_rack() -> None:
-    nodes = [row for rack in range(3) for row in eight(2, rack=rack, nvlink=rack, pod=rack // 2)]
+def test_a_required_level_is_never_left_and_a_spread_gang_takes_one_node_a_rack() -> (
+    None
+):
+    nodes = [
+        row
+        for rack in range(3)
+        for row in eight(2, rack=rack, nvlink=rack, pod=rack // 2)
+    ]
     for level, fits in ((NVLINK, 0), (RACK, 0), (POD, 3)):
         cluster, demand = new_state(nodes, set())
         asked = ColumnRequest(nodes=3, gpus=8, topology=REQUIRE, level=level)
@@ -146,8 +179,12 @@ def test_suspected_nodes_come_last_and_nodes_with_the_data_first() -> None:
 def test_a_gang_takes_a_suspected_node_only_when_it_must() -> None:
     cluster, demand = new_state(eight(2, rack=0) + eight(2, rack=1, nvlink=1), set())
     cluster.suspicion[0] = 0.1
-    assert [node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))] == [2, 3]
-    assert sorted(node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))) == [
+    assert [
+        node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))
+    ] == [2, 3]
+    assert sorted(
+        node for node, *_ in put(cluster, demand, ColumnRequest(nodes=2, gpus=8))
+    ) == [
         0,
         1,
     ]
@@ -155,7 +192,9 @@ def test_a_gang_takes_a_suspected_node_only_when_it_must() -> None:
 
 def test_gpus_near_to_each_other_are_taken_together() -> None:
     groups = (0, 0, 0, 1, 1, 1, 1, 1)
-    cluster = cluster_of([NodeColumns(gpus=8, cpu_millis=1, memory_mib=1, gpu_groups=groups)])
+    cluster = cluster_of(
+        [NodeColumns(gpus=8, cpu_millis=1, memory_mib=1, gpu_groups=groups)]
+    )
     demand = new_demand()
     masks = [put(cluster, demand, ColumnRequest(gpus=gpus))[0][1] for gpus in (3, 4)]
     assert masks == [0b111, 0b1111000]
@@ -174,7 +213,10 @@ def test_a_node_that_takes_no_work_is_passed_over() -> None:
     cluster, demand = new_state(eight(2), set())
     cluster.usable[0] = False
     refile(cluster, 0)
-    assert [len(put(cluster, demand, ColumnRequest(gpus=8))) for _ in range(2)] == [1, 0]
+    assert [len(put(cluster, demand, ColumnRequest(gpus=8))) for _ in range(2)] == [
+        1,
+        0,
+    ]
 
 
 def test_a_node_with_the_data_is_found_behind_thousands_that_fit_as_well() -> None:
@@ -184,7 +226,9 @@ def test_a_node_with_the_data_is_found_behind_thousands_that_fit_as_well() -> No
     prefer(cluster, 0, 2999, True)
     prefer(cluster, 0, 2999, False)
     assert cluster.likes[0] == 0
-    assert put(cluster, demand, ColumnRequest(gpus=1))[0][0] == 2999, "it is the fullest now"
+    assert put(cluster, demand, ColumnRequest(gpus=1))[0][0] == 2999, (
+        "it is the fullest now"
+    )
     assert put(cluster, demand, ColumnRequest(gpus=8))[0][0] == 0
 
 
@@ -209,7 +253,9 @@ def test_an_exclusive_job_takes_the_smallest_node_and_nobody_joins_it() -> None:
     cluster, demand = new_state(nodes, set())
     for _ in range(2):
         put(cluster, demand, ColumnRequest(gpus=1, cpu=12_000))
-    [(node, mask, millis, asked)] = put(cluster, demand, ColumnRequest(gpus=1, cpu=1, alone=True))
+    [(node, mask, millis, asked)] = put(
+        cluster, demand, ColumnRequest(gpus=1, cpu=1, alone=True)
+    )
     assert nodes[node].gpus == 4
     assert not put(cluster, demand, ColumnRequest(nodes=2, cpu=1, gpus=5))
     back(cluster, (node, mask, millis, asked))
@@ -217,7 +263,10 @@ def test_an_exclusive_job_takes_the_smallest_node_and_nobody_joins_it() -> None:
 
 
 @worlds
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8), st.data())
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8),
+    st.data(),
+)
 def test_whole_gpus_come_from_as_few_groups_as_can_be(
     gpus: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
@@ -242,7 +291,8 @@ def test_whole_gpus_come_from_as_few_groups_as_can_be(
 
 
 def test_a_share_goes_where_the_rest_is_what_others_ask_for() -> None:
-    """Shares of 0.6 and 0.4 come: 0.4 is taken of a free 0.5, and a free 0.6 is kept whole."""
+    """Shares of 0.6 and 0.4 come: 0.4 is taken of a free 0.5, and a free 0.6 is kept
+    whole."""
     nodes = [replace(EIGHT, gpus=1)] * 3
     cluster, demand = new_state(nodes, set())
     for _ in range(50):
@@ -255,13 +305,23 @@ def test_a_share_goes_where_the_rest_is_what_others_ask_for() -> None:
 
 
 def test_a_job_goes_where_the_cpu_and_memory_left_still_carry_the_free_gpus() -> None:
-    """One that asks for more than is usual goes to the richer node, one with less to the poorer."""
-    much_cpu, much_memory = replace(EIGHT, cpu_millis=192_000), replace(EIGHT, memory_mib=1 << 20)
-    for rich, cpu, memory in ((much_cpu, 24_000, 1 << 16), (much_memory, 12_000, 1 << 17)):
+    """One that asks for more than is usual goes to the richer node, one with less to
+    the poorer."""
+    much_cpu, much_memory = (
+        replace(EIGHT, cpu_millis=192_000),
+        replace(EIGHT, memory_mib=1 << 20),
+    )
+    for rich, cpu, memory in (
+        (much_cpu, 24_000, 1 << 16),
+        (much_memory, 12_000, 1 << 17),
+    ):
         cluster, demand = new_state([EIGHT, rich], set())
         for _ in range(10):
             arrive(demand, 1, 0, 12_000, 1 << 16, 1)
-        assert put(cluster, demand, ColumnRequest(gpus=1, cpu=cpu, memory=memory))[0][0] == 1
+        assert (
+            put(cluster, demand, ColumnRequest(gpus=1, cpu=cpu, memory=memory))[0][0]
+            == 1
+        )
         cluster, demand = new_state([EIGHT, EIGHT], set())
         take(cluster, 1, 0, 0, cpu, memory, False)
         for _ in range(10):
@@ -271,7 +331,11 @@ def test_a_job_goes_where_the_cpu_and_memory_left_still_carry_the_free_gpus() ->
 
 def test_a_single_node_is_taken_of_the_rack_with_the_fewest_idle_ones() -> None:
     cluster, demand = new_state(eight(3, rack=0) + eight(2, rack=1), set())
-    assert [put(cluster, demand, ColumnRequest(gpus=8))[0][0] for _ in range(3)] == [3, 4, 0]
+    assert [put(cluster, demand, ColumnRequest(gpus=8))[0][0] for _ in range(3)] == [
+        3,
+        4,
+        0,
+    ]
 
 
 def test_a_job_without_gpus_goes_to_a_node_without_any_even_behind_thousands_that_are_full() -> (

@@ -1,4 +1,5 @@
-"""Jobs to import from what sacct and kubectl print: each told once, faults by their place."""
+"""Jobs to import from what sacct and kubectl print: each told once, faults by their
+place."""
 
 import json
 import time
@@ -13,9 +14,8 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.imported import Imported
 from corral.traces.past import PastJobs, read_past, refuse_faults
 
-HEAD = (
-    "Cluster|JobID|JobName|User|Partition|Submit|Start|End|Elapsed|Timelimit|NNodes|AllocTRES|State"
-)
+HEAD = "Cluster|JobID|JobName|User|Partition|Submit|Start|End|Elapsed|Timelimit|NNodes"
+HEAD += "|AllocTRES|State"
 SACCT = f"""{HEAD}
 big|101|train-7|alice|gpu,long|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T02:10:00|02:00:00|1-00:00:00|2|billing=32,cpu=32,gres/gpu:a100=8,gres/gpu=8,mem=256G,node=2|COMPLETED
 big|101.batch|batch||gpu|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T02:10:00|02:00:00||1|cpu=16,gres/gpu=4,mem=128G,node=1|COMPLETED
@@ -44,7 +44,9 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_what_sacct_prints_is_read_and_what_is_not_over_left_out(tmp_path: Path) -> None:
+def test_what_sacct_prints_is_read_and_what_is_not_over_left_out(
+    tmp_path: Path,
+) -> None:
     past = read(tmp_path, "sacct", SACCT)
     found = by_id(past)
     assert found.keys() == {"sacct:big/101", "sacct:big/102_3"}
@@ -52,8 +54,14 @@ def test_what_sacct_prints_is_read_and_what_is_not_over_left_out(tmp_path: Path)
     assert (train.name, train.user, train.queue) == ("train-7", "alice", "gpu")
     assert (train.shape.nodes, train.shape.resources.gpus) == (2, 4)
     assert (train.shape.resources.gpu_type, train.limit_seconds) == ("a100", 86_400.0)
-    assert (train.state, train.seconds) == ("NODE_FAIL", 600.0), "it ran twice: the last counts"
-    assert (sweep.state, sweep.shape.gpu_millis, sweep.limit_seconds) == ("CANCELLED", 0, None)
+    assert (train.state, train.seconds) == ("NODE_FAIL", 600.0), (
+        "it ran twice: the last counts"
+    )
+    assert (sweep.state, sweep.shape.gpu_millis, sweep.limit_seconds) == (
+        "CANCELLED",
+        0,
+        None,
+    )
     assert (sweep.submitted_at, sweep.started_at, sweep.ended_at, sweep.seconds) == (
         at("2026-01-01T00:01:00"), at("2026-01-01T00:02:00"), at("2026-01-01T00:03:03"), 63.0,
     )  # fmt: skip
@@ -67,7 +75,9 @@ def test_what_sacct_prints_is_read_and_what_is_not_over_left_out(tmp_path: Path)
 
 def test_a_strict_reader_is_told_the_first_faults_and_gets_nothing() -> None:
     faults = [f"line {n}" for n in range(1, 14)]
-    with pytest.raises(SpecInvalid, match="nothing was imported: line 1; .*; and 3 more") as no:
+    with pytest.raises(
+        SpecInvalid, match="nothing was imported: line 1; .*; and 3 more"
+    ) as no:
         refuse_faults(Path("f"), faults)
     assert "leave --strict out" in no.value.hint
     refuse_faults(Path("f"), [])
@@ -108,21 +118,37 @@ def test_an_end_in_the_hour_that_clocks_tell_twice_is_after_its_start(
     assert one.ended_at - one.started_at == 1200.0
 
 
-def test_gpus_that_do_not_go_evenly_over_the_nodes_are_told_as_of_one(tmp_path: Path) -> None:
-    row = "7|2026-01-01T00:00:00|00:00:30|FAILED|gres/gpu:a100=2,gres/gpu:h100=3,node=2\n"
-    (one,) = read(tmp_path, "sacct", f"JobID|Submit|Elapsed|State|AllocTRES\n{row}").jobs
+def test_gpus_that_do_not_go_evenly_over_the_nodes_are_told_as_of_one(
+    tmp_path: Path,
+) -> None:
+    row = (
+        "7|2026-01-01T00:00:00|00:00:30|FAILED|gres/gpu:a100=2,gres/gpu:h100=3,node=2\n"
+    )
+    (one,) = read(
+        tmp_path, "sacct", f"JobID|Submit|Elapsed|State|AllocTRES\n{row}"
+    ).jobs
     assert (one.shape.nodes, one.shape.resources.gpus) == (1, 5)
     assert one.shape.resources.gpu_type is None
 
 
 def condition(kind: str, at: str, status: str = "True", **more: str) -> dict[str, str]:
-    return {"type": kind, "status": status, "lastTransitionTime": at, "reason": kind, **more}
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": at,
+        "reason": kind,
+        **more,
+    }
 
 
 def workload(name: str, **more: Any) -> dict[str, Any]:
     """As `kubectl get workloads -A -o json` prints one that a Job has brought about."""
     gpus = {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": "8"}
-    container = {"name": "main", "image": "x", "resources": {"requests": gpus, "limits": gpus}}
+    container = {
+        "name": "main",
+        "image": "x",
+        "resources": {"requests": gpus, "limits": gpus},
+    }
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     whole = {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -132,7 +158,9 @@ def workload(name: str, **more: Any) -> dict[str, Any]:
             "namespace": "vision",
             "uid": f"uid-{name}",
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": name}],
+            "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": name}
+            ],
         },
         "spec": {
             "active": True,
@@ -149,7 +177,11 @@ def workload(name: str, **more: Any) -> dict[str, Any]:
                         "name": "main",
                         "count": 2,
                         "flavors": {"nvidia.com/gpu": "a100"},
-                        "resourceUsage": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "16"},
+                        "resourceUsage": {
+                            "cpu": "8",
+                            "memory": "64Gi",
+                            "nvidia.com/gpu": "16",
+                        },
                     }
                 ],
             },
@@ -170,21 +202,30 @@ def listing(*items: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
 def test_what_kubectl_prints_of_workloads_is_read(tmp_path: Path, write: Any) -> None:
     done = workload("train-1")
-    waits = workload("waits", status={"conditions": [condition("QuotaReserved", "x", "False")]})
+    waits = workload(
+        "waits", status={"conditions": [condition("QuotaReserved", "x", "False")]}
+    )
     runs = workload("runs")
     runs["status"]["conditions"].pop()
-    past = read(tmp_path, "kueue", write(listing(done, waits, runs, {"kind": "Pod"}, "odd")))
+    past = read(
+        tmp_path, "kueue", write(listing(done, waits, runs, {"kind": "Pod"}, "odd"))
+    )
     (one,) = past.jobs
     assert (one.id, one.name) == ("kueue:uid-train-1", "train-1")
     assert (one.user, one.queue, one.priority) == ("vision", "cluster-queue", 100)
     assert (one.shape.nodes, one.shape.resources.gpus, one.seconds) == (2, 8, 3600.0)
-    assert (one.submitted_at, one.state) == (at("2026-01-01T00:00:00+00:00"), "Succeeded")
+    assert (one.submitted_at, one.state) == (
+        at("2026-01-01T00:00:00+00:00"),
+        "Succeeded",
+    )
     assert past.left_out == 2
     assert [fault.partition(":")[0] for fault in past.faults] == ["item 4", "item 5"]
 
 
 def test_without_an_admission_what_was_asked_for_counts(tmp_path: Path) -> None:
-    asked = workload("a", spec={**workload("a")["spec"], "maximumExecutionTimeSeconds": 7200})
+    asked = workload(
+        "a", spec={**workload("a")["spec"], "maximumExecutionTimeSeconds": 7200}
+    )
     del asked["status"]["admission"]
     (one,) = read(tmp_path, "kueue", json.dumps(asked)).jobs
     assert (one.shape.nodes, one.shape.resources.gpus) == (2, 8)
@@ -212,7 +253,9 @@ def test_pods_without_gpus_are_not_counted_as_nodes(tmp_path: Path) -> None:
         ("kueue", "[1]", "it has no list of items"),
     ],
 )
-def test_what_is_no_such_log_is_refused(tmp_path: Path, source: str, text: str, why: str) -> None:
+def test_what_is_no_such_log_is_refused(
+    tmp_path: Path, source: str, text: str, why: str
+) -> None:
     with pytest.raises(SpecInvalid, match=why) as refused:
         read(tmp_path, source, text)
     assert "it wants the output of" in refused.value.hint

@@ -19,7 +19,9 @@ def result(waits: list[float]) -> dict[str, Any]:
 
 def shown(waits: list[float]) -> str:
     answer = {"trace": "a<b.csv", "nodes": 2, "gpus": 16, "skipped": 0, "too_large": 0}
-    return page({**answer, "policies": {"fifo": result(waits), "default": result(waits)}})
+    return page(
+        {**answer, "policies": {"fifo": result(waits), "default": result(waits)}}
+    )
 
 
 def test_it_is_for_light_and_dark_and_narrow_screens() -> None:
@@ -36,7 +38,11 @@ def test_it_is_for_light_and_dark_and_narrow_screens() -> None:
 
 def test_numbers_have_the_digits_that_say_something_and_their_unit() -> None:
     told = shown([0.0])
-    for cell in ("<th>jct p50 (s)</th><td>865<", "<th>lost GPU (s)</th><td>0<", "<td>28,467<"):
+    for cell in (
+        "<th>jct p50 (s)</th><td>865<",
+        "<th>lost GPU (s)</th><td>0<",
+        "<td>28,467<",
+    ):
         assert cell in told
     for cell in ("<td>71.4<", "<td>0.701<", "<td>1,140<"):
         assert cell in told
@@ -46,7 +52,9 @@ def test_numbers_have_the_digits_that_say_something_and_their_unit() -> None:
     ("longest", "there", "beyond"),
     [(0.0, "10 s", "1 min"), (7_200.0, "1 h", "10 h"), (1e10, "1,000 d", "10,000 d")],
 )
-def test_waits_are_drawn_as_far_as_there_are_any(longest: float, there: str, beyond: str) -> None:
+def test_waits_are_drawn_as_far_as_there_are_any(
+    longest: float, there: str, beyond: str
+) -> None:
     told = shown([0.0, longest])
     assert f">{there}</text>" in told
     assert f">{beyond}</text>" not in told

@@ -1,4 +1,5 @@
-"""Logs of three kinds give the workload that they tell of; what is none of them is refused."""
+"""Logs of three kinds give the workload that they tell of; what is none of them is
+refused."""
 
 import gzip
 import json
@@ -55,7 +56,9 @@ def test_sacct_without_steps_and_without_those_that_never_ran(tmp_path: Path) ->
     assert (work.gpus, work.limits, trace.skipped) == ([4, 3], [172_800, 0], 1)
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "a,b\n1,2\n", CSV.splitlines()[0], "1 2 3\n"])
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", "a,b\n1,2\n", CSV.splitlines()[0], "1 2 3\n"]
+)
 def test_what_is_no_log_of_jobs_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(SpecInvalid):
         read_trace(written(tmp_path, text))
@@ -93,11 +96,28 @@ def test_corrals_own_history(tmp_path: Path) -> None:
     shape = {"nodes": 2, "gpus_per_node": 4.0}
     job = {"id": "j1", "name": "a", "owner": "ann", "queue": "q", "shape": shape}
     ended = job | {"submitted_at": 50.0, "started_at": 60.0, "ended_at": 90.0}
-    waits = job | {"id": "j2", "submitted_at": 55.0, "started_at": None, "ended_at": None}
-    trace = read_trace(written(tmp_path, json.dumps({"jobs": [waits, ended]}, indent=2)))
+    waits = job | {
+        "id": "j2",
+        "submitted_at": 55.0,
+        "started_at": None,
+        "ended_at": None,
+    }
+    trace = read_trace(
+        written(tmp_path, json.dumps({"jobs": [waits, ended]}, indent=2))
+    )
     work = trace.workload
-    assert (work.submits, work.durations, work.gpus, work.names) == ([0], [30], [8], ["j1"])
-    assert (trace.queues, trace.skipped, work.users, work.kinds) == (("q",), 1, [0], [0])
+    assert (work.submits, work.durations, work.gpus, work.names) == (
+        [0],
+        [30],
+        [8],
+        ["j1"],
+    )
+    assert (trace.queues, trace.skipped, work.users, work.kinds) == (
+        ("q",),
+        1,
+        [0],
+        [0],
+    )
 
 
 def test_parts_of_gpus_are_rounded_up_and_counted(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from corral.domain.ids import JobId
 from corral.domain.requests import Cancel
 from corral.domain.world import Changes, World
 from corral.store.sqlite import SqliteStore
@@ -25,7 +26,9 @@ def losses(path: Path, acks: list[Ack]) -> list[str]:
     """What is wrong with the store after the crash; nothing, if the promise holds."""
     found = asyncio.run(_losses(path, acks))
     with sqlite3.connect(path) as raw:
-        found += [line for (line,) in raw.execute("PRAGMA integrity_check") if line != "ok"]
+        found += [
+            line for (line,) in raw.execute("PRAGMA integrity_check") if line != "ok"
+        ]
     raw.close()
     return found
 
@@ -44,7 +47,11 @@ async def _losses(path: Path, acks: list[Ack]) -> list[str]:
             for ack in acks
             if ack["ack"] == "secret" and await store.secret(ack["name"]) is None
         ]
-        newest = await store.wish(Cancel(job=next(iter(world.jobs), "j1")), by=ANN, at=2.0)  # type: ignore[arg-type]
+        newest = await store.wish(
+            Cancel(job=next(iter(world.jobs), JobId("j1"))),
+            by=ANN,
+            at=2.0,
+        )
         if len(await store.commit(world.term, Changes(events=(event(),)))) != 1:
             found.append(f"the store does not go on after wish {newest.sequence}")
         return found
@@ -55,7 +62,9 @@ async def _losses(path: Path, acks: list[Ack]) -> list[str]:
 async def _lost_wishes(store: SqliteStore, acks: list[Ack]) -> list[str]:
     said = [ack for ack in acks if ack["ack"] == "wish"]
     again = {
-        ack["key"]: (await store.wish(submit("again", key=ack["key"]), by=ANN, at=9.0)).sequence
+        ack["key"]: (
+            await store.wish(submit("again", key=ack["key"]), by=ANN, at=9.0)
+        ).sequence
         for ack in said
     }
     return [
@@ -66,7 +75,8 @@ async def _lost_wishes(store: SqliteStore, acks: list[Ack]) -> list[str]:
 
 
 async def _lost_commits(store: SqliteStore, world: World, acks: list[Ack]) -> list[str]:
-    """Every commit wrote BURST jobs, attempts, allocations and events that bear its number."""
+    """Every commit wrote BURST jobs, attempts, allocations and events that bear its
+    number."""
     rows: Counter[str] = Counter()
     for job in world.jobs.values():
         number = job.reason.split()[1]
@@ -76,7 +86,11 @@ async def _lost_commits(store: SqliteStore, world: World, acks: list[Ack]) -> li
     for one in await store.events(after=0, job=None, limit=100_000):
         if one.text.startswith("commit "):
             rows[one.text.split()[1]] += 1
-    found = [f"commit {number} is torn: {n} rows" for number, n in rows.items() if n != 4 * BURST]
+    found = [
+        f"commit {number} is torn: {n} rows"
+        for number, n in rows.items()
+        if n != 4 * BURST
+    ]
     said = {str(ack["number"]) for ack in acks if ack["ack"] == "commit"}
     return found + [f"commit {number} is lost" for number in said - rows.keys()]
 

@@ -1,4 +1,5 @@
-"""Runs the child under strace: killed at, or failed at, its N-th call, or only written down."""
+"""Runs the child under strace: killed at, or failed at, its N-th call, or only written
+down."""
 
 import json
 import os
@@ -22,7 +23,8 @@ WRITING = "pwrite64,write,fsync,fdatasync,ftruncate,rename,renameat,renameat2,un
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What became of one child: its exit code (negative: the signal), and what it had said."""
+    """What became of one child: its exit code (negative: the signal), and what it had
+    said."""
 
     code: int
     acks: list[Ack]
@@ -48,20 +50,26 @@ class Nursery:
         close: bool = True,
         kill_after_seconds: float | None = None,
     ) -> Ended:
-        """One child's life. `watch` are strace's arguments; without any it is not watched."""
+        """One child's life. `watch` are strace's arguments; without any it is not
+        watched."""
         acks = path.with_name("acks")
         acks.unlink(missing_ok=True)
-        order = dict(path=str(path), acks=str(acks), rounds=rounds, first=first, close=close)
+        order = dict(
+            path=str(path), acks=str(acks), rounds=rounds, first=first, close=close
+        )
         pid = int(self._ask(json.dumps(order)))
         watcher = _attach(pid, watch) if watch else None
         os.kill(pid, signal.SIGCONT)
         if kill_after_seconds is not None:
             time.sleep(kill_after_seconds)
-            os.kill(pid, signal.SIGKILL)  # still ours: the nursery waits for it until we read
+            # still ours: the nursery waits for it until we read
+            os.kill(pid, signal.SIGKILL)
         code = int(self._read())
         if watcher is not None:
             watcher.communicate(timeout=PATIENCE_SECONDS)
-        return Ended(code=code, acks=read_acks(acks.read_text() if acks.exists() else ""))
+        return Ended(
+            code=code, acks=read_acks(acks.read_text() if acks.exists() else "")
+        )
 
     def _ask(self, line: str) -> str:
         assert self._process.stdin is not None

@@ -1,7 +1,8 @@
-"""A warm process that forks a working child per order, so that a crash point costs no import.
+"""A warm process that forks a working child per order, so that a crash point costs no
+import.
 
-Orders come as JSON lines on standard input: {path, acks, rounds, first, close}. Each is answered
-with the child's pid once it is stopped at its start, and with how it ended.
+Orders come as JSON lines on standard input: {path, acks, rounds, first, close}. Each is
+answered with the child's pid once it is stopped at its start, and with how it ended.
 """
 
 import asyncio

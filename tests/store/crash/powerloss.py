@@ -1,7 +1,9 @@
-"""A disk that forgets what was not synced: files rebuilt from a log of the child's writes.
+"""A disk that forgets what was not synced: files rebuilt from a log of the child's
+writes.
 
-Content becomes durable by fsync of its file, a name by fsync of its directory. Of all the rest a
-power cut keeps any part: whole writes in any order, or single sectors of one.
+Content becomes durable by fsync of its file, a name by fsync of its directory. Of all
+the rest a power cut keeps any part: whole writes in any order, or single sectors of
+one.
 """
 
 import random
@@ -37,7 +39,9 @@ class Op:
 
 def read_log(text: str) -> list[Op]:
     """The calls that succeeded, in the order in which they ended."""
-    return [op for line in _whole_lines(text.splitlines()) if (op := _op(line)) is not None]
+    return [
+        op for line in _whole_lines(text.splitlines()) if (op := _op(line)) is not None
+    ]
 
 
 def _whole_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -74,7 +78,9 @@ def _op(line: str) -> Op | None:
     if call == "ftruncate":
         return Op(kind="truncate", path=path, offset=last)
     data = _bytes(text[1])[:result] if text else b""
-    return Op(kind="write", path=path, offset=last if call == "pwrite64" else -1, data=data)
+    return Op(
+        kind="write", path=path, offset=last if call == "pwrite64" else -1, data=data
+    )
 
 
 def _bytes(text: str) -> bytes:
@@ -83,7 +89,8 @@ def _bytes(text: str) -> bytes:
 
 @dataclass(slots=True)
 class Disk:
-    """The files of one directory: what is durable, and what only the page cache knows."""
+    """The files of one directory: what is durable, and what only the page cache
+    knows."""
 
     directory: str
     durable: dict[str, bytes] = field(default_factory=dict)
@@ -110,7 +117,9 @@ class Disk:
         elif op.kind == "unlink":
             self.names.discard(name)
         elif op.kind == "sync":
-            self.durable[name] = _applied(self.durable.get(name, b""), self.pending.pop(name, []))
+            self.durable[name] = _applied(
+                self.durable.get(name, b""), self.pending.pop(name, [])
+            )
         else:
             self.pending.setdefault(name, []).append(op)
 
@@ -125,7 +134,11 @@ class Disk:
             unsure = (name in self.names) != (name in self.durable_names)
             if unsure and chance.random() < 0.5:
                 continue
-            left = [part for op in self.pending.get(name, []) for part in _kept(op, keep, chance)]
+            left = [
+                part
+                for op in self.pending.get(name, [])
+                for part in _kept(op, keep, chance)
+            ]
             (into / name).write_bytes(_applied(self.durable.get(name, b""), left))
 
 
@@ -138,7 +151,12 @@ def _kept(op: Op, keep: str, chance: random.Random) -> list[Op]:
         return [op]
     pieces = range(0, len(op.data), SECTOR)
     return [
-        Op(kind="write", path=op.path, offset=op.offset + at, data=op.data[at : at + SECTOR])
+        Op(
+            kind="write",
+            path=op.path,
+            offset=op.offset + at,
+            data=op.data[at : at + SECTOR],
+        )
         for at in pieces
         if chance.random() < 0.5
     ]

@@ -1,4 +1,5 @@
-"""The child's work: wishes and commits, each acknowledgement written out the moment it comes."""
+"""The child's work: wishes and commits, each acknowledgement written out the moment it
+comes."""
 
 import asyncio
 import json
@@ -28,8 +29,11 @@ class Acks:
         os.write(self._handle, json.dumps({"ack": kind, **what}).encode() + b"\n")
 
 
-async def work(path: Path, handle: int, rounds: int, *, first: int = 1, close: bool = True) -> None:
-    """Open the store, lead, and do so many rounds; trouble is said, and the next round begun."""
+async def work(
+    path: Path, handle: int, rounds: int, *, first: int = 1, close: bool = True
+) -> None:
+    """Open the store, lead, and do so many rounds; trouble is said, and the next round
+    begun."""
     database.CHECKPOINT_ROWS = CHECKPOINT_ROWS  # type: ignore[misc]
     acks = Acks(handle)
     store = None
@@ -94,5 +98,7 @@ def over(number: int) -> Changes:
     """A job of its own that is over, to be forgotten."""
     row = job(OVER + number, JobState.DONE)
     return Changes(
-        jobs=(row,), attempts=(attempt(row.id),), events=(event(f"over {number}", row.id),)
+        jobs=(row,),
+        attempts=(attempt(row.id),),
+        events=(event(f"over {number}", row.id),),
     )

@@ -1,4 +1,5 @@
-"""Curves: what is put comes back, over restarts and thinning, and never more bytes than allowed."""
+"""Curves: what is put comes back, over restarts and thinning, and never more bytes than
+allowed."""
 
 import asyncio
 import sqlite3
@@ -57,9 +58,13 @@ def test_of_curves_that_overlap_the_first_is_right_and_fields_may_come_and_go() 
     assert whole.fields["b"][2] == 8
 
 
-def put_some(file: SeriesFile, *, since: float, count: int, key: str = "node:n1") -> None:
+def put_some(
+    file: SeriesFile, *, since: float, count: int, key: str = "node:n1"
+) -> None:
     for number in range(count):
-        file.put(key, since + 10 * number, {"cpu": number / 100, "gpu0.power_watts": 600.0})
+        file.put(
+            key, since + 10 * number, {"cpu": number / 100, "gpu0.power_watts": 600.0}
+        )
 
 
 def read(file: SeriesFile, **more: object) -> Curve:
@@ -107,14 +112,18 @@ class Counted(SeriesFile):
         super()._write(blocks, thin)
 
 
-def test_keys_have_their_turns_and_are_never_written_down_all_at_once(tmp_path: Path) -> None:
-    """Nodes of a cluster begin in the same second; what waits for the file is held twice."""
+def test_keys_have_their_turns_and_are_never_written_down_all_at_once(
+    tmp_path: Path,
+) -> None:
+    """Nodes of a cluster begin in the same second; what waits for the file is held
+    twice."""
     file = Counted(tmp_path / "series.db")
     for minute in range(30):
         for node in range(100):
             put_some(file, since=NOON + 60 * minute, count=6, key=f"node:n{node}")
         asyncio.run(file.keep(NOON + 60 * minute + 59))
-    assert sum(file.written) >= 100 * 30 / 5  # each of them every five minutes, at the least
+    # each of them every five minutes, at the least
+    assert sum(file.written) >= 100 * 30 / 5
     assert max(file.written) <= 50
     asyncio.run(file.close())
 
@@ -150,7 +159,9 @@ def test_the_oldest_go_when_the_bound_is_reached(tmp_path: Path) -> None:
     file = SeriesFile(path, most_bytes=200_000)
     for number in range(40):
         for at in range(61):
-            values = {f"v{i}": (i * 7919 + at * 104729 + number) % 1000 / 7 for i in range(40)}
+            values = {
+                f"v{i}": (i * 7919 + at * 104729 + number) % 1000 / 7 for i in range(40)
+            }
             file.put(f"node:n{number % 4}", NOON + number * 700 + at * 10, values)
         asyncio.run(file.keep(NOON + number * 700 + 650))
     assert path.stat().st_size <= 250_000
@@ -171,7 +182,9 @@ def test_a_broken_file_is_set_aside_and_begun_anew(tmp_path: Path) -> None:
     asyncio.run(again.close())
 
 
-def test_a_disk_that_is_no_disk_ends_nothing_and_sets_nothing_aside(tmp_path: Path) -> None:
+def test_a_disk_that_is_no_disk_ends_nothing_and_sets_nothing_aside(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "gone" / "series.db"
     file = SeriesFile(path)
     put_some(file, since=NOON, count=200)
@@ -185,13 +198,17 @@ def test_a_disk_that_is_no_disk_ends_nothing_and_sets_nothing_aside(tmp_path: Pa
 
 
 @pytest.mark.parametrize("days_old", [0, 2])
-def test_a_block_that_cannot_be_read_costs_itself_alone(tmp_path: Path, days_old: int) -> None:
+def test_a_block_that_cannot_be_read_costs_itself_alone(
+    tmp_path: Path, days_old: int
+) -> None:
     path = tmp_path / "series.db"
     file = SeriesFile(path)
     put_some(file, since=NOON, count=200)
     asyncio.run(file.keep(NOON + 2000))
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE blocks SET data = 'x' WHERE start = (SELECT MIN(start) FROM blocks)")
+        db.execute(
+            "UPDATE blocks SET data = 'x' WHERE start = (SELECT MIN(start) FROM blocks)"
+        )
     asyncio.run(file.keep(NOON + 2000 + days_old * 86400))
     left = read(file).times
     assert left
@@ -200,7 +217,9 @@ def test_a_block_that_cannot_be_read_costs_itself_alone(tmp_path: Path, days_old
     asyncio.run(file.close())
 
 
-def test_a_clock_that_was_set_back_adds_nothing_until_it_has_caught_up(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_adds_nothing_until_it_has_caught_up(
+    tmp_path: Path,
+) -> None:
     file = SeriesFile(tmp_path / "series.db")
     put_some(file, since=NOON, count=3)
     put_some(file, since=NOON - 100, count=3)

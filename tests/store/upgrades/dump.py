@@ -50,7 +50,10 @@ async def fill(path: Path) -> None:
     await store.wish(Cancel(job=JobId("j2")), by=ANN, at=2.0)
     await store.wish(SetNode(node=NodeId("n1"), to="cordon"), by=ANN, at=3.0)
     changes = Changes(
-        jobs=(job(1, JobState.RUNNING, attempt=AttemptNumber(2)), job(2, JobState.DONE)),
+        jobs=(
+            job(1, JobState.RUNNING, attempt=AttemptNumber(2)),
+            job(2, JobState.DONE),
+        ),
         attempts=(attempt(J1, 1), attempt(J1, 2), attempt(J2)),
         allocations=(allocation(J1, 2), allocation(J2, 1, "n2", SeatState.RELEASED)),
         nodes=(node("n1"), node("n2", gpus=0)),
@@ -87,7 +90,12 @@ async def fill_people(store: SqliteStore) -> None:
     for sha256, name, role in zip(sums, (admin, viewer, n1), TOKEN_ROLES, strict=True):
         node = NodeId(name) if role == Role.NODE else None
         token = Token(
-            id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=5.0, node=node
+            id=token_id(sha256),
+            sha256=sha256,
+            user=name,
+            role=role,
+            created_at=5.0,
+            node=node,
         )
         await store.add_token(token, entry=entry)
     await store.revoke_token(token_id(sums[1]), at=6.0, entry=entry)

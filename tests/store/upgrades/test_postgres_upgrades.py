@@ -1,4 +1,5 @@
-"""A database of an older schema is brought up in place, by one head of those that come."""
+"""A database of an older schema is brought up in place, by one head of those that
+come."""
 
 import asyncio
 import threading
@@ -18,7 +19,8 @@ from tests.store.rows import ANN, submit
 from tests.store.test_backup import filled, lines_of, on_postgres
 from tests.store.upgrades.test_upgrades import RELEASED, read, restored
 
-ADDED = {  # tables, by the schema that brought them; 0004 is the first that PostgreSQL had
+# tables, by the schema that brought them; 0004 is the first that PostgreSQL had
+ADDED = {
     "0005": ("leader",),
     "0006": ("heads", "agreed"),
     "0007": ("imported",),
@@ -54,7 +56,9 @@ def shape(url: str) -> set[tuple[str, ...]]:
             "SELECT table_name, column_name, is_nullable FROM information_schema.columns "
             "WHERE table_schema = 'public'"
         )
-        indexes = raw.execute("SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'")
+        indexes = raw.execute(
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'"
+        )
         return {*columns.fetchall(), *indexes.fetchall()}
 
 
@@ -82,7 +86,9 @@ def test_a_released_schema_opens_with_all_it_held(
     assert shape(url) == shape(fresh)
 
 
-def test_an_older_database_is_brought_up_once_and_keeps_what_it_held(postgres: Server) -> None:
+def test_an_older_database_is_brought_up_once_and_keeps_what_it_held(
+    postgres: Server,
+) -> None:
     url = postgres.database()
 
     async def fill() -> None:
@@ -94,7 +100,10 @@ def test_an_older_database_is_brought_up_once_and_keeps_what_it_held(postgres: S
     asyncio.run(fill())
     take_back(url, "0004")
     opened: list[PostgresStore] = []
-    threads = [threading.Thread(target=lambda: opened.append(PostgresStore(url))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: opened.append(PostgresStore(url)))
+        for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

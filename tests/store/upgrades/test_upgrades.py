@@ -1,4 +1,5 @@
-"""Every schema that was ever released opens, with all it held. A migration is never edited."""
+"""Every schema that was ever released opens, with all it held. A migration is never
+edited."""
 
 import asyncio
 import hashlib
@@ -49,9 +50,12 @@ def restored(dump: Path, path: Path) -> Path:
 
 
 def shape(path: Path) -> set[str]:
-    """Every table and index as SQL, but for spelling: spaces, and quotes around names."""
+    """Every table and index as SQL, but for spelling: spaces, and quotes around
+    names."""
     with sqlite3.connect(path) as raw:
-        rows = raw.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+        rows = raw.execute(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL"
+        ).fetchall()
     raw.close()
     return {"".join(sql.split()).replace('"', "") for (sql,) in rows}
 
@@ -59,13 +63,21 @@ def shape(path: Path) -> set[str]:
 async def read(store: TableStore) -> World:
     try:
         world = await store.lead()
-        assert (await store.wish(submit("again", key="first"), by=ANN, at=9.0)).sequence == 1
-        assert [one.text for one in await store.events(after=0, job=None, limit=9)][0] == "began"
+        assert (
+            await store.wish(submit("again", key="first"), by=ANN, at=9.0)
+        ).sequence == 1
+        assert [one.text for one in await store.events(after=0, job=None, limit=9)][
+            0
+        ] == "began"
         assert await store.secret("HF_TOKEN") == b"sealed"
         identity = await store.identity("ab" * 32)
         assert identity is not None
         token, user = identity
-        assert (token.user, token.role, token.id) == ("admin", Role.ADMIN, "tabababababab")
+        assert (token.user, token.role, token.id) == (
+            "admin",
+            Role.ADMIN,
+            "tabababababab",
+        )
         assert user is not None
         assert (user.name, user.role, user.disabled) == ("admin", Role.ADMIN, False)
         assert len(await store.attempts(next(iter(world.jobs)))) == 2
@@ -87,7 +99,9 @@ def test_a_released_schema_opens_with_all_it_held(dump: Path, tmp_path: Path) ->
     assert len(world.allocations) == 1
 
 
-def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(tmp_path: Path) -> None:
+def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(
+    tmp_path: Path,
+) -> None:
     path = restored(HERE / "schema-0001.sql", tmp_path / "corral.db")
     with sqlite3.connect(path) as raw:
         raw.executemany(
@@ -107,7 +121,10 @@ def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(tmp_path: Pa
         try:
             users = {user.name: user.role for user in await store.users()}
             assert users == {"admin": Role.ADMIN, "né ☃": Role.USER}
-            tokens = {token.sha256[:2]: (token.user, token.role) for token in await store.tokens()}
+            tokens = {
+                token.sha256[:2]: (token.user, token.role)
+                for token in await store.tokens()
+            }
             assert tokens == {
                 "ab": ("admin", Role.ADMIN),
                 "cd": ("n1", Role.NODE),
@@ -147,7 +164,9 @@ def test_secrets_of_admins_go_on_for_everybody_and_those_of_removed_users_are_no
 
 
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
-def test_an_upgraded_store_has_the_tables_of_a_new_one(dump: Path, tmp_path: Path) -> None:
+def test_an_upgraded_store_has_the_tables_of_a_new_one(
+    dump: Path, tmp_path: Path
+) -> None:
     asyncio.run(read(SqliteStore(restored(dump, tmp_path / "old.db"))))
     SqliteStore(tmp_path / "new.db")
     assert shape(tmp_path / "old.db") == shape(tmp_path / "new.db")
@@ -171,7 +190,8 @@ def test_the_migrations_alone_make_the_tables_of_a_new_store(tmp_path: Path) -> 
 
 def test_a_released_migration_is_never_edited() -> None:
     digests = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VERSIONS.glob("m*.py")
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in VERSIONS.glob("m*.py")
     }
     assert digests == NEVER_EDITED
 
@@ -209,7 +229,9 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
     for _ in range(2):
         assert list(asyncio.run(read(SqliteStore(path))).jobs) == ["j1"]
     with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT DISTINCT note FROM tokens").fetchall() == [("from before",)]
+        assert raw.execute("SELECT DISTINCT note FROM tokens").fetchall() == [
+            ("from before",)
+        ]
         revision = raw.execute("SELECT version_num FROM alembic_version").fetchall()
         assert revision == [(NEXT_REVISION,)]
     raw.close()
@@ -221,7 +243,11 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
 
 @pytest.mark.parametrize(
     "then",
-    ["raise RuntimeError('cut')", "op.execute('DELETE FROM jobs')", "op.execute('no SQL')"],
+    [
+        "raise RuntimeError('cut')",
+        "op.execute('DELETE FROM jobs')",
+        "op.execute('no SQL')",
+    ],
     ids=["cut short", "rows left alone", "no SQL"],
 )
 def test_an_upgrade_that_fails_leaves_the_store_as_it_was(

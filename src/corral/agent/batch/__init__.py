@@ -1,1 +1,2 @@
-"""A batch script on its nodes: the first runs it, the others wait for its steps (srun)."""
+"""A batch script on its nodes: the first runs it, the others wait for its steps
+(srun)."""

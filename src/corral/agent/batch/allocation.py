@@ -1,4 +1,5 @@
-"""The first node of a batch job: it knows its helpers, and starts the steps that srun asks for."""
+"""The first node of a batch job: it knows its helpers, and starts the steps that srun
+asks for."""
 
 import os
 import socket
@@ -30,15 +31,16 @@ class _Step:
 
 
 class BatchAllocation:
-    """The allocation of a batch job, and the helpers that have joined. Steps are numbered from
-    0."""
+    """The allocation of a batch job, and the helpers that have joined. Steps are
+    numbered from 0."""
 
     def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
         self._plan = plan
         self._own = own
         self._hosts = expand(own["SLURM_JOB_NODELIST"])
         self._helpers: dict[int, Frames] = {}
-        self._known_env: dict[int, Mapping[str, str]] = {}  # digests of what a helper has
+        # digests of what a helper has
+        self._known_env: dict[int, Mapping[str, str]] = {}
         self._names: list[set[str]] = [{host} for host in self._hosts]
         self._names[0].add(own["CORRAL_NODE"])
         # places of helpers that left, or were notified of the end
@@ -49,19 +51,26 @@ class BatchAllocation:
         self._next = 0
 
     def serve(self, path: str) -> None:
-        """Let srun ask at the socket and, where there are more nodes, helpers join. Raises:
-        OSError."""
+        """Let srun ask at the socket and, where there are more nodes, helpers join.
+        Raises: OSError."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
         os.chmod(path, 0o600)
         listener.listen(64)
-        threading.Thread(target=self._accept, args=(listener, self._srun), daemon=True).start()
+        threading.Thread(
+            target=self._accept, args=(listener, self._srun), daemon=True
+        ).start()
         if len(self._hosts) > 1:
-            joined = socket.create_server(("", int(self._own["MASTER_PORT"])), backlog=1024)
-            threading.Thread(target=self._accept, args=(joined, self._helper), daemon=True).start()
+            joined = socket.create_server(
+                ("", int(self._own["MASTER_PORT"])), backlog=1024
+            )
+            threading.Thread(
+                target=self._accept, args=(joined, self._helper), daemon=True
+            ).start()
 
     def over(self) -> None:
-        """End all steps and all helpers, also those that join later: the script has ended."""
+        """End all steps and all helpers, also those that join later: the script has
+        ended."""
         with self._changed:
             self._is_over = True
             for place, frames in self._helpers.items():
@@ -71,8 +80,8 @@ class BatchAllocation:
                     step.local.end()
 
     def wait_for_departures(self, seconds: float = HELPERS_SECONDS) -> None:
-        """Wait until all helpers know that the job is over: a node may come up after a short script
-        has ended, and would otherwise wait for the first node for ever."""
+        """Wait until all helpers know that the job is over: a node may come up after a
+        short script has ended, and would otherwise wait for the first node for ever."""
         helpers = len(self._hosts) - 1
         with self._changed:
             self._changed.wait_for(lambda: len(self._departed) == helpers, seconds)
@@ -86,13 +95,16 @@ class BatchAllocation:
     def _accept(self, server: socket.socket, serve: Any) -> None:
         while True:
             connection, _ = server.accept()
-            threading.Thread(target=serve, args=(Frames(connection),), daemon=True).start()
+            threading.Thread(
+                target=serve, args=(Frames(connection),), daemon=True
+            ).start()
 
     # -- helpers
 
     def _helper(self, frames: Frames) -> None:
         try:
-            from corral.agent.batch.encryption import Encryption  # a job of one node needs none
+            # a job of one node needs none
+            from corral.agent.batch.encryption import Encryption
 
             frames.greet(self._key, own=FIRST, other=HELPER, seal=Encryption)
             heard = frames.receive()
@@ -131,9 +143,13 @@ class BatchAllocation:
         """Raises: CannotStep."""
         needed = {place for place in places if place}
         with self._changed:
-            here = self._changed.wait_for(lambda: needed <= self._helpers.keys(), HELPERS_SECONDS)
+            here = self._changed.wait_for(
+                lambda: needed <= self._helpers.keys(), HELPERS_SECONDS
+            )
         if not here:
-            raise CannotStep("Unable to create step for job: a node of it does not answer")
+            raise CannotStep(
+                "Unable to create step for job: a node of it does not answer"
+            )
 
     # -- steps
 
@@ -159,8 +175,11 @@ class BatchAllocation:
         """Raises: CannotStep, ValueError, OSError."""
         srun_options = SrunOptions(**{**message["asked"], **_tuples(message["asked"])})
         if srun_options.on or srun_options.off:
-            self._wait_for_helpers(tuple(range(len(self._hosts))))  # they say how they are called
-        layout = lay_out(srun_options, self._plan, [sorted(name) for name in self._names])
+            # they say how they are called
+            self._wait_for_helpers(tuple(range(len(self._hosts))))
+        layout = lay_out(
+            srun_options, self._plan, [sorted(name) for name in self._names]
+        )
         self._wait_for_helpers(layout.nodes)
         with self._changed:
             number, self._next = self._next, self._next + 1
@@ -170,8 +189,12 @@ class BatchAllocation:
             self._plan.cpus_per_task if self._plan.cpus_given else None
         )
         step_variables = environment.of_step(number, layout, hosts, cpus)
-        nodes = [sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes]
-        frames.send({"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)})
+        nodes = [
+            sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes
+        ]
+        frames.send(
+            {"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)}
+        )
         for at, place in enumerate(layout.nodes):
             part = {
                 "type": "step",
@@ -186,7 +209,9 @@ class BatchAllocation:
                 "task_gpus": message["task_gpus"] or self._plan.task_gpus,
             }
             if place:
-                env, same = without_known(part["env"], self._known_env[place], self._key)
+                env, same = without_known(
+                    part["env"], self._known_env[place], self._key
+                )
                 self._helpers[place].send({**part, "env": env, "same": same})
             else:
                 step.local = Tasks(part, self._own, self._tell)

@@ -1,4 +1,5 @@
-"""Encryption of what the nodes of a batch job send each other: AES-256-GCM with counted nonces."""
+"""Encryption of what the nodes of a batch job send each other: AES-256-GCM with counted
+nonces."""
 
 from typing import Final
 
@@ -12,7 +13,8 @@ NONCE_BYTES: Final = 12
 
 
 class Encryption:
-    """Implements Seal. A key is used for one direction of one connection, so no nonce repeats."""
+    """Implements Seal. A key is used for one direction of one connection, so no nonce
+    repeats."""
 
     extra_bytes = TAG_BYTES
 
@@ -21,7 +23,9 @@ class Encryption:
         self._sent = self._received = 0
 
     def close(self, sizes: bytes, body: bytes) -> bytes:
-        sealed = self._send.encrypt(self._sent.to_bytes(NONCE_BYTES, "big"), body, sizes)
+        sealed = self._send.encrypt(
+            self._sent.to_bytes(NONCE_BYTES, "big"), body, sizes
+        )
         self._sent += 1
         return sealed
 

@@ -1,4 +1,5 @@
-"""The environment of a batch script and of its tasks: Slurm's names, and no others of a gang."""
+"""The environment of a batch script and of its tasks: Slurm's names, and no others of a
+gang."""
 
 import os
 import shlex
@@ -16,17 +17,22 @@ BIN: Final = "CORRAL_SLURM_BIN"  # the folder of the commands, on this node
 STEPS: Final = "CORRAL_STEPS"  # the socket that srun asks
 _TASKS: Final = ("SLURM_NTASKS", "SLURM_NPROCS")
 _OF_NODE: Final = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURMD_NODENAME", "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS_ON_NODE", "HOSTNAME", "TMPDIR",
-)  # fmt: skip
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "SLURMD_NODENAME",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE",
+    "HOSTNAME",
+    "TMPDIR",
+)
 _MEGABYTE: Final = 1024**2
 
 
 def of_script(
     plan: BatchPlan, own: Mapping[str, str], bin_folder: str, began: float
 ) -> dict[str, str]:
-    """Return the environment of the script on the first node. `own`: the environment of the rank.
-    `began`: the start, by the node's wall clock."""
+    """Return the environment of the script on the first node. `own`: the environment of
+    the rank. `began`: the start, by the node's wall clock."""
     hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
     nodes = int(own["SLURM_NNODES"])
     script_variables = {
@@ -37,7 +43,9 @@ def of_script(
         "SLURM_NTASKS": str(plan.tasks) if plan.tasks_given else "",
         "SLURM_NPROCS": str(plan.tasks) if plan.tasks_given else "",
         "SLURM_NTASKS_PER_NODE": str(plan.tasks_per_node) if plan.tasks_given else "",
-        "SLURM_JOB_END_TIME": str(int(began) + plan.time_seconds) if plan.time_seconds else "",
+        "SLURM_JOB_END_TIME": str(int(began) + plan.time_seconds)
+        if plan.time_seconds
+        else "",
         **_array(plan),
         **_components(plan, own),
     }
@@ -73,8 +81,8 @@ def _functions(bin_folder: str) -> dict[str, str]:
     """Return Slurm's commands as functions that bash takes from its environment.
 
     A login shell (`#!/bin/bash -l`, `source /etc/profile`) resets PATH, which drops the
-    folder of the commands. The functions remain available. Source: bash(1), "Functions",
-    export -f.
+    folder of the commands. The functions remain available. Source: bash(1),
+    "Functions", export -f.
     """
     shown = shlex.quote(bin_folder)
     return {
@@ -98,13 +106,16 @@ def _array(plan: BatchPlan) -> dict[str, str]:
 
 
 def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the node list of each component of a job that was written as a heterogeneous one."""
+    """Return the node list of each component of a job that was written as a
+    heterogeneous one."""
     if plan.components == 1:
         return {}
     hosts = expand(own["SLURM_JOB_NODELIST"])
     each = len(hosts) // plan.components
     lists = {
-        f"SLURM_JOB_NODELIST_HET_GROUP_{place}": compress(hosts[place * each : (place + 1) * each])
+        f"SLURM_JOB_NODELIST_HET_GROUP_{place}": compress(
+            hosts[place * each : (place + 1) * each]
+        )
         for place in range(plan.components)
     }
     return {"SLURM_HET_SIZE": str(plan.components), **lists}
@@ -113,14 +124,16 @@ def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
 def tasks_text(counts: Sequence[int]) -> str:
     """2(x3),1 for [2, 2, 2, 1]."""
     runs = ((count, len(list(same))) for count, same in groupby(counts))
-    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs)
+    return ",".join(
+        f"{count}(x{times})" if times > 1 else str(count) for count, times in runs
+    )
 
 
 def of_step(
     number: int, layout: TaskLayout, hosts: Sequence[str], cpus_per_task: int | None
 ) -> dict[str, str]:
-    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in their
-    order."""
+    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in
+    their order."""
     nodes = compress(hosts)
     each = tasks_text(layout.tasks)
     cpus = {"SLURM_CPUS_PER_TASK": str(cpus_per_task)} if cpus_per_task else {}
@@ -151,8 +164,9 @@ def of_task(
     tasks: int,
     task_gpus: int,
 ) -> dict[str, str]:
-    """One task's whole environment. `step` is what srun sends; `own` that of the rank on this node,
-    which knows the node's GPUs. `place`: the node's in the step; `tasks`: how many it has."""
+    """One task's whole environment. `step` is what srun sends; `own` that of the rank
+    on this node, which knows the node's GPUs. `place`: the node's in the step; `tasks`:
+    how many it has."""
     ours = {
         name: value
         for name, value in own.items()

@@ -24,7 +24,8 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
-    """Run it to its end, its steps with it. The exit code, 128 and more after a signal."""
+    """Run it to its end, its steps with it. The exit code, 128 and more after a
+    signal."""
     script = Path.cwd() / SCRIPT
     script.chmod(0o755)
     room = Path(tempfile.mkdtemp(prefix="corral-batch-"))
@@ -32,7 +33,9 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
         bin_folder = str(write_commands(Path.cwd(), own["CORRAL_PYTHON"]))
         env = environment.of_script(plan, own, bin_folder, wall())
         env[environment.STEPS] = str(room / "steps")
-        allocation = BatchAllocation(plan, {**own, environment.BIN: env[environment.BIN]})
+        allocation = BatchAllocation(
+            plan, {**own, environment.BIN: env[environment.BIN]}
+        )
         allocation.serve(env[environment.STEPS])
         try:
             code = _run([str(script), *plan.arguments], plan, env)
@@ -53,7 +56,9 @@ def write_commands(folder: Path, python: str) -> Path:
     path.mkdir(exist_ok=True)
     for name in COMMANDS:
         file = path / name
-        file.write_text(f'#!/bin/sh\nexec {python} -P -m corral.cli.slurm {name} "$@"\n')
+        file.write_text(
+            f'#!/bin/sh\nexec {python} -P -m corral.cli.slurm {name} "$@"\n'
+        )
         file.chmod(0o755)
     return path
 
@@ -107,7 +112,9 @@ def _known(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _opened(plan: BatchPlan, pattern: str, known: Mapping[str, str]) -> IO[bytes] | None:
+def _opened(
+    plan: BatchPlan, pattern: str, known: Mapping[str, str]
+) -> IO[bytes] | None:
     """None where its folder is not on this node: the head has the log all the same."""
     path = os.path.join(plan.chdir, file_name(pattern, known))
     try:
@@ -128,7 +135,9 @@ def _folder(plan: BatchPlan) -> str:
     if os.path.isdir(plan.chdir):
         return plan.chdir
     here = os.getcwd()
-    text = f"slurmstepd: error: couldn't chdir to `{plan.chdir}': going to {here} instead"
+    text = (
+        f"slurmstepd: error: couldn't chdir to `{plan.chdir}': going to {here} instead"
+    )
     print(text, file=sys.stderr, flush=True)
     return here
 
@@ -141,9 +150,12 @@ def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
             remaining_bytes = memoryview(data)
             while remaining_bytes:
                 try:
-                    remaining_bytes = remaining_bytes[os.write(descriptor, remaining_bytes) :]
+                    remaining_bytes = remaining_bytes[
+                        os.write(descriptor, remaining_bytes) :
+                    ]
                 except OSError:
-                    break  # the disk is full, or the reader has gone: the script continues
+                    # the disk is full, or the reader has gone: the script continues
+                    break
 
     return write
 

@@ -1,8 +1,9 @@
 """Messages over a socket: each a JSON object and bytes.
 
-Over a network both ends first prove that they belong to one attempt, by a key that neither sends.
-From then on each message is sealed by keys of this connection alone, one for each direction, and a
-counter: a message that was changed, repeated, left out or brought by another ends the connection.
+Over a network both ends first prove that they belong to one attempt, by a key that
+neither sends. From then on each message is sealed by keys of this connection alone, one
+for each direction, and a counter: a message that was changed, repeated, left out or
+brought by another ends the connection.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 GREETING_SECONDS: Final = 20.0
 _SIZES: Final = struct.Struct(">II")
 _PROOF_BYTES: Final = 32
-FIRST: Final = b"first node, sealed"  # the parts in the talk between nodes of a batch job
+# the parts in the talk between nodes of a batch job
+FIRST: Final = b"first node, sealed"
 HELPER: Final = b"helper, sealed"
 Message = dict[str, Any]
 
@@ -46,8 +48,8 @@ class Tampered(Exception):
 
 
 class Signature:
-    """Authentication without encryption, for messages that hold no secret; of the standard library
-    alone, for a job's own Python."""
+    """Authentication without encryption, for messages that hold no secret; of the
+    standard library alone, for a job's own Python."""
 
     extra_bytes = _PROOF_BYTES
 
@@ -62,7 +64,9 @@ class Signature:
 
     def open(self, sizes: bytes, sealed: bytes) -> bytes:
         body, tag = sealed[:-_PROOF_BYTES], sealed[-_PROOF_BYTES:]
-        if not hmac.compare_digest(tag, _tag(self._keys[1], self._received, sizes, body)):
+        if not hmac.compare_digest(
+            tag, _tag(self._keys[1], self._received, sizes, body)
+        ):
             raise Tampered
         self._received += 1
         return body
@@ -130,10 +134,16 @@ class Frames:
         return bytes(buffer)
 
     def greet(
-        self, key: bytes, *, own: bytes, other: bytes, seal: Callable[[bytes, bytes], Seal]
+        self,
+        key: bytes,
+        *,
+        own: bytes,
+        other: bytes,
+        seal: Callable[[bytes, bytes], Seal],
     ) -> None:
-        """Each side proves the key over what the other has drawn, and over its own part in the
-        talk. `seal` is made of a key for each direction, which this connection alone has.
+        """Each side proves the key over what the other has drawn, and over its own part
+        in the talk. `seal` is made of a key for each direction, which this connection
+        alone has.
 
         Raises: Stranger, OSError, EOFError.
         """
@@ -142,7 +152,9 @@ class Frames:
         self._connection.sendall(drawn)
         peer_proof = self._exactly(_PROOF_BYTES)
         self._connection.sendall(_proof(key, own, peer_proof))
-        if not hmac.compare_digest(self._exactly(_PROOF_BYTES), _proof(key, other, drawn)):
+        if not hmac.compare_digest(
+            self._exactly(_PROOF_BYTES), _proof(key, other, drawn)
+        ):
             raise Stranger("it has not the key of this attempt")
         self._connection.settimeout(None)
         self._seal = seal(
@@ -151,13 +163,17 @@ class Frames:
         )
 
 
-def _direction_key(key: bytes, sender: bytes, of_sender: bytes, of_receiver: bytes) -> bytes:
+def _direction_key(
+    key: bytes, sender: bytes, of_sender: bytes, of_receiver: bytes
+) -> bytes:
     signed = b"corral frames\x00" + sender + b"\x00" + of_sender + of_receiver
     return hmac.new(key, signed, hashlib.sha256).digest()
 
 
 def _tag(key: bytes, number: int, sizes: bytes, body: bytes) -> bytes:
-    return hmac.new(key, number.to_bytes(8, "big") + sizes + body, hashlib.sha256).digest()
+    return hmac.new(
+        key, number.to_bytes(8, "big") + sizes + body, hashlib.sha256
+    ).digest()
 
 
 def _proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
@@ -165,5 +181,6 @@ def _proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
 
 
 def key_of(token: str) -> bytes:
-    """Derive the key that only the nodes of an attempt can make, from the attempt's token."""
+    """Derive the key that only the nodes of an attempt can make, from the attempt's
+    token."""
     return hashlib.sha256(b"corral steps\x00" + token.encode()).digest()

@@ -1,6 +1,7 @@
 """Variables that a helper has already: their names are sent, and not their values.
 
-A secret of the job is in the environment of each of its nodes, so it need not travel between them.
+A secret of the job is in the environment of each of its nodes, so it need not travel
+between them.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ _DIGEST_BYTES: Final = 16
 
 
 def digests_of(env: Mapping[str, str], key: bytes) -> dict[str, str]:
-    """Return a keyed digest of each value, which says nothing about it without the key."""
+    """Return a keyed digest of each value, which says nothing about it without the
+    key."""
     return {name: _digest(name, value, key) for name, value in env.items()}
 
 
@@ -24,18 +26,26 @@ def without_known(
     Args:
         known: digests that the other end has sent of its own environment.
     """
-    same = [name for name, value in env.items() if known.get(name) == _digest(name, value, key)]
+    same = [
+        name
+        for name, value in env.items()
+        if known.get(name) == _digest(name, value, key)
+    ]
     omitted = set(same)
     return {name: value for name, value in env.items() if name not in omitted}, same
 
 
-def with_known(env: Mapping[str, str], same: object, own: Mapping[str, str]) -> dict[str, str]:
+def with_known(
+    env: Mapping[str, str], same: object, own: Mapping[str, str]
+) -> dict[str, str]:
     """Return the whole environment again."""
     names = same if isinstance(same, list) else []
     return {**{name: own[name] for name in names if name in own}, **env}
 
 
 def _digest(name: str, value: str, key: bytes) -> str:
-    digest_input = b"corral variable\x00" + name.encode(errors="surrogateescape") + b"\x00"
+    digest_input = (
+        b"corral variable\x00" + name.encode(errors="surrogateescape") + b"\x00"
+    )
     digest_input += value.encode(errors="surrogateescape")
     return hmac.new(key, digest_input, hashlib.sha256).hexdigest()[: 2 * _DIGEST_BYTES]

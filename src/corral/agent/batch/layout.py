@@ -25,7 +25,8 @@ class SrunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLayout:
-    """`nodes` are places in the job's list of nodes; `tasks` how many each of them has."""
+    """`nodes` are places in the job's list of nodes; `tasks` how many each of them
+    has."""
 
     nodes: tuple[int, ...]
     tasks: tuple[int, ...]
@@ -39,8 +40,11 @@ class TaskLayout:
         return sum(self.tasks[:place])
 
 
-def lay_out(asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]]) -> TaskLayout:
-    """Tasks in blocks over the job's nodes. `hosts`: all names of each node, in its order.
+def lay_out(
+    asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]]
+) -> TaskLayout:
+    """Tasks in blocks over the job's nodes. `hosts`: all names of each node, in its
+    order.
 
     Raises: CannotStep.
     """
@@ -51,7 +55,9 @@ def lay_out(asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]])
     per_node = asked.tasks_per_node
     if per_node is None and asked.tasks is None and plan.tasks_given:
         per_node = plan.tasks_per_node
-    count = asked.nodes or (len(asked.on) if asked.on else min(len(able), tasks or len(able)))
+    count = asked.nodes or (
+        len(asked.on) if asked.on else min(len(able), tasks or len(able))
+    )
     if count > len(able):
         raise CannotStep(
             "Unable to create step for job: Requested node configuration is not available"
@@ -60,7 +66,9 @@ def lay_out(asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]])
         tasks = count * (per_node or 1)
     if tasks < count:
         count = tasks
-    return TaskLayout(nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node))
+    return TaskLayout(
+        nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node)
+    )
 
 
 def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
@@ -73,10 +81,14 @@ def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     named: list[int] = []
     for name in asked.on:
         named_places = [
-            place for place in free_places if name in hosts[place] and place not in named
+            place
+            for place in free_places
+            if name in hosts[place] and place not in named
         ]
         if not named_places:
-            raise CannotStep(f"Unable to create step for job: node {name} is not in this job")
+            raise CannotStep(
+                f"Unable to create step for job: node {name} is not in this job"
+            )
         named.append(named_places[0])
     return named + [place for place in free_places if place not in named]
 
@@ -84,7 +96,9 @@ def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
 def _blocks(tasks: int, nodes: int, per_node: int | None) -> tuple[int, ...]:
     if per_node is None:
         return tuple(tasks // nodes + (place < tasks % nodes) for place in range(nodes))
-    sizes = tuple(max(0, min(per_node, tasks - place * per_node)) for place in range(nodes))
+    sizes = tuple(
+        max(0, min(per_node, tasks - place * per_node)) for place in range(nodes)
+    )
     if sum(sizes) < tasks:
         raise CannotStep("More processors requested than permitted")
     return sizes

@@ -1,4 +1,5 @@
-"""Every node of a batch job but the first: it joins the first, and runs its part of each step."""
+"""Every node of a batch job but the first: it joins the first, and runs its part of
+each step."""
 
 import socket
 import time
@@ -61,13 +62,16 @@ def _pass_on(tasks: Tasks, message: dict[str, object], data: bytes) -> None:
 
 
 def _joined(own: Mapping[str, str]) -> Frames:
-    """The first node may come up later: it is tried for as long as this attempt lives."""
+    """The first node may come up later: it is tried for as long as this attempt
+    lives."""
     address = (own["MASTER_ADDR"], int(own["MASTER_PORT"]))
     pause_seconds = TRY_SECONDS
     while True:
         try:
             frames = Frames(socket.create_connection(address, timeout=10.0))
-            frames.greet(key_of(own["CORRAL_TOKEN"]), own=HELPER, other=FIRST, seal=Encryption)
+            frames.greet(
+                key_of(own["CORRAL_TOKEN"]), own=HELPER, other=FIRST, seal=Encryption
+            )
             return frames
         except (OSError, EOFError, Stranger):
             time.sleep(pause_seconds)

@@ -17,7 +17,8 @@ Say = Callable[[Message, bytes], None]
 
 
 class Tasks:
-    """Tasks of one step. `say` takes {"type": "output"} and {"type": "end"} from any thread."""
+    """Tasks of one step. `say` takes {"type": "output"} and {"type": "end"} from any
+    thread."""
 
     def __init__(self, step: Message, own: Mapping[str, str], say: Say) -> None:
         self._step = step
@@ -43,7 +44,9 @@ class Tasks:
                 self._say(self._about("end", task, code=NOT_FOUND), b"")
                 continue
             self._running[task] = process
-            threading.Thread(target=self._follow, args=(task, process), daemon=True).start()
+            threading.Thread(
+                target=self._follow, args=(task, process), daemon=True
+            ).start()
         if self._ended:
             self.signal(signal.SIGKILL)
 

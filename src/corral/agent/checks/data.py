@@ -17,13 +17,14 @@ SMALL_BYTES: Final = 1024 * 1024
 MOST_SMALL: Final = 400
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 LIST_SECONDS: Final = 10.0
-LISTING: Final = "listing "  # begins the unit of what is the same where the same is seen
+# begins the unit of what is the same where the same is seen
+LISTING: Final = "listing "
 
 
 @dataclass(frozen=True, slots=True)
 class DataListing:
-    """The first files, by name, with their sizes. `whole`: there are no others. `closed`: folders
-    below that this user may not read."""
+    """The first files, by name, with their sizes. `whole`: there are no others.
+    `closed`: folders below that this user may not read."""
 
     files: tuple[tuple[str, int], ...]
     whole: bool
@@ -45,8 +46,8 @@ class DataListing:
 
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
-    """Measure the listing of a directory, then reads of small files, then of the largest. Nothing
-    is written."""
+    """Measure the listing of a directory, then reads of small files, then of the
+    largest. Nothing is written."""
     began = time.monotonic()
     try:
         listing = listed(path)
@@ -69,7 +70,9 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
         value=float(len(listing.files)),
         unit=f"{LISTING}{listing.digest}",
     )
-    small = [name for name, size in listing.files if 0 < size <= SMALL_BYTES][:MOST_SMALL]
+    small = [name for name, size in listing.files if 0 < size <= SMALL_BYTES][
+        :MOST_SMALL
+    ]
     large = sorted(listing.files, key=lambda one: (-one[1], one[0]))
     if small:
         yield _speed(path, "small files", small, seconds)
@@ -78,7 +81,8 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
 
 
 def listed(path: str) -> DataListing:
-    """Folder by folder, each by name. Raises: OSError; not for a folder below that is closed."""
+    """Folder by folder, each by name. Raises: OSError; not for a folder below that is
+    closed."""
     files: list[tuple[str, int]] = []
     closed = 0
     folders = [""]
@@ -99,7 +103,9 @@ def listed(path: str) -> DataListing:
                 folders.append(name)
             elif entry.is_file() and len(files) < MOST_FILES:
                 files.append((name, entry.stat().st_size))
-    return DataListing(tuple(files), whole=not folders and len(files) < MOST_FILES, closed=closed)
+    return DataListing(
+        tuple(files), whole=not folders and len(files) < MOST_FILES, closed=closed
+    )
 
 
 def _speed(path: str, what: str, names: list[str], seconds: float) -> CheckFinding:
@@ -114,12 +120,18 @@ def _speed(path: str, what: str, names: list[str], seconds: float) -> CheckFindi
                 break
     except OSError as trouble:
         text = f"{trouble.filename or path} cannot be read: {trouble.strerror}"
-        return CheckFinding(kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True)
+        return CheckFinding(
+            kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True
+        )
     took = max(time.monotonic() - began, 1e-9)
     rate = read / took
     text = f"{rate_text(rate)}, {files / took:,.0f} files/s; 1 GB takes {duration_text(1e9 / rate)}"
     return CheckFinding(
-        kind=CheckKind.DATA, device=f"{path} {what}", text=text, value=rate, unit=BYTES_PER_SECOND
+        kind=CheckKind.DATA,
+        device=f"{path} {what}",
+        text=text,
+        value=rate,
+        unit=BYTES_PER_SECOND,
     )
 
 

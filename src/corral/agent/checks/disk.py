@@ -1,4 +1,5 @@
-"""Disk check: write and sync a bounded, unlinked file, then read it back and compare it."""
+"""Disk check: write and sync a bounded, unlinked file, then read it back and compare
+it."""
 
 import os
 import time
@@ -14,12 +15,14 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_SHARED_BYTES: Final = 64 * 1024 * 1024  # many nodes may write there at once
 SYNCS: Final = 16
-SHARED: Final = f"{BYTES_PER_SECOND} shared"  # how busy others keep it is not this node's doing
+# how busy others keep it is not this node's doing
+SHARED: Final = f"{BYTES_PER_SECOND} shared"
 SYNC_BYTES: Final = 4096
 
 
 def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
-    """Return the disk's write rate with fsync, in bytes/s; the text has the other results.
+    """Return the disk's write rate with fsync, in bytes/s; the text has the other
+    results.
 
     `own`: the disk belongs to this node alone.
     """
@@ -92,7 +95,8 @@ def _write(descriptor: int, size: int, seconds: float) -> tuple[int, int, float]
 
 
 def _read(descriptor: int, size: int) -> tuple[int, float]:
-    """The checksum of it all and the seconds of reading, past the cache where that can be."""
+    """The checksum of it all and the seconds of reading, past the cache where that can
+    be."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     checksum, spent = 0, 0.0
     for place in range(0, size, CHUNK_BYTES):

@@ -9,7 +9,12 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
 
-from corral.agent.checks.messages import BYTES_PER_SECOND, ON_CPU, CheckFinding, CheckRequest
+from corral.agent.checks.messages import (
+    BYTES_PER_SECOND,
+    ON_CPU,
+    CheckFinding,
+    CheckRequest,
+)
 from corral.agent.checks.rates import rate_text
 from corral.agent.checks.torch_checks import (
     MISSING,
@@ -75,12 +80,18 @@ def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
 def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
     if "error" in one:
         text = f"GPU {gpu.index}: {one['error']}"
-        return CheckFinding(kind=CheckKind(one["kind"]), gpu=gpu.index, text=text, failed=True)
+        return CheckFinding(
+            kind=CheckKind(one["kind"]), gpu=gpu.index, text=text, failed=True
+        )
     if one["kind"] == CheckKind.MEMORY:
         rate = float(one["bytes_per_second"])
         text = f"GPU {gpu.index}: its memory copies at {rate_text(rate)}"
         return CheckFinding(
-            kind=CheckKind.MEMORY, gpu=gpu.index, text=text, value=rate, unit=BYTES_PER_SECOND
+            kind=CheckKind.MEMORY,
+            gpu=gpu.index,
+            text=text,
+            value=rate,
+            unit=BYTES_PER_SECOND,
         )
     made, wrong = int(one["made"]), int(one["wrong"])
     text = (
@@ -88,7 +99,9 @@ def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
         if wrong
         else f"GPU {gpu.index}: {made:,} products have the known hash"
     )
-    return CheckFinding(kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0)
+    return CheckFinding(
+        kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0
+    )
 
 
 def _together(ask: CheckRequest) -> CheckFinding:
@@ -98,7 +111,10 @@ def _together(ask: CheckRequest) -> CheckFinding:
         port = free.getsockname()[1]
     place = [f"{count}", "127.0.0.1", f"{port}", "nccl", f"{seconds}"]
     env = visible(ask.gpus)
-    ranks = [begun(["all-reduce", f"{rank}", *place, f"cuda:{rank}"], env) for rank in range(count)]
+    ranks = [
+        begun(["all-reduce", f"{rank}", *place, f"cuda:{rank}"], env)
+        for rank in range(count)
+    ]
     try:
         outcomes_by_rank = [answers(rank, seconds) for rank in ranks]
     except NoProof as trouble:
@@ -106,12 +122,17 @@ def _together(ask: CheckRequest) -> CheckFinding:
             ended(rank)
         text = f"its GPUs do not add up together: {trouble}"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
-    rate = min(float(rank_outcomes[0]["bytes_per_second"]) for rank_outcomes in outcomes_by_rank)
+    rate = min(
+        float(rank_outcomes[0]["bytes_per_second"])
+        for rank_outcomes in outcomes_by_rank
+    )
     if not all(rank_outcomes[0]["right"] for rank_outcomes in outcomes_by_rank):
         text = f"{count} GPUs add up to something wrong"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
     text = f"{count} GPUs add up at {rate_text(rate)} (NCCL, bus bandwidth)"
-    return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND)
+    return CheckFinding(
+        kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND
+    )
 
 
 # -- a machine without a GPU ---------------------------------------------------------------------
@@ -136,9 +157,10 @@ def _cpu_products(seconds: float) -> CheckFinding:
         wrong += digest != KNOWN[WIDE, side, side]
         made += 1
     text = (
-        f"no GPU: {wrong} of {made} products on its CPU are wrong: silent corruption" if wrong
+        f"no GPU: {wrong} of {made} products on its CPU are wrong: silent corruption"
+        if wrong
         else f"no GPU: {made} products on its CPU have the known hash ({by})"
-    )  # fmt: skip
+    )
     return CheckFinding(kind=CheckKind.MATMUL, text=text, failed=wrong > 0)
 
 
@@ -157,7 +179,9 @@ def hash_by_numpy(side: int) -> str:
         mixed = by_row * row + by_column * column + (row * column) % by_both
         return (mixed % WIDE - WIDE // 2).astype(np.float32)
 
-    return hashlib.sha256((matrix(A_PLACE) @ matrix(B_PLACE)).astype("<i4").tobytes()).hexdigest()
+    return hashlib.sha256(
+        (matrix(A_PLACE) @ matrix(B_PLACE)).astype("<i4").tobytes()
+    ).hexdigest()
 
 
 def copies() -> float:

@@ -1,7 +1,9 @@
-"""The link between two nodes: an all-reduce of one GPU of each, or what stands in for it.
+"""The link between two nodes: an all-reduce of one GPU of each, or what stands in for
+it.
 
-The leader listens, the other dials, and both prove themselves. Each says what it can do, and both
-do the best that both can: NCCL on GPUs, gloo on CPUs, or without PyTorch a plain stream of bytes.
+The leader listens, the other dials, and both prove themselves. Each says what it can
+do, and both do the best that both can: NCCL on GPUs, gloo on CPUs, or without PyTorch a
+plain stream of bytes.
 """
 
 import json
@@ -44,12 +46,18 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
         text = f"no link with {peer} at {here[0]} port {here[1]}: {trouble}"
         yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, failed=True)
         return
-    how = {"nccl": "NCCL, a GPU each", "gloo": "gloo, on CPUs", "stream": "a TCP stream"}[by]
+    how = {
+        "nccl": "NCCL, a GPU each",
+        "gloo": "gloo, on CPUs",
+        "stream": "a TCP stream",
+    }[by]
     if by != "nccl" and gpus:
         how += f"; not by its GPUs: {_why_not() or f'{peer} cannot'}"
     unit = BYTES_PER_SECOND if by == "nccl" else f"{BYTES_PER_SECOND} by {by}"
     text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
-    yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit)
+    yield CheckFinding(
+        kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit
+    )
 
 
 def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
@@ -75,7 +83,9 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
 def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     """Return the backend that both ends support. Raises: OSError, ValueError."""
     torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
-    own_methods = [by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))]
+    own_methods = [
+        by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))
+    ]
     talk.sendall(json.dumps(own_methods).encode() + b"\n")
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
@@ -95,7 +105,8 @@ def _why_not() -> str:
 
 
 def _stream(talk: socket.socket, checkup: CheckUp) -> float:
-    """Bytes/s from the leader to the other, as the other has taken them in. Raises: OSError."""
+    """Bytes/s from the leader to the other, as the other has taken them in. Raises:
+    OSError."""
     if checkup.leads:
         chunk, deadline = bytes(CHUNK_BYTES), time.monotonic() + checkup.seconds
         while time.monotonic() < deadline:
@@ -113,7 +124,15 @@ def _stream(talk: socket.socket, checkup: CheckUp) -> float:
 def _reduced(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
     """Raises: NoProof."""
     rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
-    place = [rank, "2", checkup.address, f"{checkup.port}", by, f"{checkup.seconds}", device]
+    place = [
+        rank,
+        "2",
+        checkup.address,
+        f"{checkup.port}",
+        by,
+        f"{checkup.seconds}",
+        device,
+    ]
     (outcome,) = proven(["all-reduce", *place], checkup.seconds, visible(gpus[:1]))
     if not outcome["right"]:
         raise NoProof("it adds up to something wrong")

@@ -1,8 +1,8 @@
 """Handshake between the two nodes of a link check: each proves that the head sent it.
 
-Both hold a secret of the check-up. Each sends a nonce, and answers the other's nonce with
-an HMAC. Another host on the network can neither take the place of a node nor delay the
-leader.
+Both hold a secret of the check-up. Each sends a nonce, and answers the other's nonce
+with an HMAC. Another host on the network can neither take the place of a node nor delay
+the leader.
 """
 
 import hmac
@@ -34,11 +34,14 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
     if not hmac.compare_digest(
         _exactly(talk, PROOF_BYTES), _proof(secret, other, nonce, peer_nonce)
     ):
-        raise NotProven("the other end is no node of this check: it has not proven itself")
+        raise NotProven(
+            "the other end is no node of this check: it has not proven itself"
+        )
 
 
 def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
-    """Return the first connection that proves itself. Raises: OSError when none does in time."""
+    """Return the first connection that proves itself. Raises: OSError when none does in
+    time."""
     deadline = time.monotonic() + seconds
     while (remaining_seconds := deadline - time.monotonic()) > 0:
         server.settimeout(remaining_seconds)

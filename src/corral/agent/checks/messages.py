@@ -20,7 +20,8 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One result. `failed` None: what it is held against, the head knows. `ran` False: why not."""
+    """One result. `failed` None: what it is held against, the head knows. `ran` False:
+    why not."""
 
     kind: CheckKind
     text: str

@@ -1,9 +1,9 @@
 """Simulated check results of pretend GPUs and their links: a seeded model, with faults.
 
-`pretend.json` in the node's folder sets faults under "checks". For example, {"matmul/2":
-"wrong"} gives a wrong product on GPU 2. A number is a factor for the measured value
-({"memory/1": 0.4, "disk": 0.1}). For the clock, the number is its offset in seconds.
-"seconds" sets the duration of each GPU's check.
+`pretend.json` in the node's folder sets faults under "checks". For example,
+{"matmul/2": "wrong"} gives a wrong product on GPU 2. A number is a factor for the
+measured value ({"memory/1": 0.4, "disk": 0.1}). For the clock, the number is its offset
+in seconds. "seconds" sets the duration of each GPU's check.
 """
 
 import time
@@ -44,9 +44,12 @@ class Injected:
             return found
         if found.kind == CheckKind.CLOCK:
             text = (
-                f"its clock is {abs(fault):g} s {'ahead of' if fault > 0 else 'behind'} the head's"
+                f"its clock is {abs(fault):g} s {'ahead of' if fault > 0 else 'behind'} the "
+                "head's"
             )
-            return msgspec.structs.replace(found, value=float(fault), text=text, ran=True)
+            return msgspec.structs.replace(
+                found, value=float(fault), text=text, ran=True
+            )
         if found.value is None:
             return found
         value = found.value * float(fault)
@@ -55,7 +58,8 @@ class Injected:
 
 
 def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
-    """Yield the simulated results of the node's GPUs and of its link to another node."""
+    """Yield the simulated results of the node's GPUs and of its link to another
+    node."""
     kinds = ask.checkup.kinds
     for gpu in ask.gpus:
         time.sleep(float(injected.faults.get("seconds", 0.0)))
@@ -68,19 +72,26 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
 
         yield from check_gpus(ask)
     if CheckKind.ALL_REDUCE in kinds and len(ask.gpus) > 1:
-        yield _rate(CheckKind.ALL_REDUCE, ask.gpus[0], f"{len(ask.gpus)} GPUs add up at")
+        yield _rate(
+            CheckKind.ALL_REDUCE, ask.gpus[0], f"{len(ask.gpus)} GPUs add up at"
+        )
     if CheckKind.LINK in kinds:
         peer = ask.checkup.peer
-        first = ask.gpus[0] if ask.gpus else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
+        first = (
+            ask.gpus[0]
+            if ask.gpus
+            else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
+        )
         yield _rate(CheckKind.LINK, first, f"with {peer} it adds up at", device=peer)
 
 
 def _product(gpu: Gpu, injected: Injected) -> CheckFinding:
     wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
     text = (
-        f"GPU {gpu.index}: 1 of 100 products is wrong" if wrong
+        f"GPU {gpu.index}: 1 of 100 products is wrong"
+        if wrong
         else f"GPU {gpu.index}: 100 products have the known hash"
-    )  # fmt: skip
+    )
     return CheckFinding(
         kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=wrong
     )
@@ -90,4 +101,6 @@ def _rate(kind: CheckKind, of: Gpu, says: str, **more: Any) -> CheckFinding:
     best = rated(kind, of.type) or _UNKNOWN_RATE
     value = best * (0.84 + 0.08 * chance(of.uuid, kind))
     text = f"{says} {rate_text(value)} (pretend)"
-    return CheckFinding(kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more)
+    return CheckFinding(
+        kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more
+    )

@@ -1,7 +1,8 @@
 """A check-up of the node: `python -m corral.agent.checks.process NODE_DIR`.
 
-Reads an Ask from its standard input and writes a Found for each result, as soon as there is one.
-It is killed, with all that it has started, when something is to run on the node.
+Reads an Ask from its standard input and writes a Found for each result, as soon as
+there is one. It is killed, with all that it has started, when something is to run on
+the node.
 """
 
 import ctypes
@@ -29,7 +30,9 @@ NICE: Final = 10
 PR_SET_PDEATHSIG: Final = 1
 
 
-def results(ask: CheckRequest, node_dir: Path, injected: Injected | None) -> Iterator[CheckFinding]:
+def results(
+    ask: CheckRequest, node_dir: Path, injected: Injected | None
+) -> Iterator[CheckFinding]:
     """Yield the findings of the requested checks.
 
     `injected`: the configured faults of a pretend node; None on a real node.

@@ -1,4 +1,5 @@
-"""The check-up that is wanted of the node, as the agent keeps it: one process, ended for work."""
+"""The check-up that is wanted of the node, as the agent keeps it: one process, ended
+for work."""
 
 import asyncio
 import contextlib
@@ -21,7 +22,8 @@ from corral.domain.node_signal import FAILED, NOT_RUN, OVER, PASSED, Signal, Sig
 from corral.domain.resources import Inventory
 from corral.wire.node import NodeSettings
 
-END_SECONDS: Final = 2.0  # that a killed one is waited for; one that hangs in a driver is left
+# that a killed one is waited for; one that hangs in a driver is left
+END_SECONDS: Final = 2.0
 LONGEST_SECONDS: Final = 600.0
 MOST_DONE: Final = 64
 log = logging.getLogger(__name__)
@@ -47,7 +49,12 @@ class Checks:
         wanted = checkup.id if checkup is not None else ""
         if self._doing and self._doing != wanted:
             self.end()
-        if checkup is None or wanted == self._doing or wanted in self._done or not self.is_idle():
+        if (
+            checkup is None
+            or wanted == self._doing
+            or wanted in self._done
+            or not self.is_idle()
+        ):
             return
         if self._task is None or self._task.done():
             self._doing = wanted
@@ -81,13 +88,19 @@ class Checks:
             async with asyncio.timeout(LONGEST_SECONDS):
                 whole = await self._run(checkup)
         except (OSError, ValueError, TimeoutError) as trouble:
-            log.warning("the check-up %s has failed: %s", checkup.id, trouble or "it hangs")
+            log.warning(
+                "the check-up %s has failed: %s", checkup.id, trouble or "it hangs"
+            )
         finally:
             self.end()
             ended = self._doing != checkup.id
             self._doing, self._process = "", None
         self._done = [*self._done, checkup.id][-MOST_DONE:]
-        code, text = (None, "all checks are done") if whole else (NOT_RUN, "its checks have failed")
+        code, text = (
+            (None, "all checks are done")
+            if whole
+            else (NOT_RUN, "its checks have failed")
+        )
         if ended:
             code, text = NOT_RUN, "its checks ended for what is to run there"
         self._tell([self._signal(checkup, OVER, text, code)])
@@ -116,7 +129,9 @@ class Checks:
             self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
             self._process.stdin.close()
         while line := await self._process.stdout.readline():
-            self._tell([self._result(checkup, msgspec.json.decode(line, type=CheckFinding))])
+            self._tell(
+                [self._result(checkup, msgspec.json.decode(line, type=CheckFinding))]
+            )
         return await self._process.wait() == 0
 
     def _result(self, checkup: CheckUp, found: CheckFinding) -> Signal:
@@ -136,9 +151,15 @@ class Checks:
         self, checkup: CheckUp, device: str, text: str, code: int | None, **more: object
     ) -> Signal:
         return Signal(
-            number=0, at=wall(), kind=SignalKind.CHECK, device=device, text=text, code=code,
-            checkup=checkup.id, **more,  # type: ignore[arg-type]
-        )  # fmt: skip
+            number=0,
+            at=wall(),
+            kind=SignalKind.CHECK,
+            device=device,
+            text=text,
+            code=code,
+            checkup=checkup.id,
+            **more,  # type: ignore[arg-type]
+        )
 
     def _tell(self, signals: Iterable[Signal]) -> None:
         self.senses.tell(tuple(signals))

@@ -13,12 +13,18 @@ from typing import Any, Final
 
 from corral.domain.resources import Gpu
 
-START_SECONDS: Final = 120.0  # that PyTorch and a driver may take beyond the computing itself
+# that PyTorch and a driver may take beyond the computing itself
+START_SECONDS: Final = 120.0
 END_SECONDS: Final = 2.0
 COMMAND: Final = (sys.executable, "-m", "corral.train.device_checks")
-BUILT_FOR: Final = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)  # in torch/version.py
-NO_CUDA: Final = "PyTorch was built without CUDA or ROCm on this node: install a build for its GPUs"
-MISSING: Final = "PyTorch is not installed for Corral on this node: pip install 'corral[train]'"
+# in torch/version.py
+BUILT_FOR: Final = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)
+NO_CUDA: Final = (
+    "PyTorch was built without CUDA or ROCm on this node: install a build for its GPUs"
+)
+MISSING: Final = (
+    "PyTorch is not installed for Corral on this node: pip install 'corral[train]'"
+)
 
 
 class NoProof(Exception):
@@ -34,8 +40,9 @@ def has_torch() -> bool:
 
 
 def has_gpu_build() -> bool:
-    """Whether PyTorch was built for GPUs, by what it writes down of itself: to import it here
-    would cost an agent its memory. Where nothing is written it is taken to be."""
+    """Whether PyTorch was built for GPUs, by what it writes down of itself: to import
+    it here would cost an agent its memory. Where nothing is written it is taken to
+    be."""
     module_spec = find_spec("torch")
     if module_spec is None or module_spec.origin is None:
         return False
@@ -57,19 +64,27 @@ def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
 def proven(
     words: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return the output of the check process, one message for each line. Raises: NoProof."""
+    """Return the output of the check process, one message for each line. Raises:
+    NoProof."""
     process = begun(words, env)
     return answers(process, seconds)
 
 
-def begun(words: Sequence[str], env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+def begun(
+    words: Sequence[str], env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [*COMMAND, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [*COMMAND, *words],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
 
 
-def answers(process: "subprocess.Popen[bytes]", seconds: float) -> list[Mapping[str, Any]]:
+def answers(
+    process: "subprocess.Popen[bytes]", seconds: float
+) -> list[Mapping[str, Any]]:
     """Raises: NoProof."""
     try:
         stdout, trouble = process.communicate(timeout=seconds + START_SECONDS)
@@ -78,7 +93,9 @@ def answers(process: "subprocess.Popen[bytes]", seconds: float) -> list[Mapping[
         why = f"no answer in {seconds + START_SECONDS:.0f} s"
         raise NoProof(why, hangs=True) from None
     if process.returncode != 0:
-        last = trouble.decode(errors="replace").strip().splitlines()[-1:] or ["it says nothing"]
+        last = trouble.decode(errors="replace").strip().splitlines()[-1:] or [
+            "it says nothing"
+        ]
         raise NoProof(last[0][:300])
     return [json.loads(line) for line in stdout.splitlines() if line.startswith(b"{")]
 

@@ -1,4 +1,5 @@
-"""Containment of an attempt's processes: a cgroup, else a pid namespace, else a subreaper."""
+"""Containment of an attempt's processes: a cgroup, else a pid namespace, else a
+subreaper."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +40,14 @@ KINDS: Final = (CGROUP, PID_NAMESPACE, SUBREAPER)  # the strongest first
 
 
 def from_on(kind: str) -> Sequence[str]:
-    """This kind and the weaker ones, which stand in for it where it is not to be had."""
+    """This kind and the weaker ones, which stand in for it where it is not to be
+    had."""
     return (ENGINE,) if kind == ENGINE else KINDS[KINDS.index(kind) :]
 
 
 def probe(wanted: str | None = None) -> ContainmentChoice:
-    """The strongest containment to be had here, or the `wanted` kind if that one is to be had."""
+    """The strongest containment to be had here, or the `wanted` kind if that one is to
+    be had."""
     reasons: list[str] = []
     for kind in KINDS if wanted is None else from_on(wanted):
         why_not = _WHY_NOT[kind]()
@@ -57,12 +60,19 @@ def probe(wanted: str | None = None) -> ContainmentChoice:
 
 
 def create(
-    kind: str, *, name: str, mark: str, limits: ContainmentLimits, furnish: Furnish | None = None
+    kind: str,
+    *,
+    name: str,
+    mark: str,
+    limits: ContainmentLimits,
+    furnish: Furnish | None = None,
 ) -> Containment:
-    """Make one for this process's children to enter. Raises: OSError; never for a subreaper.
+    """Make one for this process's children to enter. Raises: OSError; never for a
+    subreaper.
 
-    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment. `furnish`:
-    its processes are in a pid namespace too, and this mounts what is their own there.
+    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment.
+    `furnish`: its processes are in a pid namespace too, and this mounts what is their
+    own there.
     """
     if kind == CGROUP:
         apart = None if furnish is None else _namespace(furnish)
@@ -80,7 +90,8 @@ def create(
 
 
 def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
-    """Return a namespace for a group's processes, or a sentence that explains the failure."""
+    """Return a namespace for a group's processes, or a sentence that explains the
+    failure."""
     try:
         return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:
@@ -88,8 +99,8 @@ def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
 
 
 def settle(group: Containment) -> int | None:
-    """Wait until it is whole. Returns: the mount namespace of its processes, open as a descriptor;
-    None where that is the shim's. Raises: OSError."""
+    """Wait until it is whole. Returns: the mount namespace of its processes, open as a
+    descriptor; None where that is the shim's. Raises: OSError."""
     inner = group.namespace if isinstance(group, cgroup.Cgroup) else group
     if not isinstance(inner, namespace.PidNamespace):
         return None

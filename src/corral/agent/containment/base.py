@@ -19,7 +19,8 @@ class ContainmentChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainmentLimits:
-    """Zeros and None ask for no limit. `devices`: of these majors only the minors may be opened."""
+    """Zeros and None ask for no limit. `devices`: of these majors only the minors may
+    be opened."""
 
     pids: int = 0
     cpu_millis: int = 0
@@ -28,8 +29,8 @@ class ContainmentLimits:
 
 
 class MemoryEvents(NamedTuple):
-    """`oom_kills` counts processes that the kernel killed. `limit_bytes` is None where it killed
-    them because the whole machine had no memory left."""
+    """`oom_kills` counts processes that the kernel killed. `limit_bytes` is None where
+    it killed them because the whole machine had no memory left."""
 
     oom_kills: int
     peak_bytes: int
@@ -37,10 +38,11 @@ class MemoryEvents(NamedTuple):
 
 
 class Containment(Protocol):
-    """Container of all processes of an attempt on a node, including those that they fork.
+    """Container of all processes of an attempt on a node, including those that they
+    fork.
 
-    `record` lets another process find it again: see `recorded`. `warnings` are limits that were
-    asked for and cannot be held here.
+    `record` lets another process find it again: see `recorded`. `warnings` are limits
+    that were asked for and cannot be held here.
     """
 
     kind: str

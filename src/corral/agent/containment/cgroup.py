@@ -1,7 +1,9 @@
-"""Control groups: the kernel keeps every child in its parent's group, so nothing gets away.
+"""Control groups: the kernel keeps every child in its parent's group, so nothing gets
+away.
 
-Version 1 has a folder for each controller, version 2 one for all. Groups are made below the
-group that the launcher is in, so that limits set on Corral as a whole go on holding.
+Version 1 has a folder for each controller, version 2 one for all. Groups are made below
+the group that the launcher is in, so that limits set on Corral as a whole go on
+holding.
 """
 
 import os
@@ -29,7 +31,8 @@ _NO_LIMIT_1: Final = 2**53  # version 1 writes the absence of a limit as nearly 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Folders in which groups may be made: one by controller in version 1, "" in version 2."""
+    """Folders in which groups may be made: one by controller in version 1, "" in
+    version 2."""
 
     version: int
     folders: Mapping[str, Path]
@@ -60,7 +63,8 @@ def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
 
 
 def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
-    """The folders of the groups that a process is in: by controller, "" in version 2."""
+    """The folders of the groups that a process is in: by controller, "" in version
+    2."""
     own_cgroups: dict[str, str] = {}
     for line in cgroups.splitlines():
         _, names, path = line.split(":", 2)
@@ -72,12 +76,15 @@ def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
         if kind in ("cgroup", "cgroup2"):
             controllers = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
             for name in controllers:
-                folders[name] = _below(Path(fields[4]), fields[3], own_cgroups.get(name, "/"))
+                folders[name] = _below(
+                    Path(fields[4]), fields[3], own_cgroups.get(name, "/")
+                )
     return folders
 
 
 def _below(mount: Path, root: str, path: str) -> Path:
-    """The folder of a group path under a mount that shows the hierarchy from `root` on."""
+    """The folder of a group path under a mount that shows the hierarchy from `root`
+    on."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
     return mount / inside.lstrip("/")
 
@@ -86,17 +93,22 @@ def _version_1(found: Mapping[str, Path]) -> Hierarchy:
     for name in ("freezer", "pids"):
         if name not in found or not os.access(found[name], os.W_OK):
             raise NoCgroups(f"the cgroup folder of {name} may not be written here")
-    usable = {name: at for name, at in found.items() if name in _V1 and os.access(at, os.W_OK)}
+    usable = {
+        name: at for name, at in found.items() if name in _V1 and os.access(at, os.W_OK)
+    }
     return Hierarchy(version=1, folders=usable)
 
 
 def _version_2(own: Path) -> Hierarchy:
-    """The nearest group upwards whose controllers may be handed on, else the nearest writable."""
+    """The nearest group upwards whose controllers may be handed on, else the nearest
+    writable."""
     plain: Path | None = None
     for folder in (own, *own.parents):
         if not (folder / "cgroup.procs").exists():
             break
-        if not (os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)):
+        if not (
+            os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
+        ):
             break
         plain = plain or folder
         if {"memory", "pids"} <= hand_on(folder):
@@ -111,7 +123,8 @@ def hand_on(folder: Path) -> set[str]:
     """Let groups below the folder have controllers; those that they have then."""
     control = folder / "cgroup.subtree_control"
     for name in _V2:
-        with suppress(OSError):  # busy: it holds processes itself; or the controller is not there
+        # busy: it holds processes itself; or the controller is not there
+        with suppress(OSError):
             control.write_text(f"+{name}")
     with suppress(OSError):
         return set(control.read_text().replace("+", "").split()) & set(_V2)
@@ -120,10 +133,11 @@ def hand_on(folder: Path) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Cgroup:
-    """One group, in as many folders as there are hierarchies. The first one holds it together.
+    """One group, in as many folders as there are hierarchies. The first one holds it
+    together.
 
-    `namespace`: the pid namespace in which its processes are as well, where they are kept apart
-    from those of other users.
+    `namespace`: the pid namespace in which its processes are as well, where they are
+    kept apart from those of other users.
     """
 
     version: int
@@ -143,9 +157,10 @@ class Cgroup:
     def enter(self) -> None:
         """Move the calling process, which has one thread, into the group.
 
-        A write to `cgroup.procs` takes a lock over all processes of the machine, and waits for an
-        RCU grace period (about 6 ms) to get it. A thread that moves itself by `tasks` needs no such
-        lock (Linux, cgroup_procs_write_start). Version 2 has no `tasks`.
+        A write to `cgroup.procs` takes a lock over all processes of the machine, and
+        waits for an RCU grace period (about 6 ms) to get it. A thread that moves itself
+        by `tasks` needs no such lock (Linux, cgroup_procs_write_start). Version 2 has
+        no `tasks`.
         """
         members = "tasks" if self.version == 1 else "cgroup.procs"
         for folder in self.folders:
@@ -174,7 +189,9 @@ class Cgroup:
     def memory(self) -> MemoryEvents | None:
         if self.version == 2:
             return _memory_2(self.folders[0])
-        folder = next((at for at in self.folders if (at / "memory.oom_control").exists()), None)
+        folder = next(
+            (at for at in self.folders if (at / "memory.oom_control").exists()), None
+        )
         return None if folder is None else _memory_1(folder)
 
     def remove(self) -> None:
@@ -226,7 +243,11 @@ def _memory_2(folder: Path) -> MemoryEvents | None:
 def _limit_2(folder: Path) -> int | None:
     """The tightest limit of the group and of those around it, in bytes."""
     around = (folder, *folder.parents)
-    limits = (_number(path / "memory.max") for path in around if (path / "memory.max").exists())
+    limits = (
+        _number(path / "memory.max")
+        for path in around
+        if (path / "memory.max").exists()
+    )
     return min((limit for limit in limits if limit > 0), default=None)
 
 
@@ -242,7 +263,8 @@ def _memory_1(folder: Path) -> MemoryEvents:
 
 
 def around() -> MemoryEvents | None:
-    """Return memory use and limit of the cgroup of this process; None if they cannot be read."""
+    """Return memory use and limit of the cgroup of this process; None if they cannot be
+    read."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text()
         own_folders = _own_folders(mounts, Path("/proc/self/cgroup").read_text())
@@ -264,9 +286,11 @@ def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
         "cpu": limits.cpu_millis > 0,
         "devices": limits.devices is not None,
     }
-    # A group of its own for the CPU also where none is asked for: however many processes it has,
-    # they then compete with its shim and its neighbours as one.
-    made = [at for at in _V1 if (limit_accepted[at] or at == "cpu") and at in place.folders]
+    # A group of its own for the CPU also where none is asked for: however many
+    # processes it has, they then compete with its shim and its neighbours as one.
+    made = [
+        at for at in _V1 if (limit_accepted[at] or at == "cpu") and at in place.folders
+    ]
     folders = {at: place.folders[at].joinpath(PARENT, name) for at in made}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +315,8 @@ def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
         "pids": [("pids.max", str(limits.pids))] * (limits.pids > 0),
         "memory": [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0")]
         * (limits.memory_bytes > 0),
-        "cpu": [("cpu.max", f"{_quota(limits)} {_CPU_PERIOD_MICROS}")] * (limits.cpu_millis > 0),
+        "cpu": [("cpu.max", f"{_quota(limits)} {_CPU_PERIOD_MICROS}")]
+        * (limits.cpu_millis > 0),
     }
     missing = [at for at, files in wanted.items() if files and at not in controllers]
     for at, files in wanted.items():
@@ -348,7 +373,10 @@ def _write(file: str, content: str) -> None:
 
 
 def _cannot(controllers: Iterable[str]) -> list[str]:
-    return [f"no limit on {name} can be held here: its cgroup is missing" for name in controllers]
+    return [
+        f"no limit on {name} can be held here: its cgroup is missing"
+        for name in controllers
+    ]
 
 
 def _tree(folder: Path) -> list[str]:

@@ -1,9 +1,10 @@
 """Device filter of a cgroup of version 2: a program of the kernel's BPF machine.
 
-Version 1 has a controller for devices; version 2 asks a program that is attached to the group
-(BPF_PROG_TYPE_CGROUP_DEVICE). The program here denies the listed majors but for some minors, and
-allows every other device. Sources: Linux, include/uapi/linux/bpf.h (struct bpf_cgroup_dev_ctx,
-union bpf_attr) and Documentation/bpf/standardization/instruction-set.rst.
+Version 1 has a controller for devices; version 2 asks a program that is attached to the
+group (BPF_PROG_TYPE_CGROUP_DEVICE). The program here denies the listed majors but for
+some minors, and allows every other device. Sources: Linux, include/uapi/linux/bpf.h
+(struct bpf_cgroup_dev_ctx, union bpf_attr) and
+Documentation/bpf/standardization/instruction-set.rst.
 """
 
 import ctypes
@@ -42,12 +43,15 @@ def instruction(
     code: int, target: int = 0, source: int = 0, offset: int = 0, value: int = 0
 ) -> bytes:
     """One instruction: opcode, registers, jump offset and immediate value."""
-    order = (source << 4 | target) if sys.byteorder == "little" else (target << 4 | source)
+    order = (
+        (source << 4 | target) if sys.byteorder == "little" else (target << 4 | source)
+    )
     return struct.pack("=BBhi", code, order, offset, value)
 
 
 def device_program(allowed: Allowed) -> bytes:
-    """The program: of each character device's major that is a key, only the minors may be used."""
+    """The program: of each character device's major that is a key, only the minors may
+    be used."""
     verdict = (instruction(MOVE_IMMEDIATE, _RESULT, value=1), instruction(EXIT))
     deny = (instruction(MOVE_IMMEDIATE, _RESULT, value=0), instruction(EXIT))
     program = [
@@ -61,12 +65,18 @@ def device_program(allowed: Allowed) -> bytes:
     for major, minors in sorted(allowed.items()):
         own_parts = [part for minor in minors for part in _if_minor(minor, verdict)]
         body = [*own_parts, *deny]
-        program += [instruction(JUMP_NOT_EQUAL, _MAJOR, offset=len(body), value=major), *body]
+        program += [
+            instruction(JUMP_NOT_EQUAL, _MAJOR, offset=len(body), value=major),
+            *body,
+        ]
     return b"".join([*program, *verdict])
 
 
 def _if_minor(minor: int, verdict: Sequence[bytes]) -> list[bytes]:
-    return [instruction(JUMP_NOT_EQUAL, _MINOR, offset=len(verdict), value=minor), *verdict]
+    return [
+        instruction(JUMP_NOT_EQUAL, _MINOR, offset=len(verdict), value=minor),
+        *verdict,
+    ]
 
 
 def attach(group: Path, allowed: Allowed) -> None:
@@ -75,7 +85,10 @@ def attach(group: Path, allowed: Allowed) -> None:
     Raises: OSError where the kernel or the privileges do not allow it.
     """
     program = device_program(allowed)
-    code, license = ctypes.create_string_buffer(program), ctypes.create_string_buffer(_LICENSE)
+    code, license = (
+        ctypes.create_string_buffer(program),
+        ctypes.create_string_buffer(_LICENSE),
+    )
     load = struct.pack(
         "=IIQQ",
         BPF_PROG_TYPE_CGROUP_DEVICE,
@@ -87,7 +100,9 @@ def attach(group: Path, allowed: Allowed) -> None:
     try:
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            words = struct.pack("=IIII", folder, loaded, BPF_CGROUP_DEVICE, BPF_F_ALLOW_MULTI)
+            words = struct.pack(
+                "=IIII", folder, loaded, BPF_CGROUP_DEVICE, BPF_F_ALLOW_MULTI
+            )
             _bpf(BPF_PROG_ATTACH, words, "attach the device filter")
         finally:
             os.close(folder)
@@ -101,7 +116,9 @@ def _bpf(command: int, words: bytes, what: str) -> int:
     if number is None:
         raise OSError(f"{what}: this processor's number of bpf() is not known")
     attr = ctypes.create_string_buffer(words, _ATTR_BYTES)
-    answer: int = _libc.syscall(ctypes.c_long(number), command, ctypes.byref(attr), _ATTR_BYTES)
+    answer: int = _libc.syscall(
+        ctypes.c_long(number), command, ctypes.byref(attr), _ATTR_BYTES
+    )
     if answer < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{what}: {os.strerror(error)}")

@@ -1,7 +1,8 @@
 """A pid namespace: when its first process ends, the kernel ends all of it.
 
-The shim's later children are born in the namespace. Its first process does nothing but reap, and
-dies with the shim. Without root it takes a user namespace too, in which ids stay as they are.
+The shim's later children are born in the namespace. Its first process does nothing but
+reap, and dies with the shim. Without root it takes a user namespace too, in which ids
+stay as they are.
 """
 
 import ctypes
@@ -24,8 +25,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(slots=True, kw_only=True)
 class PidNamespace:
-    """`shim` is the parent of its first process; `view`: that one's mounts, with its own /proc.
-    `ready`: where the first process reports its mounts, until `settle` has read it.
+    """`shim` is the parent of its first process; `view`: that one's mounts, with its
+    own /proc. `ready`: where the first process reports its mounts, until `settle` has
+    read it.
     """
 
     shim: int
@@ -44,7 +46,10 @@ class PidNamespace:
         }
 
     def enter(self) -> None:
-        if self.view is not None and _libc.setns(self.view, kernel_mounts.CLONE_NEWNS) != 0:
+        if (
+            self.view is not None
+            and _libc.setns(self.view, kernel_mounts.CLONE_NEWNS) != 0
+        ):
             raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
 
     def settle(self) -> None:
@@ -54,17 +59,22 @@ class PidNamespace:
         os.close(self.ready)
         self.ready = None
         if answer == b"view":
-            self.view = os.open(f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            self.view = os.open(
+                f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC
+            )
         else:
             why = answer.decode(errors="replace") or "its first process has ended"
             warning = f"ranks see the machine's /proc and /tmp, not their own: {why}"
             self.warnings = (*self.warnings, warning)
 
     def pids(self) -> list[int]:
-        """While the shim lives, without the first process: that one waits for the shim to reap."""
+        """While the shim lives, without the first process: that one waits for the shim
+        to reap."""
         if LocalProcess.find(self.shim) is not None:
             return [pid for pid in descendants(self.shim) if pid != self.first.pid]
-        return [self.first.pid, *descendants(self.first.pid)] if self.first.lives else []
+        return (
+            [self.first.pid, *descendants(self.first.pid)] if self.first.lives else []
+        )
 
     def kill(self) -> None:
         if self.first.lives:
@@ -83,7 +93,8 @@ class PidNamespace:
 
 
 def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidNamespace:
-    """Move this process's future children to a namespace. Its mounts exist after `settle`.
+    """Move this process's future children to a namespace. Its mounts exist after
+    `settle`.
 
     Args:
         furnish: additional mounts in the namespace, besides its own /proc.
@@ -92,7 +103,8 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
     """
     if furnish is None:
         _unshare(CLONE_NEWPID)
-    elif _libc.unshare(CLONE_NEWPID) != 0:  # in a user namespace no rank could change its account
+    elif _libc.unshare(CLONE_NEWPID) != 0:
+        # in a user namespace no rank could change its account
         raise OSError(ctypes.get_errno(), "no pid namespace is to be had by root here")
     ready, done = os.pipe2(os.O_CLOEXEC)
     shim = os.getpid()
@@ -106,7 +118,9 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
         raise OSError("the first process of the namespace has ended at once")
     warnings = []
     if limits.memory_bytes:
-        warnings.append("no limit on memory can be held here: there is no cgroup for it")
+        warnings.append(
+            "no limit on memory can be held here: there is no cgroup for it"
+        )
     return PidNamespace(shim=shim, first=first, ready=ready, warnings=warnings)
 
 

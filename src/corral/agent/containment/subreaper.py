@@ -1,7 +1,8 @@
-"""Weakest containment: the shim adopts orphans, and finds them by environment if it dies.
+"""Weakest containment: the shim adopts orphans, and finds them by environment if it
+dies.
 
-A process escapes if it clears its environment and outlives a killed shim. This containment
-is therefore used only where no stronger one is available, with a warning.
+A process escapes if it clears its environment and outlives a killed shim. This
+containment is therefore used only where no stronger one is available, with a warning.
 """
 
 import os
@@ -11,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.agent.containment import cgroup
-from corral.agent.containment.base import ENGINE, SUBREAPER, ContainmentLimits, MemoryEvents
+from corral.agent.containment.base import (
+    ENGINE,
+    SUBREAPER,
+    ContainmentLimits,
+    MemoryEvents,
+)
 from corral.agent.processes import descendants, marked, send
 
 
@@ -37,7 +43,8 @@ class Subreaper:
         return marked(os.fsencode(self.mark))
 
     def kill(self) -> None:
-        """Stop all before killing any, or what forks quickly would be ahead of the count."""
+        """Stop all before killing any, or what forks quickly would be ahead of the
+        count."""
         stopped: set[int] = set()
         for _ in range(64):
             fresh = set(self.pids()) - stopped
@@ -66,6 +73,7 @@ def create(mark: str, limits: ContainmentLimits) -> Subreaper:
 
 
 def inside_engine(mark: str) -> Subreaper:
-    """The engine's own containment is around the agent, its shims and their ranks: what hides here
-    is ended there. A group of our own below it would be one that the engine does not look into."""
+    """The engine's own containment is around the agent, its shims and their ranks: what
+    hides here is ended there. A group of our own below it would be one that the engine
+    does not look into."""
     return Subreaper(shim=os.getpid(), mark=mark, kind=ENGINE)

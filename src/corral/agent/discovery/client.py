@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """The newest inventory of a node; what cannot be asked now keeps its last answer."""
+    """The newest inventory of a node; what cannot be asked now keeps its last
+    answer."""
 
     node_dir: Path
     settings: NodeSettings
@@ -42,12 +43,17 @@ class Probe:
     shared: tuple[tuple[str, str], ...] = ()
     _said: set[str] = field(default_factory=set)
 
-    async def look(self, inside: int | None, held_ports: Collection[int] = ()) -> Inventory:
-        """Ask the helper again. `inside` is a process of the node's private root, if it has one."""
+    async def look(
+        self, inside: int | None, held_ports: Collection[int] = ()
+    ) -> Inventory:
+        """Ask the helper again. `inside` is a process of the node's private root, if it
+        has one."""
         own_disk = _is_private(self.settings, inside)
         answer = await self._ask(inside if own_disk else None)
         if answer is None:
-            self._say("the machine's GPUs and shared paths did not answer; the last answer stands")
+            self._say(
+                "the machine's GPUs and shared paths did not answer; the last answer stands"
+            )
         else:
             self._take(answer)
         return Inventory(
@@ -72,7 +78,9 @@ class Probe:
         if "GPUs" not in answer.silent:
             self.gpus = answer.gpus
             self._keep_parts(answer)
-        kept_shared = [(path, mark) for path, mark in self.shared if path in answer.silent]
+        kept_shared = [
+            (path, mark) for path, mark in self.shared if path in answer.silent
+        ]
         self.shared = tuple(sorted([*answer.shared, *kept_shared]))
 
     def _keep_parts(self, answer: Survey) -> None:
@@ -80,10 +88,13 @@ class Probe:
         try:
             write_parts(self.node_dir, answer.parts)
         except OSError as trouble:
-            self._say(f"jobs on one cut GPU are not kept from each other's parts: {trouble}")
+            self._say(
+                f"jobs on one cut GPU are not kept from each other's parts: {trouble}"
+            )
 
     def _say(self, trouble: str) -> None:
-        if trouble not in self._said:  # a look each minute must not fill the log with one sentence
+        # a look each minute must not fill the log with one sentence
+        if trouble not in self._said:
             self._said.add(trouble)
             log.warning("%s", trouble)
 
@@ -107,7 +118,8 @@ class Probe:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 helper.kill()
-            with contextlib.suppress(TimeoutError):  # one that hangs in the kernel is left behind
+            # one that hangs in the kernel is left behind
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await helper.wait()
 

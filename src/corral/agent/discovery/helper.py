@@ -1,9 +1,10 @@
-"""A short-lived helper of the agent: looks at what may hang (GPU driver, network file systems).
+"""A short-lived helper of the agent: looks at what may hang (GPU driver, network file
+systems).
 
-`python -m corral.agent.discovery.helper NODE_DIR SECONDS [PID]` prints one line of JSON and is
-gone. PID is a process inside the node's private root, whose view of the shared paths counts. What
-has not answered within SECONDS is named in `silent`; the agent kills a helper that does not even
-say that."""
+`python -m corral.agent.discovery.helper NODE_DIR SECONDS [PID]` prints one line of JSON
+and is gone. PID is a process inside the node's private root, whose view of the shared
+paths counts. What has not answered within SECONDS is named in `silent`; the agent kills
+a helper that does not even say that."""
 
 import os
 import sys
@@ -31,18 +32,34 @@ _MAKERS: Final = {"0x10de": "NVIDIA", "0x1002": "AMD"}
 _GPU_CLASSES: Final = ("0x03", "0x12")
 MARK: Final = ".corral-shared"
 _GIB: Final = 1024**3
-# Memory in GiB as the makers' data sheets name it; a type that is not here pretends to 16.
+# Memory in GiB as the makers' data sheets name it; a type that is not here pretends to
+# 16.
 _PRETEND_GIB: Final = {
-    "b200": 180, "h200": 141, "h100": 80, "gh200": 96, "a100": 80, "l40s": 48, "l40": 48, "l4": 24,
-    "a40": 48, "a10": 24, "a10g": 24, "a6000": 48, "v100": 32, "t4": 16, "rtx4090": 24,
-    "rtx5090": 32, "mi300x": 192,
-}  # fmt: skip
-_SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has two, as servers do
+    "b200": 180,
+    "h200": 141,
+    "h100": 80,
+    "gh200": 96,
+    "a100": 80,
+    "l40s": 48,
+    "l40": 48,
+    "l4": 24,
+    "a40": 48,
+    "a10": 24,
+    "a10g": 24,
+    "a6000": 48,
+    "v100": 32,
+    "t4": 16,
+    "rtx4090": 24,
+    "rtx5090": 32,
+    "mi300x": 192,
+}
+# a pretend machine of eight GPUs and more has two, as servers do
+_SOCKETS, _OF_TWO_SOCKETS = 2, 8
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """Result of a discovery. `shared` maps a declared path to its mark; `troubles` are for the log.
-    `parts`: MIG devices by name."""
+    """Result of a discovery. `shared` maps a declared path to its mark; `troubles` are
+    for the log. `parts`: MIG devices by name."""
 
     gpus: tuple[Gpu, ...] = ()
     parts: dict[str, MigPart] = {}
@@ -52,7 +69,8 @@ class Survey(msgspec.Struct, kw_only=True):
 
 
 def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
-    """Return the pretend GPUs of the settings. Eight and more are spread over two sockets."""
+    """Return the pretend GPUs of the settings. Eight and more are spread over two
+    sockets."""
     memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
     count = settings.pretend_gpus or 0
     return tuple(
@@ -63,7 +81,8 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
             memory_bytes=memory_bytes,
             pretend=True,
             slices=tuple(
-                f"MIG-pretend-{settings.node}-{index}-{part}" for part in range(settings.gpu_slices)
+                f"MIG-pretend-{settings.node}-{index}-{part}"
+                for part in range(settings.gpu_slices)
             ),
             numa=_SOCKETS * index // count if count >= _OF_TWO_SOCKETS else 0,
             taken=index >= count - settings.pretend_taken,
@@ -91,19 +110,27 @@ def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
 
 
 def kfd_memory_bytes(topology: Path) -> list[int]:
-    """The memory of each GPU that the kernel's AMD driver knows; none where it is not there.
+    """The memory of each GPU that the kernel's AMD driver knows; none where it is not
+    there.
 
     Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c; CPUs have no SIMD units.
     """
     return [
-        sum(_kfd_number(bank, "size_in_bytes") for bank in node.glob("mem_banks/*/properties"))
+        sum(
+            _kfd_number(bank, "size_in_bytes")
+            for bank in node.glob("mem_banks/*/properties")
+        )
         for node in _kfd_gpus(topology)
     ]
 
 
 def render_minors(topology: Path = KFD) -> list[int]:
-    """The minor of /dev/dri/renderD* of each of AMD's GPUs, in the order of ROCm's indices."""
-    return [_kfd_number(node / "properties", "drm_render_minor") for node in _kfd_gpus(topology)]
+    """The minor of /dev/dri/renderD* of each of AMD's GPUs, in the order of ROCm's
+    indices."""
+    return [
+        _kfd_number(node / "properties", "drm_render_minor")
+        for node in _kfd_gpus(topology)
+    ]
 
 
 def _kfd_gpus(topology: Path) -> list[Path]:
@@ -122,7 +149,8 @@ def _kfd_number(file: Path, name: str) -> int:
 def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
     """The machine's NVIDIA GPUs in the driver's order, those with a `chosen` index.
 
-    Raises: RuntimeError when there is a driver and it fails; without a driver there are none.
+    Raises: RuntimeError when there is a driver and it fails; without a driver there are
+    none.
     """
     import pynvml  # type: ignore[import-untyped]
 
@@ -164,14 +192,17 @@ def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
     """
     try:
         domain, _, rest = bus_id.lower().partition(":")
-        return max(0, int((devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text()))
+        return max(
+            0,
+            int((devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text()),
+        )
     except (OSError, ValueError):
         return 0
 
 
 def _slices(handle: Any) -> tuple[str, ...]:
-    """The names of the MIG devices that the GPU is cut into now; none where it is not, or where
-    the driver is too old to say so."""
+    """The names of the MIG devices that the GPU is cut into now; none where it is not,
+    or where the driver is too old to say so."""
     import pynvml
 
     try:
@@ -189,8 +220,8 @@ def _slices(handle: Any) -> tuple[str, ...]:
 
 
 def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
-    """Return the position of each MIG device of the machine's NVIDIA GPUs, as far as the driver
-    reports it.
+    """Return the position of each MIG device of the machine's NVIDIA GPUs, as far as
+    the driver reports it.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -223,7 +254,8 @@ def _parts(handle: Any, minor: int) -> dict[str, MigPart]:
 def mark_of(path: str, inside: int | None) -> str:
     """The mark that the node reads in a shared path; the first node there leaves one.
 
-    Raises: OSError when the path is not there, or not the machine's own inside the private root.
+    Raises: OSError when the path is not there, or not the machine's own inside the
+    private root.
     """
     here = Path(path)
     if inside is not None:
@@ -233,7 +265,9 @@ def mark_of(path: str, inside: int | None) -> str:
             raise OSError(f"{path} is not the same folder inside the node")
     file = here / MARK
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
+        )
     except FileExistsError:
         return _written_mark(file)
     except OSError:
@@ -249,13 +283,17 @@ def mark_of(path: str, inside: int | None) -> str:
 
 
 def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
-    """Return the mark of a path that all nodes of one machine see as the machine has it.
+    """Return the mark of a path that all nodes of one machine see as the machine has
+    it.
 
     It is made of the mark of the cluster's own folder: nothing is written to the path.
-    Raises: OSError when the path is not there, or the node sees another folder in its place.
+    Raises: OSError when the path is not there, or the node sees another folder in its
+    place.
     """
     here = os.stat(path)
-    if inside is not None and not os.path.samestat(here, os.stat(f"/proc/{inside}/root{path}")):
+    if inside is not None and not os.path.samestat(
+        here, os.stat(f"/proc/{inside}/root{path}")
+    ):
         raise OSError(f"{path} is not the same folder inside the node")
     return sha256(f"{cluster_mark} {path}".encode()).hexdigest()[:32]
 
@@ -274,12 +312,16 @@ def _written_mark(file: Path) -> str:
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
     """Ask everything at once; what hangs holds up nothing else."""
     findings = Survey()
-    steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, findings)}
+    steps: dict[str, Callable[[], None]] = {
+        "GPUs": lambda: _ask_gpus(settings, findings)
+    }
     for path in settings.shared:
         steps[path] = lambda path=path: _ask_shared(path, inside, findings)  # type: ignore[misc]
     if settings.isolation == "hide" and settings.shared:
         for path in settings.common:
-            steps.setdefault(path, partial(_ask_common, path, settings.shared[0], inside, findings))
+            steps.setdefault(
+                path, partial(_ask_common, path, settings.shared[0], inside, findings)
+            )
     threads = {
         name: threading.Thread(target=_guarded, args=(step, findings), daemon=True)
         for name, step in steps.items()
@@ -289,7 +331,9 @@ def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey
     deadline = time.monotonic() + seconds
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    findings.silent = tuple(name for name, thread in threads.items() if thread.is_alive())
+    findings.silent = tuple(
+        name for name, thread in threads.items() if thread.is_alive()
+    )
     findings.shared.sort()
     return findings
 
@@ -332,8 +376,8 @@ if __name__ == "__main__":
 
 
 def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
-    """Return the makers of the GPUs on the machine's PCI bus, by name and each once, whether their
-    drivers answer or not.
+    """Return the makers of the GPUs on the machine's PCI bus, by name and each once,
+    whether their drivers answer or not.
 
     Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
     """

@@ -1,1 +1,2 @@
-"""Images: fetched and unpacked by the tools that the node has, entered by the shim itself."""
+"""Images: fetched and unpacked by the tools that the node has, entered by the shim
+itself."""

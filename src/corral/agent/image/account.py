@@ -5,7 +5,8 @@ from typing import Protocol
 
 
 class ImageAccount(Protocol):
-    """An account of the node. `groups` has the main one first; `env` names it and its home."""
+    """An account of the node. `groups` has the main one first; `env` names it and its
+    home."""
 
     @property
     def uid(self) -> int: ...

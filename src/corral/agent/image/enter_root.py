@@ -1,8 +1,9 @@
 """Making an unpacked image the root of one process, and of all that it starts.
 
-The image lies below, what the rank changes above, in the attempt's own folder: nothing of it is
-seen by another rank, or left in the image. The process stays what it was otherwise: its parent, its
-containment, its user, its network. Links of the image are never followed to get here.
+The image lies below, what the rank changes above, in the attempt's own folder: nothing
+of it is seen by another rank, or left in the image. The process stays what it was
+otherwise: its parent, its containment, its user, its network. Links of the image are
+never followed to get here.
 """
 
 import os
@@ -15,7 +16,8 @@ from typing import Final
 from corral.agent import kernel_mounts
 from corral.agent.image.root import ImageRoot
 
-LIBRARIES: Final = "/usr/local/nvidia/lib64"  # where images of CUDA look for the driver's
+# where images of CUDA look for the driver's
+LIBRARIES: Final = "/usr/local/nvidia/lib64"
 KERNEL: Final = ("/proc", "/sys", "/dev")
 NETWORK: Final = ("/etc/resolv.conf", "/etc/hosts")
 _UPPER_BYTES: Final = "size=50%"
@@ -32,7 +34,8 @@ def enter_image(image: ImageRoot) -> None:
     flags = kernel_mounts.MS_NODEV | kernel_mounts.MS_NOSUID
     try:
         kernel_mounts.overlay(image.root, upper, str(root), user=user, flags=flags)
-    except OSError:  # the folder lies on what cannot be an upper layer itself: memory can
+    except OSError:
+        # the folder lies on what cannot be an upper layer itself: memory can
         kernel_mounts.mount("tmpfs", str(upper), "tmpfs", flags, _UPPER_BYTES)
         root.mkdir(mode=0o755)
         kernel_mounts.overlay(image.root, upper, str(root), user=user, flags=flags)

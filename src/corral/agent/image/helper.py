@@ -1,8 +1,10 @@
-"""The helper that reads an image for one account: `python -m corral.agent.image.helper REQUEST`.
+"""The helper that reads an image for one account: `python -m corral.agent.image.helper
+REQUEST`.
 
-It runs with a low priority and, where the agent is root, gives up root before it looks at the
-image, so that it opens what the job's user may open and nothing else. The folder to fill comes as
-an open descriptor, since the account cannot reach it by its path. One line of JSON is its answer.
+It runs with a low priority and, where the agent is root, gives up root before it looks
+at the image, so that it opens what the job's user may open and nothing else. The folder
+to fill comes as an open descriptor, since the account cannot reach it by its path. One
+line of JSON is its answer.
 """
 
 import json
@@ -14,7 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.bounded_tar import CHUNK_BYTES, BadArchive, UnpackLimits, unpack_members
+from corral.agent.bounded_tar import (
+    CHUNK_BYTES,
+    BadArchive,
+    UnpackLimits,
+    unpack_members,
+)
 from corral.agent.image import layers
 from corral.agent.image.tree import ImageTree
 from corral.agent.low_priority import take_low_priority
@@ -25,7 +32,8 @@ MEMORY_BYTES: Final = 4 * 1024**3
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is requested: describe an archive, unpack it, or unpack a flat tar from stdin.
+    """Do what is requested: describe an archive, unpack it, or unpack a flat tar from
+    stdin.
 
     Raises: BadArchive, OSError.
     """
@@ -48,7 +56,8 @@ def _unpack_flat(root: int, bounds: UnpackLimits) -> None:
         unpack_members(sys.stdin.buffer, bounds, tree.place, disk=root)
     finally:
         tree.close()
-    for _ in range(PADDING_READS):  # who writes the stream pads it, and must not fail at that
+    # who writes the stream pads it, and must not fail at that
+    for _ in range(PADDING_READS):
         if not sys.stdin.buffer.read(CHUNK_BYTES):
             break
 

@@ -1,8 +1,8 @@
 """A node's unpacked images: one copy per account; the oldest are evicted to free space.
 
-An image belongs to the account whose job requested it, and that account unpacks it. No job
-runs in files from another account's tool. Only the agent can open the folder. The shim
-enters it before it changes to the account.
+An image belongs to the account whose job requested it, and that account unpacks it. No
+job runs in files from another account's tool. Only the agent can open the folder. The
+shim enters it before it changes to the account.
 """
 
 import fcntl
@@ -26,15 +26,18 @@ from corral.domain.image import Image, ImageKind, image_of
 from corral.domain.node_policy import NodePolicy
 
 KEPT: Final = 10
-USED: Final = "image.used"  # in an attempt's folder: id and digest of the image that it runs in
+# in an attempt's folder: id and digest of the image that it runs in
+USED: Final = "image.used"
 LOCK: Final = ".lock"
-PULLED: Final = "pulled.json"  # in an account's folder: what the agent has pulled for it
+# in an account's folder: what the agent has pulled for it
+PULLED: Final = "pulled.json"
 _PARTIAL: Final = ".partial"
 _ACCOUNT: Final = "account-"
 
 
 class Images:
-    """In the node's folder `images`, or in one that agents share whose folders lie side by side.
+    """In the node's folder `images`, or in one that agents share whose folders lie side
+    by side.
 
     Used in threads; one image of an account is fetched at a time.
 
@@ -70,8 +73,8 @@ class Images:
         """The image as a rank enters it, but for `upper`.
 
         Args:
-            user: a file in the attempt's folder, which says that the image is in use for as long
-                as it lies there.
+            user: a file in the attempt's folder, which says that the image is in use
+                for as long as it lies there.
             account: the account that the job's ranks run as; None: the agent's own.
 
         Raises: ImageTrouble, OSError.
@@ -81,12 +84,18 @@ class Images:
         except ValueError as wrong:
             raise ImageTrouble(str(wrong), infra=False) from None
         if refusal := self._policy().refuses_image(image.name):
-            raise ImageTrouble(f"this node does not run the image: {refusal}", infra=False)
+            raise ImageTrouble(
+                f"this node does not run the image: {refusal}", infra=False
+            )
         if image.kind == ImageKind.APPTAINER:
             tool = tools.tool_of(tools.APPTAINER_TOOLS, image.name)
             if not tools.may_read(image.path, account):
-                raise ImageTrouble(f"the job's account cannot read {image.path} here", infra=False)
-            words = tools.apptainer_words(tool, image.name, seen=seen, work=work, gpu=gpu)
+                raise ImageTrouble(
+                    f"the job's account cannot read {image.path} here", infra=False
+                )
+            words = tools.apptainer_words(
+                tool, image.name, seen=seen, work=work, gpu=gpu
+            )
             return ImageRoot(words=words)
         with self._alone(account) as folder:
             pulled_image, unpack = self._found(image, folder, account)
@@ -104,7 +113,8 @@ class Images:
 
     @contextmanager
     def _alone(self, account: ImageAccount | None) -> Iterator[Path]:
-        """The account's folder, among threads and agents that share it. Raises: OSError."""
+        """The account's folder, among threads and agents that share it. Raises:
+        OSError."""
         uid = account.uid if account is not None else os.geteuid()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_own(self._folder)
@@ -118,10 +128,13 @@ class Images:
     def _found(
         self, image: Image, folder: Path, account: ImageAccount | None
     ) -> tuple[PulledImage, Callable[[Path], None]]:
-        """Resolve an image, and return how its files get into a folder. Raises: ImageTrouble."""
+        """Resolve an image, and return how its files get into a folder. Raises:
+        ImageTrouble."""
         if image.kind == ImageKind.ARCHIVE:
             pulled_image = unpacking.described(image, account)
-            return pulled_image, lambda into: unpacking.unpack_archive(image, into, account)
+            return pulled_image, lambda into: unpacking.unpack_archive(
+                image, into, account
+            )
         tool = tools.oci_tool(image.name)
         owner = account
         if account is None or self._has_own(tool, account):
@@ -147,16 +160,23 @@ class Images:
     def _pulled(self, tool: str, image: Image, folder: Path) -> PulledImage:
         """The image by the agent's own tool, on behalf of another account.
 
-        What the agent has by that name is not asked for, nor are its credentials used unless an
-        operator has listed the registry: an account is given what the registry gives to all.
+        What the agent has by that name is not asked for, nor are its credentials used
+        unless an operator has listed the registry: an account is given what the
+        registry gives to all.
         """
         notes = folder / PULLED
         known_images = _read_notes(notes)
-        if (noted := known_images.get(image.reference)) and (folder / noted.id).exists():
+        if (noted := known_images.get(image.reference)) and (
+            folder / noted.id
+        ).exists():
             return noted
-        pulled_image = tools.pulled(tool, image.reference, credentials=self._lists_registries)
+        pulled_image = tools.pulled(
+            tool, image.reference, credentials=self._lists_registries
+        )
         present_images = {
-            name: image for name, image in known_images.items() if (folder / image.id).exists()
+            name: image
+            for name, image in known_images.items()
+            if (folder / image.id).exists()
         }
         present_images[image.reference] = pulled_image
         fresh = notes.with_suffix(".new")
@@ -166,7 +186,9 @@ class Images:
         fresh.rename(notes)
         return pulled_image
 
-    def _unpacked(self, folder: Path, known: PulledImage, unpack: Callable[[Path], None]) -> Path:
+    def _unpacked(
+        self, folder: Path, known: PulledImage, unpack: Callable[[Path], None]
+    ) -> Path:
         root = folder / known.id
         if not root.exists():
             self._make_room(folder)
@@ -182,10 +204,14 @@ class Images:
         return root
 
     def _make_room(self, folder: Path) -> None:
-        """Remove images of the account that nothing runs in, the longest unused first; and those
-        of the time when an image was unpacked for all accounts together."""
+        """Remove images of the account that nothing runs in, the longest unused first;
+        and those of the time when an image was unpacked for all accounts together."""
         nodes, users = self._nodes
-        used = {text.split("\n")[0] for file in nodes.glob(users) if (text := file.read_text())}
+        used = {
+            text.split("\n")[0]
+            for file in nodes.glob(users)
+            if (text := file.read_text())
+        }
         for path in self._folder.iterdir():
             if not path.name.startswith((_ACCOUNT, LOCK)) and path.name not in used:
                 _remove(path)
@@ -222,7 +248,8 @@ def _check_own(folder: Path) -> None:
 def _read_notes(notes: Path) -> dict[str, PulledImage]:
     try:
         return {
-            name: PulledImage(**fields) for name, fields in json.loads(notes.read_text()).items()
+            name: PulledImage(**fields)
+            for name, fields in json.loads(notes.read_text()).items()
         }
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

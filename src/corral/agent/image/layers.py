@@ -1,7 +1,9 @@
-"""Reading of image archives: `docker-archive:`, `oci-archive:` and `oci:`, layer by layer.
+"""Reading of image archives: `docker-archive:`, `oci-archive:` and `oci:`, layer by
+layer.
 
-Sources: the OCI image layout and image manifest (opencontainers/image-spec v1.1, image-layout.md,
-manifest.md, config.md) and what `docker save` writes (manifest.json, config.json, layers).
+Sources: the OCI image layout and image manifest (opencontainers/image-spec v1.1,
+image-layout.md, manifest.md, config.md) and what `docker save` writes (manifest.json,
+config.json, layers).
 """
 
 import gzip
@@ -18,7 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from corral.agent.bounded_tar import BROKEN, BadArchive, Readable, UnpackLimits, unpack_members
+from corral.agent.bounded_tar import (
+    BROKEN,
+    BadArchive,
+    Readable,
+    UnpackLimits,
+    unpack_members,
+)
 from corral.agent.image.tree import ImageTree
 
 TEXT_BYTES: Final = 4 * 1024**2  # of a manifest or a configuration
@@ -51,7 +59,9 @@ class ImageLayout:
         if archive is not None:
             for number, member in enumerate(archive):
                 if number >= MOST_ENTRIES:
-                    raise BadArchive(f"it has over {MOST_ENTRIES} entries around its layers")
+                    raise BadArchive(
+                        f"it has over {MOST_ENTRIES} entries around its layers"
+                    )
                 self._members[os.path.normpath(member.name)] = member
 
     @contextmanager
@@ -82,7 +92,8 @@ class ImageLayout:
             yield content
 
     def text(self, name: str, digest: str = "") -> bytes:
-        """Read a small file, which must have this digest. Raises: BadArchive, OSError."""
+        """Read a small file, which must have this digest. Raises: BadArchive,
+        OSError."""
         with self.open(name) as file:
             data = file.read(TEXT_BYTES + 1)
         if len(data) > TEXT_BYTES:
@@ -95,14 +106,17 @@ class ImageLayout:
         if self._folder is None:
             return name in self._members
         try:
-            return stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode)
+            return stat.S_ISREG(
+                os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode
+            )
         except OSError:
             return False
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[ImageLayout]:
-    """Open an archive or a layout's folder, as this account may. Raises: BadArchive, OSError."""
+    """Open an archive or a layout's folder, as this account may. Raises: BadArchive,
+    OSError."""
     if path.is_dir():
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -138,7 +152,8 @@ def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
 def unpack_layers(
     layout: ImageLayout, image: ArchivedImage, root: int, bounds: UnpackLimits
 ) -> None:
-    """Unpack the layers into the folder, each over those below it. Raises: BadArchive, OSError."""
+    """Unpack the layers into the folder, each over those below it. Raises: BadArchive,
+    OSError."""
     unpack_limits = bounds
     for name in image.layers:
         with layout.open(name) as file:
@@ -165,7 +180,9 @@ def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
             break
         text = layout.text(_blob(descriptor["digest"]), descriptor["digest"])
         descriptor = _for_this_machine(json.loads(text)["manifests"])
-    manifest = json.loads(layout.text(_blob(descriptor["digest"]), descriptor["digest"]))
+    manifest = json.loads(
+        layout.text(_blob(descriptor["digest"]), descriptor["digest"])
+    )
     config = manifest["config"]["digest"]
     layers = tuple(_blob(layer["digest"]) for layer in manifest["layers"])
     text = layout.text(_blob(config), config)
@@ -176,14 +193,18 @@ def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("manifest.json"))
     named = [manifest for manifest in listed if not tag or tag in _tags_of(manifest)]
     if len(named) != 1:
-        raise BadArchive(f"it has {len(named)} images of the tag {tag!r}, and one is needed")
+        raise BadArchive(
+            f"it has {len(named)} images of the tag {tag!r}, and one is needed"
+        )
     text = layout.text(named[0]["Config"])
     return _image(text, layers=tuple(named[0]["Layers"]), digest=_digest_of(text))
 
 
 def _image(config: bytes, *, layers: tuple[str, ...], digest: str) -> ArchivedImage:
     if len(layers) > MOST_LAYERS:
-        raise BadArchive(f"it has {len(layers)} layers; at most {MOST_LAYERS} are allowed")
+        raise BadArchive(
+            f"it has {len(layers)} layers; at most {MOST_LAYERS} are allowed"
+        )
     pairs = (json.loads(config).get("config") or {}).get("Env") or ()
     env = dict(str(pair).split("=", 1) for pair in pairs if "=" in str(pair))
     id = _digest_of(config).removeprefix("sha256:")

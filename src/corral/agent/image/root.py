@@ -7,12 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRoot:
-    """`root`: the unpacked image, never changed; `upper`: the folder for a rank's changes.
+    """`root`: the unpacked image, never changed; `upper`: the folder for a rank's
+    changes.
 
-    `seen` lists folders and files of the node that are visible inside, at the same path.
-    `libraries` are the GPU driver's, visible in `LIBRARIES`. `words` precede the rank's own
-    command, for an image that an external program runs; the other fields are then empty.
-    `digest` identifies the content.
+    `seen` lists folders and files of the node that are visible inside, at the same
+    path. `libraries` are the GPU driver's, visible in `LIBRARIES`. `words` precede the
+    rank's own command, for an image that an external program runs; the other fields are
+    then empty. `digest` identifies the content.
     """
 
     root: str = ""

@@ -1,8 +1,8 @@
 """The programs that fetch images, by their command lines. Each call is bounded in time.
 
-Command lines: podman(1) and docker(1) for OCI images, apptainer(1) for its own; all are the same in
-every version of the last years. Each runs as an account of the node: the agent's own where that is
-None.
+Command lines: podman(1) and docker(1) for OCI images, apptainer(1) for its own; all are
+the same in every version of the last years. Each runs as an account of the node: the
+agent's own where that is None.
 """
 
 import json
@@ -22,7 +22,13 @@ OCI_TOOLS: Final = ("podman", "docker")
 APPTAINER_TOOLS: Final = ("apptainer", "singularity")
 PULL_SECONDS: Final = 3600.0
 ANSWER_SECONDS: Final = 60.0
-NEVER: Final = ("manifest unknown", "not found", "denied", "unauthorized", "invalid reference")
+NEVER: Final = (
+    "manifest unknown",
+    "not found",
+    "denied",
+    "unauthorized",
+    "invalid reference",
+)
 ID: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)  # it becomes the name of a folder
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FORMAT: Final = "{{.Id}} {{json .Config.Env}} {{json .RepoDigests}}"
@@ -38,7 +44,8 @@ class ImageTrouble(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledImage:
-    """An image that the tool has. `id` names its content, `digest` how a registry names it."""
+    """An image that the tool has. `id` names its content, `digest` how a registry names
+    it."""
 
     id: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +58,8 @@ def tool_of(names: Sequence[str], image: str) -> str:
         if shutil.which(name):
             return name
     raise ImageTrouble(
-        f"the image {image} needs {' or '.join(names)}, and this node has neither", infra=False
+        f"the image {image} needs {' or '.join(names)}, and this node has neither",
+        infra=False,
     )
 
 
@@ -69,7 +77,8 @@ def oci_tool(image: str) -> str:
 
 
 def is_own_tool(tool: str, account: ImageAccount) -> bool:
-    """Whether the account can use the tool itself: rootless podman, or docker's socket."""
+    """Whether the account can use the tool itself: rootless podman, or docker's
+    socket."""
     words = [tool, "info"] if tool == "podman" else [tool, "version"]
     try:
         return _call(words, ANSWER_SECONDS, account).returncode == 0
@@ -78,7 +87,8 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
 
 
 def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
-    """The image as the account has it, pulled when it is not there. Raises: ImageTrouble."""
+    """The image as the account has it, pulled when it is not there. Raises:
+    ImageTrouble."""
     pulled_image = _inspect(tool, image, account)
     if pulled_image is None:
         pulled = _call([tool, "pull", "--quiet", image], PULL_SECONDS, account)
@@ -87,7 +97,9 @@ def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledI
             tool, pulled.stdout.strip(), account
         )
     if pulled_image is None:
-        raise ImageTrouble(f"{tool} has pulled {image} and does not know it", infra=True)
+        raise ImageTrouble(
+            f"{tool} has pulled {image} and does not know it", infra=True
+        )
     return pulled_image
 
 
@@ -95,8 +107,8 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
     """The image as its registry has it now, whatever this account has under that name.
 
     Args:
-        credentials: whether the account's own credentials for the registry are used. Without them
-            nothing is given away that not everybody may pull.
+        credentials: whether the account's own credentials for the registry are used.
+            Without them nothing is given away that not everybody may pull.
 
     Raises: ImageTrouble.
     """
@@ -105,12 +117,17 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
         extra = {}
         if not credentials:
             Path(empty, "config.json").write_text("{}")
-            extra = {"REGISTRY_AUTH_FILE": f"{empty}/config.json", "DOCKER_CONFIG": empty}
+            extra = {
+                "REGISTRY_AUTH_FILE": f"{empty}/config.json",
+                "DOCKER_CONFIG": empty,
+            }
         done = _call(words, PULL_SECONDS, extra=extra)
     _check_pull(reference, done)
     pulled_image = _inspect(tool, done.stdout.strip() or reference, None)
     if pulled_image is None:
-        raise ImageTrouble(f"{tool} has pulled {reference} and does not know it", infra=True)
+        raise ImageTrouble(
+            f"{tool} has pulled {reference} and does not know it", infra=True
+        )
     return pulled_image
 
 
@@ -126,7 +143,9 @@ def removed(tool: str, container: str, account: ImageAccount | None) -> None:
     _call([tool, "rm", "--force", container], ANSWER_SECONDS, account)
 
 
-def export_of(tool: str, container: str, account: ImageAccount | None) -> "subprocess.Popen[bytes]":
+def export_of(
+    tool: str, container: str, account: ImageAccount | None
+) -> "subprocess.Popen[bytes]":
     """A process that writes the container's files as a tar stream to its stdout."""
     return subprocess.Popen(
         [tool, "export", container],
@@ -145,19 +164,26 @@ def may_read(path: str, account: ImageAccount | None) -> bool:
 def apptainer_words(
     tool: str, file: str, *, seen: Sequence[str], work: str, gpu: bool
 ) -> list[str]:
-    """Return the command prefix that runs a rank in an Apptainer file. It keeps the environment of
-    the rank, its process and its containment."""
+    """Return the command prefix that runs a rank in an Apptainer file. It keeps the
+    environment of the rank, its process and its containment."""
     binds = [word for path in seen for word in ("--bind", path)]
     return [tool, "exec", "--no-home", *["--nv"] * gpu, *binds, "--pwd", work, file]
 
 
 def driver_libraries() -> list[str]:
-    """Files of the GPU driver that programs of CUDA link with; none without a driver."""
+    """Files of the GPU driver that programs of CUDA link with; none without a
+    driver."""
     if not Path("/dev/nvidiactl").exists() or not shutil.which("ldconfig"):
         return []
     listed = _call(["ldconfig", "-p"], ANSWER_SECONDS).stdout
-    paths = [line.rpartition("=> ")[2].strip() for line in listed.splitlines() if "=> " in line]
-    ours = [path for path in paths if Path(path).name.startswith(("libcuda.", "libnvidia-"))]
+    paths = [
+        line.rpartition("=> ")[2].strip()
+        for line in listed.splitlines()
+        if "=> " in line
+    ]
+    ours = [
+        path for path in paths if Path(path).name.startswith(("libcuda.", "libnvidia-"))
+    ]
     return sorted(set(ours))
 
 
@@ -172,7 +198,9 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
         return
     never = any(word in done.stderr.lower() for word in NEVER)
     last_error = last_line(done.stderr)
-    raise ImageTrouble(f"the image {image} cannot be pulled: {last_error}", infra=not never)
+    raise ImageTrouble(
+        f"the image {image} cannot be pulled: {last_error}", infra=not never
+    )
 
 
 def _inspect(tool: str, image: str, account: ImageAccount | None) -> PulledImage | None:
@@ -183,7 +211,9 @@ def _inspect(tool: str, image: str, account: ImageAccount | None) -> PulledImage
     try:
         return _found_in(completed_process.stdout.strip())
     except (ValueError, TypeError, AttributeError) as wrong:
-        raise ImageTrouble(f"{tool} describes {image} in an unknown way", infra=True) from wrong
+        raise ImageTrouble(
+            f"{tool} describes {image} in an unknown way", infra=True
+        ) from wrong
 
 
 def _found_in(text: str) -> PulledImage:
@@ -194,7 +224,9 @@ def _found_in(text: str) -> PulledImage:
         raise ValueError("its id is no name")
     decoder = json.JSONDecoder()
     env, end = decoder.raw_decode(rest) if rest else (None, 0)
-    digests, _ = decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
+    digests, _ = (
+        decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
+    )
     pairs = [str(variable).partition("=") for variable in env or ()]
     known_digests = [str(digest).partition("@")[2] for digest in digests or ()]
     return PulledImage(
@@ -221,11 +253,16 @@ def _call(
             **_as(account, extra),
         )
     except subprocess.TimeoutExpired:
-        raise ImageTrouble(f"{words[0]} {words[1]} takes over {seconds:g} s", infra=True) from None
+        raise ImageTrouble(
+            f"{words[0]} {words[1]} takes over {seconds:g} s", infra=True
+        ) from None
 
 
-def _as(account: ImageAccount | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Arguments of `subprocess` that run a program as the account, with nothing of the agent's."""
+def _as(
+    account: ImageAccount | None, extra: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Arguments of `subprocess` that run a program as the account, with nothing of the
+    agent's."""
     if account is None:
         return {"env": {**os.environ, **extra}} if extra else {}
     env = {**account.env, "PATH": os.environ.get("PATH", _PATH), **(extra or {})}

@@ -1,9 +1,9 @@
 """Writing of an image's files into one folder, so that nothing is written outside it.
 
-Links of an image may point anywhere: they are followed here as the kernel follows them for a
-process whose root is the image, and never out of it. Devices, pipes and sockets are left out, and
-so are setuid and setgid bits and extended attributes. Each file belongs to the account that
-unpacks.
+Links of an image may point anywhere: they are followed here as the kernel follows them
+for a process whose root is the image, and never out of it. Devices, pipes and sockets
+are left out, and so are setuid and setgid bits and extended attributes. Each file
+belongs to the account that unpacks.
 """
 
 import os
@@ -31,7 +31,8 @@ class ImageTree:
         self._root = root
         self._bounds = bounds
         self._layered = layered
-        self._placed: set[tuple[str, ...]] = set()  # by this layer, which its own whiteouts spare
+        # by this layer, which its own whiteouts spare
+        self._placed: set[tuple[str, ...]] = set()
         self._last: tuple[tuple[str, ...], int] | None = None
         self.left_out = 0
 
@@ -64,13 +65,18 @@ class ImageTree:
         if not stat.S_ISDIR(_kind(parent, name)):
             self._clear(parent, name)
             os.mkdir(name, 0o700, dir_fd=parent)
-        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        folder = os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent
+        )
         try:
-            os.fchmod(folder, member.mode & 0o1777 | 0o700)  # else it could not be filled
+            # else it could not be filled
+            os.fchmod(folder, member.mode & 0o1777 | 0o700)
         finally:
             os.close(folder)
 
-    def _make_file(self, parent: int, name: str, member: tarfile.TarInfo, content: Content) -> None:
+    def _make_file(
+        self, parent: int, name: str, member: tarfile.TarInfo, content: Content
+    ) -> None:
         self._clear(parent, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         target = os.open(name, flags, 0o600, dir_fd=parent)
@@ -84,7 +90,11 @@ class ImageTree:
 
     def _make_link(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
         target = member.linkname
-        if not target or "\0" in target or len(os.fsencode(target)) >= self._bounds.path_bytes:
+        if (
+            not target
+            or "\0" in target
+            or len(os.fsencode(target)) >= self._bounds.path_bytes
+        ):
             raise BadArchive(f"{member.name[:200]!r} is a link that leads nowhere")
         self._clear(parent, name)
         os.symlink(target, name, dir_fd=parent)
@@ -101,7 +111,11 @@ class ImageTree:
                 return
             self._clear(parent, name)
             os.link(
-                source, name, src_dir_fd=target_folder, dst_dir_fd=parent, follow_symlinks=False
+                source,
+                name,
+                src_dir_fd=target_folder,
+                dst_dir_fd=parent,
+                follow_symlinks=False,
             )
         finally:
             os.close(target_folder)
@@ -121,12 +135,15 @@ class ImageTree:
         finally:
             os.close(listed)
 
-    def _remove_unless_placed(self, parent: int, folders: Sequence[str], name: str) -> None:
+    def _remove_unless_placed(
+        self, parent: int, folders: Sequence[str], name: str
+    ) -> None:
         if (*folders, name) not in self._placed:
             self._clear(parent, name)
 
     def _note_placed(self, parts: tuple[str, ...]) -> None:
-        """Note the member and each folder on the way, up to one that is known already."""
+        """Note the member and each folder on the way, up to one that is known
+        already."""
         while parts and parts not in self._placed:
             self._placed.add(parts)
             parts = parts[:-1]
@@ -144,7 +161,8 @@ class ImageTree:
     # --- ways to folders
 
     def _folder(self, parts: list[str]) -> int:
-        """A descriptor of the folder, which this tree closes. Members come folder by folder."""
+        """A descriptor of the folder, which this tree closes. Members come folder by
+        folder."""
         key = tuple(parts)
         if self._last is None or self._last[0] != key:
             folder = self._resolve(parts, make=True)
@@ -158,7 +176,8 @@ class ImageTree:
             self._last = None
 
     def _resolve(self, parts: Sequence[str], *, make: bool) -> int:
-        """Open the folder below the root, with links as a process inside the image sees them."""
+        """Open the folder below the root, with links as a process inside the image sees
+        them."""
         pending = deque(parts)
         stack = [os.dup(self._root)]
         links = 0
@@ -180,7 +199,9 @@ class ImageTree:
                         os.close(stack.pop())
                     pending.extendleft(reversed(target.split("/")))
                 if len(stack) + len(pending) > 4 * self._bounds.depth:
-                    raise BadArchive(f"{name[:200]!r} lies too deep, or has too many links")
+                    raise BadArchive(
+                        f"{name[:200]!r} lies too deep, or has too many links"
+                    )
             return stack.pop()
         finally:
             for descriptor in stack:
@@ -191,7 +212,9 @@ class ImageTree:
             return os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
             if not make:
-                raise BadArchive(f"there is no folder {name!r} on the way to a link") from None
+                raise BadArchive(
+                    f"there is no folder {name!r} on the way to a link"
+                ) from None
         os.mkdir(name, 0o755, dir_fd=parent)
         return os.open(name, _FOLDER, dir_fd=parent)
 

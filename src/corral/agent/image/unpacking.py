@@ -1,4 +1,5 @@
-"""Filling a folder with an image's files, by a helper that runs as the job's account."""
+"""Filling a folder with an image's files, by a helper that runs as the job's
+account."""
 
 import errno
 import json
@@ -30,9 +31,13 @@ def described(image: Image, account: ImageAccount | None) -> PulledImage:
         env = {str(name): str(value) for name, value in description["env"].items()}
         id, digest = str(description["id"]), str(description["digest"])
     except (KeyError, AttributeError):
-        raise ImageTrouble(f"{image.name} is described in an unknown way", infra=True) from None
+        raise ImageTrouble(
+            f"{image.name} is described in an unknown way", infra=True
+        ) from None
     if ID.fullmatch(id) is None:
-        raise ImageTrouble(f"the image {image.name} has an id that is no name", infra=False)
+        raise ImageTrouble(
+            f"the image {image.name} has an id that is no name", infra=False
+        )
     return PulledImage(id=id, env=env, digest=digest)
 
 
@@ -70,7 +75,9 @@ def unpack_found(
                 export.kill()
                 raise
         if export.returncode != 0:
-            raise ImageTrouble(f"{tool} export ends with {export.returncode}", infra=True)
+            raise ImageTrouble(
+                f"{tool} export ends with {export.returncode}", infra=True
+            )
     finally:
         tools.removed(tool, container, owner)
 
@@ -105,11 +112,26 @@ def _ask(
     keep: tuple[int, ...] = (),
 ) -> dict[str, Any]:
     """Raises: ImageTrouble, OSError."""
-    whose = {"uid": account.uid, "groups": list(account.groups)} if account is not None else None
-    words = [sys.executable, "-P", "-m", MODULE, json.dumps({**request, "account": whose})]
+    whose = (
+        {"uid": account.uid, "groups": list(account.groups)}
+        if account is not None
+        else None
+    )
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        MODULE,
+        json.dumps({**request, "account": whose}),
+    ]
     try:
         done = subprocess.run(
-            words, stdin=source, capture_output=True, text=True, timeout=seconds, pass_fds=keep
+            words,
+            stdin=source,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            pass_fds=keep,
         )
     except subprocess.TimeoutExpired:
         raise ImageTrouble(
@@ -119,10 +141,16 @@ def _ask(
         reply = json.loads(done.stdout)
     except ValueError:
         why = tools.last_line(done.stderr)
-        raise ImageTrouble(f"the image {name} cannot be unpacked: {why}", infra=True) from None
+        raise ImageTrouble(
+            f"the image {name} cannot be unpacked: {why}", infra=True
+        ) from None
     if "wrong" in reply:
-        raise ImageTrouble(f"the image {name} is not unpacked: {reply['wrong']}", infra=False)
+        raise ImageTrouble(
+            f"the image {name} is not unpacked: {reply['wrong']}", infra=False
+        )
     if "trouble" in reply:
         infra = not request.get("path") or reply["errno"] in DISK_TROUBLE
-        raise ImageTrouble(f"the image {name} cannot be unpacked: {reply['trouble']}", infra=infra)
+        raise ImageTrouble(
+            f"the image {name} cannot be unpacked: {reply['trouble']}", infra=infra
+        )
     return dict(reply)

@@ -1,6 +1,7 @@
 """Looking at a work folder without following a link or leaving it.
 
-Ranks own the folder and may change it at any moment, so each step is taken from an open folder.
+Ranks own the folder and may change it at any moment, so each step is taken from an open
+folder.
 """
 
 import os
@@ -39,12 +40,14 @@ class Entry:
         return stat.S_ISREG(self.status.st_mode)
 
     def is_changed(self, since_ns: int) -> bool:
-        """Return whether it was made or changed since. No program sets a change time back."""
+        """Return whether it was made or changed since. No program sets a change time
+        back."""
         return self.status.st_ctime_ns >= since_ns
 
 
 def walk(folder: int, path: str = "", depth: int = 0) -> Iterator[Entry]:
-    """Iterate all below the open folder, each folder after its content. What vanishes is passed."""
+    """Iterate all below the open folder, each folder after its content. What vanishes
+    is passed."""
     with suppress(OSError), os.scandir(folder) as scandir_iterator:
         for dir_entry in scandir_iterator:
             with suppress(OSError):
@@ -80,7 +83,9 @@ def list_written(work: Path, since_ns: int) -> OutputListing:
                 size += entry.status.st_size
                 if len(files) < MOST_LISTED:
                     name = entry.path.encode(errors="replace").decode()
-                    files.append(OutputFile(name, entry.status.st_size, entry.status.st_mtime))
+                    files.append(
+                        OutputFile(name, entry.status.st_size, entry.status.st_mtime)
+                    )
     finally:
         os.close(folder)
     files.sort()
@@ -94,7 +99,8 @@ def has_files(work: Path) -> bool:
 
 
 def sift(work: Path, since_ns: int) -> int | None:
-    """Remove what came with the workdir and was not changed, and folders that are empty then.
+    """Remove what came with the workdir and was not changed, and folders that are empty
+    then.
 
     Returns: the bytes of what is left on the disk; None where no file is left.
     Raises: OSError.

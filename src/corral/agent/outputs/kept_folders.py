@@ -1,4 +1,5 @@
-"""Keeping work folders after the end of their attempts, within the limits of the cluster."""
+"""Keeping work folders after the end of their attempts, within the limits of the
+cluster."""
 
 import asyncio
 import logging
@@ -14,7 +15,12 @@ import msgspec
 from corral.agent import journal
 from corral.agent.clocks import wall
 from corral.agent.outputs.folder_walk import has_files, sift
-from corral.agent.outputs.work_record import WORK, kept_work_of, read_record, write_record
+from corral.agent.outputs.work_record import (
+    WORK,
+    kept_work_of,
+    read_record,
+    write_record,
+)
 from corral.domain.ids import UserName
 from corral.domain.kept_work import DiskSpace, WorkLimits, folders_to_remove
 
@@ -24,7 +30,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class KeptWorks:
-    """Kept work folders of one node. `limits` are those that the head has given last."""
+    """Kept work folders of one node. `limits` are those that the head has given
+    last."""
 
     attempts: Path
     limits: WorkLimits = field(default_factory=WorkLimits)
@@ -39,7 +46,8 @@ class KeptWorks:
             await asyncio.sleep(LOOK_SECONDS)
 
     def settle(self, folder: Path, owner: UserName, *, has_saves: bool) -> bool:
-        """Record that the attempt is over. Returns: whether its work folder may hold anything."""
+        """Record that the attempt is over. Returns: whether its work folder may hold
+        anything."""
         try:
             if not has_saves and not has_files(folder / WORK):
                 return False
@@ -47,13 +55,15 @@ class KeptWorks:
                 read_record(folder), owner=owner, ended_at=wall(), has_saves=has_saves
             )
             write_record(folder, record)
-        except OSError as trouble:  # a disk that takes no record needs the room of the folder
+        except OSError as trouble:
+            # a disk that takes no record needs the room of the folder
             log.warning("%s is not kept: %s", folder.name, trouble)
             return has_saves
         return True
 
     def sift(self, folder: Path) -> None:
-        """Leave what was written in a settled folder; remove one in which nothing was."""
+        """Leave what was written in a settled folder; remove one in which nothing
+        was."""
         record = read_record(folder)
         with suppress(OSError):
             left_bytes = sift(folder / WORK, record.since_ns)
@@ -61,7 +71,8 @@ class KeptWorks:
                 shutil.rmtree(folder, ignore_errors=True)
                 return
             write_record(
-                folder, msgspec.structs.replace(record, bytes=left_bytes or 0, is_kept=True)
+                folder,
+                msgspec.structs.replace(record, bytes=left_bytes or 0, is_kept=True),
             )
 
     def hold_limits(self) -> None:
@@ -69,11 +80,15 @@ class KeptWorks:
         folders = [path for path in self.attempts.iterdir() if path.name[:1] != "."]
         for folder in folders:
             record = read_record(folder)
-            settled = record.ended_at is not None and not (folder / journal.FILE).exists()
+            settled = (
+                record.ended_at is not None and not (folder / journal.FILE).exists()
+            )
             if settled and not record.is_kept:
                 self.sift(folder)  # an agent was ended before it had done so
         kept_works = [
-            kept_work for folder in folders if (kept_work := kept_work_of(folder)) is not None
+            kept_work
+            for folder in folders
+            if (kept_work := kept_work_of(folder)) is not None
         ]
         disk = os.statvfs(self.attempts)
         room = DiskSpace(
@@ -81,5 +96,9 @@ class KeptWorks:
             used_bytes=(disk.f_blocks - disk.f_bavail) * disk.f_frsize,
         )
         for kept_work in folders_to_remove(kept_works, self.limits, room, wall()):
-            log.info("the work folder of %s is removed: %d bytes", kept_work.name, kept_work.bytes)
+            log.info(
+                "the work folder of %s is removed: %d bytes",
+                kept_work.name,
+                kept_work.bytes,
+            )
             shutil.rmtree(self.attempts / kept_work.name, ignore_errors=True)

@@ -1,9 +1,10 @@
 """A short-lived helper that sends a part of a work folder, as the account that owns it.
 
-`python -m corral.agent.outputs.send_helper WORK PATH` prints the file or folder as a tar stream. It
-opens the folder, takes the account of its owner and follows no link that leads out: whatever ranks
-have put there, no more is read than they could read. A refusal is a sentence on stderr and exit
-code 3, or 4 where there is no such file. A folder begins with a member for itself."""
+`python -m corral.agent.outputs.send_helper WORK PATH` prints the file or folder as a
+tar stream. It opens the folder, takes the account of its owner and follows no link that
+leads out: whatever ranks have put there, no more is read than they could read. A
+refusal is a sentence on stderr and exit code 3, or 4 where there is no such file. A
+folder begins with a member for itself."""
 
 import errno
 import os
@@ -36,13 +37,16 @@ class NotThere(OutputNotSent):
 
 
 def send(folder: int, path: str, output: IO[bytes]) -> None:
-    """Write the file or folder below the open folder to the stream. Raises: NotSent, OSError."""
+    """Write the file or folder below the open folder to the stream. Raises: NotSent,
+    OSError."""
     parts = resolved(folder, path)
     opened = [os.dup(folder)]
     try:
         for part in parts[:-1]:
             opened.append(os.open(part, FOLDER, dir_fd=opened[-1]))
-        status = os.stat(parts[-1] if parts else ".", dir_fd=opened[-1], follow_symlinks=False)
+        status = os.stat(
+            parts[-1] if parts else ".", dir_fd=opened[-1], follow_symlinks=False
+        )
         if stat.S_ISDIR(status.st_mode):
             if parts:
                 opened.append(os.open(parts[-1], FOLDER, dir_fd=opened[-1]))
@@ -101,7 +105,8 @@ def _link(folder: int, path: str) -> str | None:
 
 
 def send_folder(folder: int, output: IO[bytes]) -> None:
-    """Send all below the open folder but links, which may lead anywhere where they land.
+    """Send all below the open folder but links, which may lead anywhere where they
+    land.
 
     Raises: OSError.
     """
@@ -137,14 +142,16 @@ def _member(entry: Entry) -> tarfile.TarInfo:
 
 
 def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: int) -> None:
-    """Add the open file as long as it is now. Raises: OSError, also where it shrinks meanwhile."""
+    """Add the open file as long as it is now. Raises: OSError, also where it shrinks
+    meanwhile."""
     with os.fdopen(content, "rb") as file:
         member.size = os.fstat(content).st_size
         archive.addfile(member, file)
 
 
 def take_account_of(folder: int) -> None:
-    """Become the owner of the open folder, where this process is root's. Raises: OSError."""
+    """Become the owner of the open folder, where this process is root's. Raises:
+    OSError."""
     folder_stat = os.fstat(folder)
     if os.geteuid() == 0 and folder_stat.st_uid != 0:
         os.setgroups([])

@@ -1,4 +1,5 @@
-"""Answering the head's wish for outputs, over a connection that the agent has dialled."""
+"""Answering the head's wish for outputs, over a connection that the agent has
+dialled."""
 
 import asyncio
 import contextlib
@@ -20,7 +21,11 @@ COMMAND: Final = (sys.executable, "-P", "-m", "corral.agent.outputs.send_helper"
 STALLED_SECONDS: Final = 120.0  # that a reader takes nothing
 AT_ONCE: Final = 4
 GONE: Final = "its work folder is not kept any more"
-OUTCOMES: Final[Mapping[int, Outcome]] = {0: "sent", ABSENT: "absent", REFUSED: "refused"}
+OUTCOMES: Final[Mapping[int, Outcome]] = {
+    0: "sent",
+    ABSENT: "absent",
+    REFUSED: "refused",
+}
 
 
 class OutputServer:
@@ -31,7 +36,8 @@ class OutputServer:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def serve(self, wish: FilesNow, connection: ClientConnection) -> None:
-        """Send what is wished for. Raises: OSError, WebSocketException, TimeoutError."""
+        """Send what is wished for. Raises: OSError, WebSocketException,
+        TimeoutError."""
         key = (wish.job, wish.attempt)
         async with self._places:
             try:
@@ -49,13 +55,17 @@ class OutputServer:
     async def _list(self, key: AttemptKey, connection: ClientConnection) -> bytes:
         folder = self._folder(key)
         since_ns = read_record(folder).since_ns
-        listing = encode_listing(await asyncio.to_thread(list_written, folder / WORK, since_ns))
+        listing = encode_listing(
+            await asyncio.to_thread(list_written, folder / WORK, since_ns)
+        )
         size = FRAME_BYTES // 2
         for at in range(0, len(listing), size):
             await connection.send(DATA + listing[at : at + size])
         return encode_end("sent")
 
-    async def _send(self, key: AttemptKey, path: str, connection: ClientConnection) -> bytes:
+    async def _send(
+        self, key: AttemptKey, path: str, connection: ClientConnection
+    ) -> bytes:
         work = self._folder(key) / WORK
         if not work.is_dir():
             return encode_end("absent", GONE)
@@ -73,7 +83,9 @@ class OutputServer:
             while data := await helper.stdout.read(CHUNK_BYTES):
                 async with asyncio.timeout(STALLED_SECONDS):
                     await connection.send(DATA + data)
-            stderr_text = (await helper.stderr.read(4096)).decode(errors="replace").strip()
+            stderr_text = (
+                (await helper.stderr.read(4096)).decode(errors="replace").strip()
+            )
             code = await helper.wait()
             why = (stderr_text or f"its helper ended with {code}").splitlines()[-1]
             return encode_end(OUTCOMES.get(code, "refused"), why if code else "")

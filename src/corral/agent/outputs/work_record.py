@@ -17,7 +17,8 @@ class WorkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Record of one work folder.
 
     Args:
-        since_ns: files changed before it came with the workdir; 0 where there were none.
+        since_ns: files changed before it came with the workdir; 0 where there were
+            none.
         owner: user of the job, once the attempt is settled.
         ended_at: when it was settled; None before.
         has_saves: recorded saves lie in it, so it stays until the job is forgotten.
@@ -34,7 +35,8 @@ class WorkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_record(folder: Path) -> WorkRecord:
-    """Return the record of an attempt's folder, or an empty record if it cannot be read."""
+    """Return the record of an attempt's folder, or an empty record if it cannot be
+    read."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=WorkRecord)
     except (OSError, ValueError):
@@ -51,7 +53,8 @@ def write_record(folder: Path, record: WorkRecord) -> None:
 
 
 def kept_work_of(folder: Path) -> KeptWork | None:
-    """Return what limits of kept work need to know; None where it is not kept by them."""
+    """Return what limits of kept work need to know; None where it is not kept by
+    them."""
     record = read_record(folder)
     if record.ended_at is None or not record.is_kept:
         return None

@@ -1,4 +1,5 @@
-"""The shim's spec in a part's folder, made whole on the node: ranks wait for no agent or head."""
+"""The shim's spec in a part's folder, made whole on the node: ranks wait for no agent
+or head."""
 
 import json
 import os
@@ -10,18 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.host_environment import interface, interpreter, passed_on, with_active_environment
+from corral.agent.host_environment import (
+    interface,
+    interpreter,
+    passed_on,
+    with_active_environment,
+)
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
 
 GRANTED: Final = "CUDA_VISIBLE_DEVICES"
 LAUNCH: Final = "launch.json"
-BEGIN_SECONDS: Final = 0.5  # maximum time for which the ranks have the node to themselves
+# maximum time for which the ranks have the node to themselves
+BEGIN_SECONDS: Final = 0.5
 STARTING: Final = b'"phase":"starting"'
 
 
 def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
-    """Return the launch with which a pilot can start; None: ask the head for everything. `host`:
-    the environment of the step. Raises: OSError, ValueError if it cannot be read."""
+    """Return the launch with which a pilot can start; None: ask the head for
+    everything. `host`: the environment of the step. Raises: OSError, ValueError if it
+    cannot be read."""
     try:
         text = (source / EARLY_FILE).read_bytes()
     except FileNotFoundError:
@@ -37,14 +45,16 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
     )
     env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
     if early.counts_gpus and gpus is not None:
-        env[GRANTED] = ",".join(str(gpus[int(at)]) for at in spec.env[GRANTED].split(","))
+        env[GRANTED] = ",".join(
+            str(gpus[int(at)]) for at in spec.env[GRANTED].split(",")
+        )
     hidden = [*early.hidden, str(source)]
     return replace(early, spec=replace(spec, env=env), hidden=hidden)
 
 
 def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
-    """With the attempt's own folder, and its workdir in it; None where that cannot be read, or no
-    account is there for its ranks, which its agent then reports.
+    """With the attempt's own folder, and its workdir in it; None where that cannot be
+    read, or no account is there for its ranks, which its agent then reports.
 
     Raises: OSError when nothing can be written here.
     """
@@ -63,16 +73,22 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     with os.fdopen(os.open(folder / LAUNCH, flags, 0o600), "w") as opened:
         json.dump(early.launch, opened)
     spec = replace(
-        early.spec, folder=str(folder), work=str(work), group=folder.name, account=account
+        early.spec,
+        folder=str(folder),
+        work=str(work),
+        group=folder.name,
+        account=account,
     )
     return replace(early, spec=spec)
 
 
 def _account(early: Early) -> dict[str, Any] | None | str:
-    """The account of the ranks; a text where the agent has to say why they have none."""
+    """The account of the ranks; a text where the agent has to say why they have
+    none."""
     if os.geteuid() != 0:
         return None
-    from corral.agent.user_accounts import early_account  # only root changes the account
+    # only root changes the account
+    from corral.agent.user_accounts import early_account
 
     return early_account(early.launch["owner"], is_container=early.isolation == "none")
 
@@ -91,7 +107,8 @@ def _unpacked(archive: Path, into: Path) -> bool:
 
 
 def send(early: Early, shim: socket.socket) -> None:
-    """Give the new shim its spec, and see its ranks begin, or not: the agent will find either."""
+    """Give the new shim its spec, and see its ranks begin, or not: the agent will find
+    either."""
     with suppress(OSError):
         shim.settimeout(BEGIN_SECONDS)
         shim.sendall(early.spec.encode())
@@ -109,7 +126,8 @@ def _until_begun(shim: socket.socket) -> None:
 
 
 def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
-    """Indices of the machine's GPUs; None where the variable is unset or names them otherwise."""
+    """Indices of the machine's GPUs; None where the variable is unset or names them
+    otherwise."""
     if visible is None:
         return None
     words = [word for word in visible.split(",") if word]

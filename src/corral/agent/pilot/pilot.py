@@ -1,7 +1,9 @@
-"""The agent of one attempt, brought by a batch step or a pod; it goes when its attempt is settled.
+"""The agent of one attempt, brought by a batch step or a pod; it goes when its attempt
+is settled.
 
-The batch system ends it as it ends all of its jobs, with SIGTERM first: then the attempt is stopped
-as for a preemption, with a save where there is time, and its end is the batch system's doing.
+The batch system ends it as it ends all of its jobs, with SIGTERM first: then the
+attempt is stopped as for a preemption, with a save where there is time, and its end is
+the batch system's doing.
 """
 
 import asyncio
@@ -38,7 +40,8 @@ class PartSupervisor(Supervisor):
 
     leaving = False
     had = False  # anything of an attempt, ever
-    over: frozenset[AttemptKey] = frozenset()  # what had ended when the part was asked to leave
+    # what had ended when the part was asked to leave
+    over: frozenset[AttemptKey] = frozenset()
 
     def __init__(
         self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
@@ -56,18 +59,25 @@ class PartSupervisor(Supervisor):
         if not self.leaving:
             return seen
         return tuple(
-            attempt if attempt.key in self.over else _explained(attempt) for attempt in seen
+            attempt if attempt.key in self.over else _explained(attempt)
+            for attempt in seen
         )
 
     def leave(self) -> None:
         """Stop what runs, each with its own grace."""
         if not self.leaving:
             self.over = frozenset(
-                attempt.key for attempt in super().seen() if attempt.phase == Phase.ENDED
+                attempt.key
+                for attempt in super().seen()
+                if attempt.phase == Phase.ENDED
             )
         self.leaving = True
         for key, launch in self.launches.items():
-            self.stop(Stop(key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING))
+            self.stop(
+                Stop(
+                    key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING
+                )
+            )
 
 
 def serve(node_dir: Path) -> None:
@@ -77,7 +87,9 @@ def serve(node_dir: Path) -> None:
     """
     with sole_agent(node_dir):
         settings, token = load_settings(node_dir), load_token(node_dir)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+        )
         logging.getLogger("websockets").setLevel(logging.WARNING)
         myself().record(node_dir / "agent.pid")
         asyncio.run(_serve(node_dir, settings, token))
@@ -88,7 +100,10 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
     for number in ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, event.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
-    async with agent_of(node_dir, settings, token, PartSupervisor) as (agent, supervisor):
+    async with agent_of(node_dir, settings, token, PartSupervisor) as (
+        agent,
+        supervisor,
+    ):
         assert isinstance(supervisor, PartSupervisor)
         if (inventory := inventory_of(settings)) is not None:
             agent.look = partial(_as_told, inventory)
@@ -96,7 +111,9 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
         leaving = asyncio.create_task(_leave_when(event, supervisor))
         settled = asyncio.create_task(_until_settled(agent, supervisor))
         try:
-            done, _ = await asyncio.wait((running, settled), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                (running, settled), return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()
         finally:
@@ -107,8 +124,8 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
 
 
 async def _run(agent: Agent, settings: NodeSettings) -> None:
-    """Run the agent. Where nothing hides the part's folder from its ranks, take another token
-    first, so that the one in the folder is of no use to them."""
+    """Run the agent. Where nothing hides the part's folder from its ranks, take another
+    token first, so that the one in the folder is of no use to them."""
     if settings.isolation == "none":
         close_memory()
         await exchange(agent.prepare.post, agent.use_token)
@@ -117,14 +134,16 @@ async def _run(agent: Agent, settings: NodeSettings) -> None:
 
 
 def inventory_of(settings: NodeSettings) -> Inventory | None:
-    """Return what the pilot was granted, as far as its ranks' environment says; None: ask the
-    machine. Asking takes a process, and the head knows the node without it."""
+    """Return what the pilot was granted, as far as its ranks' environment says; None:
+    ask the machine. Asking takes a process, and the head knows the node without it."""
     if settings.pretend_gpus is not None:
         return Inventory(gpus=pretend_gpus(settings))
     if settings.real_gpus is None:
         return None
     types = enumerate([settings.gpu_type] * len(settings.real_gpus))
-    gpus = (Gpu(index=at, uuid=f"{at}", type=kind, memory_bytes=0) for at, kind in types)
+    gpus = (
+        Gpu(index=at, uuid=f"{at}", type=kind, memory_bytes=0) for at, kind in types
+    )
     return Inventory(gpus=tuple(gpus))
 
 
@@ -139,8 +158,8 @@ async def _leave_when(asked: asyncio.Event, supervisor: PartSupervisor) -> None:
 
 
 async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
-    """Until what was here has been recorded by the head, or nothing has been wanted for long. What
-    was here may have come and gone between two looks."""
+    """Until what was here has been recorded by the head, or nothing has been wanted for
+    long. What was here may have come and gone between two looks."""
     clock = asyncio.get_running_loop().time
     idle_since = clock()
     while True:
@@ -148,7 +167,9 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
             async with asyncio.timeout(LOOK_SECONDS):
                 await supervisor.settled.wait()
         supervisor.settled.clear()
-        unwanted = agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
+        unwanted = (
+            agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
+        )
         if agent.seen():
             idle_since = clock()
         elif supervisor.had or unwanted:
@@ -158,8 +179,8 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
 def _explained(seen: Seen) -> Seen:
     """Return an end as one that the batch system asked for.
 
-    An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the job only
-    where the training loop has made its last step.
+    An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the
+    job only where the training loop has made its last step.
     """
     clean = bool(seen.exits) and all(end.clean for _, end in seen.exits)
     is_complete = clean and seen.progress is not None and seen.progress.is_complete

@@ -1,4 +1,5 @@
-"""A part's own copy of the settings from the head, with the resources granted to its step."""
+"""A part's own copy of the settings from the head, with the resources granted to its
+step."""
 
 import os
 from pathlib import Path
@@ -17,8 +18,8 @@ IMAGES: Final = (
 
 
 def copied(source: Path, node_dir: Path) -> NodeSettings:
-    """Its GPUs are those that the batch system has granted to this step; its images are kept on the
-    node, for the account's next attempts there.
+    """Its GPUs are those that the batch system has granted to this step; its images are
+    kept on the node, for the account's next attempts there.
 
     Raises: SettingsInvalid; OSError when they cannot be kept.
     """
@@ -37,5 +38,7 @@ def copied(source: Path, node_dir: Path) -> NodeSettings:
 
 
 def _keep(file: Path, content: bytes) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+    with os.fdopen(
+        os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as opened:
         opened.write(content)

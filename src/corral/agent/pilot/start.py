@@ -1,9 +1,10 @@
-"""Start of a pilot: its folder, its ranks, its launcher. The agent is loaded after them.
+"""Start of a pilot: its folder, its ranks, its launcher. The agent is loaded after
+them.
 
-To start an interpreter and to read a program is most of what the start of an attempt takes here.
-So the launcher is a fork of the part and no program of its own, and where the shim's spec lies in
-the part's folder the ranks begin at once; the agent finds them, as it finds what an earlier agent
-has started (0039). Nothing heavy is imported above.
+To start an interpreter and to read a program is most of what the start of an attempt
+takes here. So the launcher is a fork of the part and no program of its own, and where
+the shim's spec lies in the part's folder the ranks begin at once; the agent finds them,
+as it finds what an earlier agent has started (0039). Nothing heavy is imported above.
 """
 
 import os
@@ -31,7 +32,8 @@ def serve_part(source: Path) -> None:
 
     Raises: Refusal when the folder cannot be used.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until the pilot can stop the ranks
+    # until the pilot can stop the ranks
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     with private_folder() as node_dir:
         early = early_in(source, os.environ)
         early = None if early is None else laid_out(early, source, node_dir)
@@ -42,12 +44,14 @@ def serve_part(source: Path) -> None:
         helper = begin_launcher(node_dir, settings) if helper is None else helper
         from corral.agent.pilot.pilot import serve
 
-        os.waitpid(helper, 0)  # it is ready, or has failed: then the agent starts one as any does
+        # it is ready, or has failed: then the agent starts one as any does
+        os.waitpid(helper, 0)
         serve(node_dir)
 
 
 def begin_early(early: Early, node_dir: Path) -> int:
-    """Begin the ranks, by a launcher as `begin_launcher` forks it. Returns: the same."""
+    """Begin the ranks, by a launcher as `begin_launcher` forks it. Returns: the
+    same."""
     ours, child_socket = socket.socketpair()
     with ours:
         with child_socket:
@@ -56,8 +60,11 @@ def begin_early(early: Early, node_dir: Path) -> int:
     return helper
 
 
-def begin_launcher(node_dir: Path, sight: NodeSight, first: socket.socket | None = None) -> int:
-    """Fork the node's launcher. Returns: the process that ends when the launcher is ready."""
+def begin_launcher(
+    node_dir: Path, sight: NodeSight, first: socket.socket | None = None
+) -> int:
+    """Fork the node's launcher. Returns: the process that ends when the launcher is
+    ready."""
     helper = os.fork()
     if helper:
         return helper
@@ -73,33 +80,42 @@ def begin_launcher(node_dir: Path, sight: NodeSight, first: socket.socket | None
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """The part's folder on this machine's own disk: what others share has no sockets and locks."""
+    """The part's folder on this machine's own disk: what others share has no sockets
+    and locks."""
     node_dir = Path(tempfile.mkdtemp(prefix=PREFIX))  # mode 0700
     try:
         for name in ("attempts", "cache", "disk"):
             (node_dir / name).mkdir(mode=0o700)
-        if os.geteuid() == 0:  # ranks have another account, and name their own files by path
+        # ranks have another account, and name their own files by path
+        if os.geteuid() == 0:
             for folder in (node_dir, node_dir / "attempts"):
                 folder.chmod(0o711)
         os.chdir(node_dir)
         yield node_dir
     finally:
         os.chdir("/")
-        if (local_process := LocalProcess.recorded(node_dir / launcher.PID_FILE)) is not None:
-            local_process.signal(signal.SIGKILL)  # no process could find it once the folder is gone
+        if (
+            local_process := LocalProcess.recorded(node_dir / launcher.PID_FILE)
+        ) is not None:
+            # no process could find it once the folder is gone
+            local_process.signal(signal.SIGKILL)
         _sweep_lost(node_dir)
         shutil.rmtree(node_dir, ignore_errors=True)
 
 
 def _sweep_lost(own: Path) -> None:
-    """Remove what older parts have left in which nothing lives: a batch system that kills gives no
-    time to clean up."""
+    """Remove what older parts have left in which nothing lives: a batch system that
+    kills gives no time to clean up."""
     own_stat = own.stat()
     for folder in own.parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
             folder_stat = folder.stat()
             is_old = folder_stat.st_mtime < own_stat.st_mtime - LOST_SECONDS
-            if is_old and folder_stat.st_uid == own_stat.st_uid and not _is_alive(folder):
+            if (
+                is_old
+                and folder_stat.st_uid == own_stat.st_uid
+                and not _is_alive(folder)
+            ):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

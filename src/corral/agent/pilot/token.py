@@ -1,8 +1,8 @@
 """Token of a part whose ranks can read its folder: replaced before any of them begins.
 
-In a pod nothing hides files from ranks: it has no right to mount, and its agent often has the
-account of its ranks. So the token that came with the pod is used once, for another one that is in
-the agent's memory alone.
+In a pod nothing hides files from ranks: it has no right to mount, and its agent often
+has the account of its ranks. So the token that came with the pod is used once, for
+another one that is in the agent's memory alone.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 def close_memory() -> None:
     """Keep other processes of this account from this one's memory and environment.
 
-    Only CAP_SYS_PTRACE opens them, which pods lack unless they are privileged. What is executed
-    later is open again; a fork stays closed.
+    Only CAP_SYS_PTRACE opens them, which pods lack unless they are privileged. What is
+    executed later is open again; a fork stays closed.
     Raises: OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -39,12 +39,16 @@ def close_memory() -> None:
 
 
 async def exchange(
-    post: Callable[[str, bytes], bytes], use: Callable[[str], None], chance: Random | None = None
+    post: Callable[[str, bytes], bytes],
+    use: Callable[[str], None],
+    chance: Random | None = None,
 ) -> None:
-    """Let the head replace the token in use by a fresh one; wait for a head that is away.
+    """Let the head replace the token in use by a fresh one; wait for a head that is
+    away.
 
-    The earlier token counts no more from the moment that the head has recorded the fresh one. So a
-    head that refuses it after an answer was lost has recorded the fresh one.
+    The earlier token counts no more from the moment that the head has recorded the
+    fresh one. So a head that refuses it after an answer was lost has recorded the fresh
+    one.
 
     Args:
         post: Sends a body to a route of the head with the token in use.

@@ -1,4 +1,5 @@
-"""Entry point in the job's own Python on each node of the gang: one node of the Ray cluster."""
+"""Entry point in the job's own Python on each node of the gang: one node of the Ray
+cluster."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""Count of the nodes in the attempt's Ray cluster, in a process of its own because Ray's client
-stays."""
+"""Count of the nodes in the attempt's Ray cluster, in a process of its own because
+Ray's client stays."""
 
 import importlib
 import logging
@@ -12,8 +12,8 @@ LOOK_SECONDS: Final = 0.1
 def count_nodes(needed: int) -> int:
     """Return when `needed` nodes are alive.
 
-    The address arrives on standard input when it is known. Ray is imported before that, so
-    that the import causes no delay later.
+    The address arrives on standard input when it is known. Ray is imported before that,
+    so that the import causes no delay later.
     """
     ray = importlib.import_module("ray")
     address = input()

@@ -1,4 +1,5 @@
-"""The first node of the gang: Ray's head, who of the others is here, and the program's true end."""
+"""The first node of the gang: Ray's head, who of the others is here, and the program's
+true end."""
 
 import signal
 import socket
@@ -24,8 +25,8 @@ SHELL: Final = "/bin/sh"
 def run_program(member: RayProgramMember) -> int:
     """Run it once all nodes are here. The exit code, 128 and more after a signal.
 
-    Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun when it
-    ends before the program does.
+    Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun
+    when it ends before the program does.
     """
     check_ray()
     wait_seconds = member.wait_seconds
@@ -59,7 +60,11 @@ class JoinedNodes:
         """Addresses of the nodes that have not come."""
         with self._changed:
             places = range(1, len(self._member.addresses))
-            return [self._member.addresses[place] for place in places if place not in self._here]
+            return [
+                self._member.addresses[place]
+                for place in places
+                if place not in self._here
+            ]
 
     def join(self, address: str) -> None:
         """Let all join this Ray, also who comes later."""
@@ -83,7 +88,9 @@ class JoinedNodes:
     def _accept(self, server: socket.socket) -> None:
         while True:
             connection, _ = server.accept()
-            threading.Thread(target=self._serve, args=(Frames(connection),), daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(Frames(connection),), daemon=True
+            ).start()
 
     def _serve(self, frames: Frames) -> None:
         try:
@@ -91,7 +98,9 @@ class JoinedNodes:
             heard = frames.receive()
         except (OSError, EOFError, ValueError, Stranger):
             heard = None
-        if heard is None or not 0 < heard[0].get("place", 0) < len(self._member.addresses):
+        if heard is None or not 0 < heard[0].get("place", 0) < len(
+            self._member.addresses
+        ):
             frames.close()
             return
         with self._changed:
@@ -106,7 +115,8 @@ class JoinedNodes:
 def _whole(
     member: RayProgramMember, ray: LocalRay, others: JoinedNodes, wait_seconds: float
 ) -> str:
-    """The address of the cluster, once all nodes are in it. Raises: CannotStart, OSError."""
+    """The address of the cluster, once all nodes are in it. Raises: CannotStart,
+    OSError."""
     needed = len(member.addresses)
     counter = subprocess.Popen(
         [sys.executable, str(member.starter), str(needed)],
@@ -119,29 +129,43 @@ def _whole(
     )
     try:
         up = time.monotonic() + HEAD_SECONDS
-        _until(lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}")
+        _until(
+            lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}"
+        )
         others.join(ray.address)
         assert counter.stdin is not None
         with suppress(OSError), counter.stdin as io:
             io.write(f"{ray.address}\n")
         deadline = time.monotonic() + wait_seconds
         _until(
-            lambda: counter.poll() is not None, deadline, ray, lambda: _late(needed, others.missing)
+            lambda: counter.poll() is not None,
+            deadline,
+            ray,
+            lambda: _late(needed, others.missing),
         )
     finally:
         if counter.poll() is None:
             counter.kill()
             counter.wait()
     if counter.returncode != 0:
-        count_lines = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
-        raise CannotStart(f"Ray does not answer the job: {(count_lines or ['no output'])[-1]}")
+        count_lines = (
+            (member.folder / "count.log")
+            .read_text(errors="replace")
+            .strip()
+            .splitlines()
+        )
+        raise CannotStart(
+            f"Ray does not answer the job: {(count_lines or ['no output'])[-1]}"
+        )
     return ray.address
 
 
 def _late(needed: int, missing: list[str]) -> str:
     if missing:
         who = ", ".join(missing[:10])
-        return f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {who}"
+        return (
+            f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {who}"
+        )
     return f"all {needed} nodes are up, and not all of them are in the Ray cluster"
 
 
@@ -170,4 +194,6 @@ def _run(member: RayProgramMember, ray: LocalRay, address: str) -> int:
             code = program.wait(LOOK_SECONDS * 4)
             return code if code >= 0 else 128 - code
         if (ended := ray.process.poll()) is not None and program.poll() is None:
-            raise CannotRun(f"Ray's head has ended under the program ({how_ended(ended)}): {ray}")
+            raise CannotRun(
+                f"Ray's head has ended under the program ({how_ended(ended)}): {ray}"
+            )

@@ -1,5 +1,5 @@
-"""Files that the agent writes for a Ray program, and the command that starts it. Corral runs
-here."""
+"""Files that the agent writes for a Ray program, and the command that starts it. Corral
+runs here."""
 
 import json
 import os
@@ -18,10 +18,19 @@ _MODULES: Final = (
     "batch/frames.py",
     *(
         f"ray_program/{name}.py"
-        for name in ("count", "first_node", "ray_node", "member", "other_node", "refusals")
+        for name in (
+            "count",
+            "first_node",
+            "ray_node",
+            "member",
+            "other_node",
+            "refusals",
+        )
     ),
 )
-_HAS_RAY: Final = "import importlib.util as u, sys; sys.exit(u.find_spec('ray') is None)"
+_HAS_RAY: Final = (
+    "import importlib.util as u, sys; sys.exit(u.find_spec('ray') is None)"
+)
 # The first Python that has Ray; without one the first of all, which says so.
 _COMMAND: Final = """\
 some=
@@ -46,14 +55,16 @@ def lay_out(attempt: Path, launch: Launch) -> Path:
             starter.write(_AGENT / module, f"corral/agent/{module}")
         starter.write(_AGENT / "ray_program" / "__main__.py", "__main__.py")
     member = folder / "member.json"
-    with os.fdopen(os.open(member, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(
+        os.open(member, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+    ) as file:
         json.dump(member_of(launch), file)
     return folder
 
 
 def member_of(launch: Launch) -> dict[str, object]:
-    """Return the member file of a node. A share of a core or a GPU counts as one: Ray knows only
-    whole ones."""
+    """Return the member file of a node. A share of a core or a GPU counts as one: Ray
+    knows only whole ones."""
     seat = launch.seat
     return {
         "run": launch.run,
@@ -66,7 +77,7 @@ def member_of(launch: Launch) -> dict[str, object]:
 def command() -> str:
     """Return the rank's command, for the work folder next to the Ray folder.
 
-    The command uses no absolute path, because parent folders may be closed to the rank's
-    user.
+    The command uses no absolute path, because parent folders may be closed to the
+    rank's user.
     """
     return _COMMAND.format(has_ray=_HAS_RAY, folder=FOLDER, starter=STARTER)

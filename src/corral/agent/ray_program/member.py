@@ -14,9 +14,17 @@ from corral.agent.ray_program.refusals import CannotRun
 # Variables of the gang's ranks. A program of Ray is not a rank, and its children would
 # mistake these for torchrun's or srun's.
 _OF_RANKS: Final = frozenset(
-    ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR",
-     "MASTER_PORT", "RAY_ADDRESS")
-)  # fmt: skip
+    (
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RAY_ADDRESS",
+    )
+)
 _WAIT_SECONDS: Final = 300.0
 PORT_VARIABLE: Final = "MASTER_PORT"
 WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
@@ -24,10 +32,10 @@ WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayProgramMember:
-    """`run` is the program's command. `memory_bytes` 0: as much as Ray finds. `folder` is the
-    attempt's own, by a path that is short, and open to its user, wherever it lies: it is the
-    current directory of this process, and its work is open as a descriptor. `own` is the
-    environment of the rank.
+    """`run` is the program's command. `memory_bytes` 0: as much as Ray finds. `folder`
+    is the attempt's own, by a path that is short, and open to its user, wherever it
+    lies: it is the current directory of this process, and its work is open as a
+    descriptor. `own` is the environment of the rank.
     """
 
     run: str
@@ -67,7 +75,8 @@ class RayProgramMember:
 
     @property
     def wait_seconds(self) -> float:
-        """Return for how many seconds the first node waits for the others once its Ray is up.
+        """Return for how many seconds the first node waits for the others once its Ray
+        is up.
         Raises: CannotRun."""
         wait_text = self.own.get(WAIT_VARIABLE) or str(_WAIT_SECONDS)
         with suppress(ValueError):
@@ -86,7 +95,8 @@ class RayProgramMember:
 
     @property
     def ray_token(self) -> str:
-        """Return the token of the attempt's Ray cluster, which nothing else can derive."""
+        """Return the token of the attempt's Ray cluster, which nothing else can
+        derive."""
         return hashlib.sha256(b"corral ray token\x00" + self._token).hexdigest()
 
     @property
@@ -95,8 +105,8 @@ class RayProgramMember:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of Ray and of the program: that of the job, without variables for
-        ranks alone."""
+        """Return the environment of Ray and of the program: that of the job, without
+        variables for ranks alone."""
         kept_variables = {
             name: value
             for name, value in self.own.items()
@@ -110,7 +120,9 @@ class RayProgramMember:
         }
 
 
-def decode_member(text: str, *, folder: Path, own: Mapping[str, str]) -> RayProgramMember:
+def decode_member(
+    text: str, *, folder: Path, own: Mapping[str, str]
+) -> RayProgramMember:
     """Raises: ValueError, TypeError."""
     named: dict[str, Any] = json.loads(text)
     return RayProgramMember(**named, folder=folder, own=own)

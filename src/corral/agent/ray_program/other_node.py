@@ -19,10 +19,11 @@ CONNECT_SECONDS: Final = 10.0
 
 
 def help_program(member: RayProgramMember) -> int:
-    """Be a node of the Ray cluster until the first says that the program has ended. The exit code.
+    """Be a node of the Ray cluster until the first says that the program has ended. The
+    exit code.
 
-    Raises: CannotStart when this node's Ray does not start; CannotRun when it ends before the
-    program does, or the first node is gone.
+    Raises: CannotStart when this node's Ray does not start; CannotRun when it ends
+    before the program does, or the first node is gone.
     """
     check_ray()
     frames = _joined(member)
@@ -35,7 +36,9 @@ def help_program(member: RayProgramMember) -> int:
     with starting(member):
         ray = LocalRay(member, str(heard[0]["address"]))
     option_names: set[str] = set()
-    listener = threading.Thread(target=_listen, args=(frames, option_names), daemon=True)
+    listener = threading.Thread(
+        target=_listen, args=(frames, option_names), daemon=True
+    )
     listener.start()
     while listener.is_alive():
         listener.join(LOOK_SECONDS)
@@ -52,11 +55,14 @@ def _listen(frames: Frames, said: set[str]) -> None:
 
 
 def _joined(member: RayProgramMember) -> Frames:
-    """The first node may come up later: it is tried for as long as this attempt lives."""
+    """The first node may come up later: it is tried for as long as this attempt
+    lives."""
     pause_seconds = TRY_SECONDS
     while True:
         try:
-            frames = Frames(socket.create_connection(member.first, timeout=CONNECT_SECONDS))
+            frames = Frames(
+                socket.create_connection(member.first, timeout=CONNECT_SECONDS)
+            )
             frames.greet(member.key, own=OTHER, other=FIRST, seal=Signature)
             return frames
         except (OSError, EOFError, Stranger):

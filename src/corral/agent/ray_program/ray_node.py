@@ -1,4 +1,5 @@
-"""Ray on this node: `ray start`, as a child of the rank, which ends with the attempt."""
+"""Ray on this node: `ray start`, as a child of the rank, which ends with the
+attempt."""
 
 import importlib.util
 import os
@@ -46,11 +47,14 @@ def check_ray() -> None:
 
 @contextmanager
 def starting(member: RayProgramMember) -> Iterator[None]:
-    """Raises: CannotStart for what this node does not give to Ray: a port, a place on its disk."""
+    """Raises: CannotStart for what this node does not give to Ray: a port, a place on
+    its disk."""
     try:
         yield
     except OSError as trouble:
-        raise CannotStart(f"Ray cannot be started on node {member.node}: {trouble}") from trouble
+        raise CannotStart(
+            f"Ray cannot be started on node {member.node}: {trouble}"
+        ) from trouble
 
 
 class LocalRay:
@@ -66,18 +70,24 @@ class LocalRay:
     def address(self) -> str:
         """Return the address of the Ray cluster once it is up; "" before."""
         with suppress(OSError):
-            return (self._member.folder / "session" / "ray_current_cluster").read_text().strip()
+            return (
+                (self._member.folder / "session" / "ray_current_cluster")
+                .read_text()
+                .strip()
+            )
         return ""
 
     def check(self, *, starts: bool) -> None:
-        """Raises: CannotRun when it has ended; CannotStart where nothing runs in it yet, and what
-        ended it is not the job's own bound of memory."""
+        """Raises: CannotRun when it has ended; CannotStart where nothing runs in it
+        yet, and what ended it is not the job's own bound of memory."""
         code = self.process.poll()
         if code is None:
             return
         bounded = code == -signal.SIGKILL and self._member.memory_bytes > 0
         kind = CannotStart if starts and not bounded else CannotRun
-        raise kind(f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}")
+        raise kind(
+            f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}"
+        )
 
     def __str__(self) -> str:
         """Return its last output, on one line."""
@@ -96,8 +106,9 @@ def how_ended(code: int) -> str:
 
 
 def words(member: RayProgramMember, address: str) -> list[str]:
-    """`ray start` for this node. Ports are the kernel's choice: two nodes of Ray may share a
-    machine, and those which Ray prefers would meet. The path of a socket has at most 107 bytes."""
+    """`ray start` for this node. Ports are the kernel's choice: two nodes of Ray may
+    share a machine, and those which Ray prefers would meet. The path of a socket has at
+    most 107 bytes."""
     if address:
         begin = [f"--address={address}"]
     else:
@@ -127,12 +138,15 @@ def memory_words(memory_bytes: int) -> list[str]:
     if not memory_bytes:
         return []
     store = max(_LEAST_STORE_BYTES, int(memory_bytes * STORE_SHARE))
-    return [f"--memory={max(1, memory_bytes - store)}", f"--object-store-memory={store}"]
+    return [
+        f"--memory={max(1, memory_bytes - store)}",
+        f"--object-store-memory={store}",
+    ]
 
 
 def _client_port() -> list[str]:
-    """Return the option for Ray's client port. Where grpc is installed, every head would use the
-    same port."""
+    """Return the option for Ray's client port. Where grpc is installed, every head
+    would use the same port."""
     if importlib.util.find_spec("grpc") is None:
         return []
     with socket.socket() as probe:
@@ -144,7 +158,9 @@ def _start(
     member: RayProgramMember, command: Sequence[str], log: Path
 ) -> "subprocess.Popen[bytes]":
     token = member.folder / "token"
-    with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(
+        os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+    ) as file:
         file.write(member.ray_token)
     with log.open("ab") as output:
         return subprocess.Popen(

@@ -11,18 +11,20 @@ from contextlib import suppress
 from typing import Final
 
 FAILED: Final = 1
-HEARD_SECONDS: Final = 5.0  # time for the shim, which has the report, to end this process
+# time for the shim, which has the report, to end this process
+HEARD_SECONDS: Final = 5.0
 
 
 class CannotRun(Exception):
-    """The Ray cluster of the attempt does not come about, or is lost: by what the job is, or
-    where its program could have done it."""
+    """The Ray cluster of the attempt does not come about, or is lost: by what the job
+    is, or where its program could have done it."""
 
     infra = False
 
 
 class CannotStart(CannotRun):
-    """Ray itself does not start, before anything of the program runs: no fault of its user's."""
+    """Ray itself does not start, before anything of the program runs: no fault of its
+    user's."""
 
     infra = True
 
@@ -38,8 +40,8 @@ def refuse(why: str, own: Mapping[str, str], *, infra: bool) -> int:
 
 
 def _tell_shim(message: Mapping[str, object], path: str) -> None:
-    """It serves in the attempt's folder, which is that above. Its path may be longer than that of
-    a socket can be, and closed to the rank's user. Raises: OSError."""
+    """It serves in the attempt's folder, which is that above. Its path may be longer
+    than that of a socket can be, and closed to the rank's user. Raises: OSError."""
     folder = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")

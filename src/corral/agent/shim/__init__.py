@@ -1,1 +1,2 @@
-"""The shim: parent of one attempt's ranks on a node. Standard library only; one thread."""
+"""The shim: parent of one attempt's ranks on a node. Standard library only; one
+thread."""

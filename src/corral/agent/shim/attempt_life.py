@@ -1,4 +1,5 @@
-"""The life of one attempt on a node: setup, ranks, their ends, and nothing left after them."""
+"""The life of one attempt on a node: setup, ranks, their ends, and nothing left after
+them."""
 
 import os
 import socket
@@ -28,7 +29,8 @@ from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
 from corral.wire.shim_spec import ShimSpec
 
-PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
+# for what remains when a rank has failed, or all have ended
+PEER_GRACE_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
 LONGEST_GRACE: Final = 1e9  # seconds
 WINDOW: Final = ("rows", "columns")  # of a terminal
@@ -36,7 +38,8 @@ MOST_CELLS: Final = 1_000  # in either direction
 
 
 class AttemptLife:
-    """Made when the journal and the containment are there; over when `loop` has stopped."""
+    """Made when the journal and the containment are there; over when `loop` has
+    stopped."""
 
     def __init__(
         self,
@@ -93,7 +96,9 @@ class AttemptLife:
         self._look()
 
     def _start_ranks(self) -> None:
-        for number, rank_variables in zip(self.spec.ranks, self.spec.rank_env, strict=True):
+        for number, rank_variables in zip(
+            self.spec.ranks, self.spec.rank_env, strict=True
+        ):
             rank = Rank(self._loop, number, self._logs[number], self._input_changed)
             self._ranks.append(rank)
             if not self._start(rank, self.spec.run, rank_variables):
@@ -114,7 +119,11 @@ class AttemptLife:
     def _child_on(
         self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
     ) -> Callable[[tuple[int, int, int]], Child]:
-        env = {**self.spec.env, **own_env, "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock"}
+        env = {
+            **self.spec.env,
+            **own_env,
+            "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock",
+        }
         account = self.account.env if self.account is not None else {}
         env = self._inside.env({**env, **account}, self.spec.work)
 
@@ -137,13 +146,20 @@ class AttemptLife:
         if rank.exec_failed:
             what = "setup" if rank is self._setup else f"rank {rank.number}"
             self._fail(
-                f"{what} could not be started: {rank.exec_failed}", infra=not self._inside.is_image
+                f"{what} could not be started: {rank.exec_failed}",
+                infra=not self._inside.is_image,
             )
         elif self._grace.runs:
             self._grace.tell_again(rank.pid)
         started = len(self._ranks) == len(self.spec.ranks)
-        if started and all(rank.runs for rank in self._ranks) and self.state.started_at is None:
-            self._ledger.record({"type": "started", "at": wall(), "since_boot": since_boot()})
+        if (
+            started
+            and all(rank.runs for rank in self._ranks)
+            and self.state.started_at is None
+        ):
+            self._ledger.record(
+                {"type": "started", "at": wall(), "since_boot": since_boot()}
+            )
 
     def _input_changed(self) -> None:
         """A rank waits for input, or does so no more."""
@@ -173,15 +189,21 @@ class AttemptLife:
 
     def _take_ends(self, ended: list[Rank]) -> None:
         """Write down together what has ended together, also the attempt's own end."""
-        ranks = [rank for rank in ended if rank is not self._setup and not rank.exec_failed]
+        ranks = [
+            rank for rank in ended if rank is not self._setup and not rank.exec_failed
+        ]
         stops = self._grace.runs
-        records = [self._with_trouble(self._exits.record(rank, stops=stops)) for rank in ranks]
+        records = [
+            self._with_trouble(self._exits.record(rank, stops=stops)) for rank in ranks
+        ]
         if records and self._is_empty():
             self._finish(records)
             return
         if records:
             self._ledger.record(*records)
-        failed = next((record["rank"] for record in records if record["code"] != 0), None)
+        failed = next(
+            (record["rank"] for record in records if record["code"] != 0), None
+        )
         if failed is not None and not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False)
         if self._setup in ended and not self._setup.exec_failed:
@@ -190,7 +212,11 @@ class AttemptLife:
     def _is_empty(self) -> bool:
         """Whether all ranks were started and are over, and nothing is left of them."""
         started = len(self._ranks) == len(self.spec.ranks)
-        return started and all(rank.is_over for rank in self._ranks) and not self._group.pids()
+        return (
+            started
+            and all(rank.is_over for rank in self._ranks)
+            and not self._group.pids()
+        )
 
     def _take_setup(self, setup: Rank) -> None:
         record = self._exits.record(setup, stops=self._grace.runs)
@@ -202,13 +228,16 @@ class AttemptLife:
             return
         code, number = record["code"], record["signal"]
         end = f"exit code {code}" if code is not None else f"signal {number}"
-        self._logs[setup.number].say(f"setup has failed with {end}: the command is not run")
+        self._logs[setup.number].say(
+            f"setup has failed with {end}: the command is not run"
+        )
         self._trouble, self._infra = f"setup has failed with {end}", False
         self._ledger.record(self._with_trouble(record))
         self._end(PEER_GRACE_SECONDS, self._trouble, save=False)
 
     def _setup_is_over(self, setup: Rank) -> None:
-        """Its descriptors go; what it left in the background stays, the ranks may need it."""
+        """Its descriptors go; what it left in the background stays, the ranks may need
+        it."""
         setup.close()
 
     def _with_trouble(self, record: Record) -> Record:
@@ -227,21 +256,26 @@ class AttemptLife:
         }
 
     def _fail(self, trouble: str, *, infra: bool, by: str = "") -> None:
-        """End the attempt. `by`: who reports the trouble, where that is not Corral itself."""
+        """End the attempt. `by`: who reports the trouble, where that is not Corral
+        itself."""
         if not self._trouble:
             self._trouble, self._infra, self._trouble_of = trouble, infra, by
         self._end(PEER_GRACE_SECONDS, trouble, save=False)
 
     def _end(self, grace_seconds: float, why: str, *, save: bool) -> None:
-        """Let all of it end, within the grace. A shorter grace cuts a running one short."""
+        """Let all of it end, within the grace. A shorter grace cuts a running one
+        short."""
         first = not self._grace.runs
         self._grace.begin(grace_seconds)
         # send SIGTERM first, so that a rank that exits on the message has received it
         self._written()
         if first:
             self._stop = {
-                "type": "stop", "save": save, "grace_seconds": grace_seconds, "why": why,
-            }  # fmt: skip
+                "type": "stop",
+                "save": save,
+                "grace_seconds": grace_seconds,
+                "why": why,
+            }
             self._lines.tell_ranks(self._stop)
 
     def _look(self) -> None:
@@ -339,12 +373,15 @@ class AttemptLife:
         elif kind == "warn":
             self._warn_ranks(message)
         elif kind == "signal":
-            signal_targets.signal(message, self._group.pids(), self._ranks, self._shells)
+            signal_targets.signal(
+                message, self._group.pids(), self._ranks, self._shells
+            )
         elif kind == "attach":
             self._attach(line, message)
 
     def _warn_ranks(self, message: Message) -> None:
-        """Once: a signal to those that wait for it, which would end all others, and a save."""
+        """Once: a signal to those that wait for it, which would end all others, and a
+        save."""
         if self._warned or self._grace.runs:
             return
         self._warned = True
@@ -377,9 +414,13 @@ class AttemptLife:
     def _attach(self, line: ShimConnection, message: Message) -> None:
         connection = line.take_over()
         number = int(message["rank"])
-        at = next((at for at, rank in enumerate(self._ranks) if rank.number == number), None)
+        at = next(
+            (at for at, rank in enumerate(self._ranks) if rank.number == number), None
+        )
         if at is None or self._grace.runs:
-            attach.refuse(connection, f"rank {number} does not run on node {self.spec.node}")
+            attach.refuse(
+                connection, f"rank {number} does not run on node {self.spec.node}"
+            )
         elif message["shell"]:
             self._open_shell(connection, self.spec.rank_env[at], message)
         else:
@@ -389,7 +430,10 @@ class AttemptLife:
         self, connection: socket.socket, own_env: dict[str, str], message: Message
     ) -> None:
         shell = self.account.shell if self.account else os.environ.get("SHELL", SHELL)
-        words = [self._inside.shell(shell if os.access(shell, os.X_OK) else SHELL), "-i"]
+        words = [
+            self._inside.shell(shell if os.access(shell, os.X_OK) else SHELL),
+            "-i",
+        ]
         if command := message.get("command"):
             words = [self._inside.shell(SHELL), "-c", str(command)]
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
@@ -398,7 +442,9 @@ class AttemptLife:
             rows, columns = (
                 min(max(1, int(message[dimension])), MOST_CELLS) for dimension in WINDOW
             )
-            self._shells[attach.open_shell(child, connection, rows, columns)] = connection
+            self._shells[attach.open_shell(child, connection, rows, columns)] = (
+                connection
+            )
         except OSError as trouble:
             self._warn(f"no shell could be opened: {trouble}")
 

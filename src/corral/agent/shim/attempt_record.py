@@ -1,4 +1,5 @@
-"""Durable record of an attempt: every entry goes to the journal before it is reported."""
+"""Durable record of an attempt: every entry goes to the journal before it is
+reported."""
 
 from collections.abc import Callable
 from itertools import groupby
@@ -27,7 +28,8 @@ def _is_save(record: Record) -> bool:
 
 
 class AttemptRecord:
-    """`state` holds what is on the disk; `changed` is called when it does more of it."""
+    """`state` holds what is on the disk; `changed` is called when it does more of
+    it."""
 
     def __init__(
         self,
@@ -70,14 +72,16 @@ class AttemptRecord:
         self.record(*records)
 
     def _write(self) -> None:
-        """Write pending entries. One that finds no room is tried again; checkpoints wait for
-        entries that matter more."""
+        """Write pending entries. One that finds no room is tried again; checkpoints
+        wait for entries that matter more."""
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)
             for some in [[record] for record in together] if is_save else [together]:
                 try:
-                    self._journal.append(*some, keep_bytes=self._reserve if is_save else 0)
+                    self._journal.append(
+                        *some, keep_bytes=self._reserve if is_save else 0
+                    )
                 except OSError as trouble:
                     self._unwritten += some
                     self._retry(trouble)

@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 RECORD: Final = (
-    "work.json"  # as corral.agent.outputs.work_record has it, which a shim does not import
+    # as corral.agent.outputs.work_record has it, which a shim does not import
+    "work.json"
 )
 TICK_SECONDS: Final = 0.0005
 
@@ -15,10 +16,10 @@ TICK_SECONDS: Final = 0.0005
 def record_begin(folder: str, work: str) -> None:
     """Record the start time, before the first process of the attempt.
 
-    File timestamps advance in ticks, and a file whose stamp was read gets finer stamps. The
-    time is therefore read from a file next to the folder. All of the workdir is older than
-    its second stamp, and every change of the attempt is newer. Without a record, every file
-    counts as written; an empty folder needs no record.
+    File timestamps advance in ticks, and a file whose stamp was read gets finer stamps.
+    The time is therefore read from a file next to the folder. All of the workdir is
+    older than its second stamp, and every change of the attempt is newer. Without a
+    record, every file counts as written; an empty folder needs no record.
     """
     with suppress(OSError):
         if os.listdir(work):
@@ -27,7 +28,8 @@ def record_begin(folder: str, work: str) -> None:
 
 
 def _next_stamp(file: int) -> int:
-    """Return a change time of the open file that is later than that of any change before."""
+    """Return a change time of the open file that is later than that of any change
+    before."""
     before = os.fstat(file).st_ctime_ns
     while (stamp := os.fstat(file).st_ctime_ns) == before:
         time.sleep(TICK_SECONDS)

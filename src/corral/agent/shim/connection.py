@@ -1,4 +1,5 @@
-"""A connection to the shim: JSON objects, one a line, in both directions, in bounded memory."""
+"""A connection to the shim: JSON objects, one a line, in both directions, in bounded
+memory."""
 
 import json
 import socket
@@ -126,7 +127,9 @@ class ShimConnection:
             self.close()
             return
         waiting = bool(self._unsent) or self._newest is not None
-        self._loop.watch(self.connection.fileno(), self._read, self._write if waiting else None)
+        self._loop.watch(
+            self.connection.fileno(), self._read, self._write if waiting else None
+        )
 
 
 def _encode(message: Message) -> bytes:

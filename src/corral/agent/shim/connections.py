@@ -11,7 +11,8 @@ MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
 class ShimConnections:
-    """`heard` and `dropped` are callbacks with the same role as those of a connection."""
+    """`heard` and `dropped` are callbacks with the same role as those of a
+    connection."""
 
     def __init__(
         self,

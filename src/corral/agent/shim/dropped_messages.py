@@ -1,4 +1,5 @@
-"""Messages of ranks that are not taken: counted, and reported in the log now and then."""
+"""Messages of ranks that are not taken: counted, and reported in the log now and
+then."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +12,8 @@ WHY_LETTERS: Final = 200
 
 
 class Drops:
-    """Counter of dropped messages of one attempt. `say` receives a sentence, at a limited rate."""
+    """Counter of dropped messages of one attempt. `say` receives a sentence, at a
+    limited rate."""
 
     def __init__(self, loop: Loop, say: Callable[[str], None]) -> None:
         self.count = 0

@@ -9,7 +9,8 @@ from itertools import count
 from typing import Final
 
 Call = Callable[[], None]
-LONGEST_SECONDS: Final = 3600.0  # that the kernel is asked to wait; then it is asked again
+# that the kernel is asked to wait; then it is asked again
+LONGEST_SECONDS: Final = 3600.0
 
 
 class Loop:
@@ -17,7 +18,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._poll = select.epoll()
-        self._watched: dict[int, tuple[Call | None, Call | None]] = {}  # what to read, to write
+        # what to read, to write
+        self._watched: dict[int, tuple[Call | None, Call | None]] = {}
         self._due: list[tuple[float, int, Call]] = []
         self._number = count()
         self._going = True
@@ -32,12 +34,17 @@ class Loop:
         """
         heapq.heappush(self._due, (self.now() + seconds, next(self._number), call))
 
-    def watch(self, descriptor: int, read: Call | None, write: Call | None = None) -> None:
-        """Call `read` or `write` when it can be done without waiting; neither: watch no more."""
+    def watch(
+        self, descriptor: int, read: Call | None, write: Call | None = None
+    ) -> None:
+        """Call `read` or `write` when it can be done without waiting; neither: watch no
+        more."""
         calls, known_calls = (read, write), self._watched.get(descriptor)
         if calls == (known_calls or (None, None)):
             return
-        events = select.EPOLLIN * (read is not None) | select.EPOLLOUT * (write is not None)
+        events = select.EPOLLIN * (read is not None) | select.EPOLLOUT * (
+            write is not None
+        )
         if not events:
             del self._watched[descriptor]
             with suppress(OSError):  # it was closed meanwhile
@@ -56,7 +63,9 @@ class Loop:
         while self._going:
             wait_seconds = None
             if self._due:
-                wait_seconds = min(max(0.0, self._due[0][0] - self.now()), LONGEST_SECONDS)
+                wait_seconds = min(
+                    max(0.0, self._due[0][0] - self.now()), LONGEST_SECONDS
+                )
             ready = self._poll.poll(wait_seconds)
             for descriptor, events, calls in [
                 (*ready_pair, self._watched.get(ready_pair[0])) for ready_pair in ready

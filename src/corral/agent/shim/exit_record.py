@@ -22,7 +22,9 @@ ENDS_IN_ERROR: Final = (
 class Exits:
     """Exits of one attempt. Each out-of-memory kill explains the end of one rank."""
 
-    def __init__(self, group: Containment, logs: dict[int, RankLog], command: str) -> None:
+    def __init__(
+        self, group: Containment, logs: dict[int, RankLog], command: str
+    ) -> None:
         """`command`: what the ranks run."""
         self._group = group
         self._goes_on = goes_on(command)
@@ -30,7 +32,8 @@ class Exits:
         self._oom_explained = 0
 
     def record(self, rank: Rank, *, stops: bool) -> Record:
-        """Return the record of a rank that has ended. `stops`: the attempt was being ended."""
+        """Return the record of a rank that has ended. `stops`: the attempt was being
+        ended."""
         assert rank.status is not None
         code = os.waitstatus_to_exitcode(rank.status)
         memory = self._group.memory() if code != 0 else None
@@ -55,15 +58,25 @@ class Exits:
             record |= {"ends_in_error": True, "error": error}
             log.say(f"rank {rank.number} {ENDS_IN_ERROR}")
         if oom and memory is not None:
-            record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+            record |= {
+                "peak_bytes": memory.peak_bytes,
+                "limit_bytes": memory.limit_bytes,
+            }
             limit = memory.limit_bytes
-            of = ", and the machine had none left" if limit is None else f" of a limit of {limit}"
-            log.say(f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}")
+            of = (
+                ", and the machine had none left"
+                if limit is None
+                else f" of a limit of {limit}"
+            )
+            log.say(
+                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}"
+            )
         return record
 
 
 def _has_no_room(log: RankLog) -> bool:
-    """Whether the log's disk is full. A disk that does not answer is not called full."""
+    """Whether the log's disk is full. A disk that does not answer is not called
+    full."""
     try:
         return log.room_bytes() < NO_ROOM_BYTES
     except OSError:

@@ -1,4 +1,5 @@
-"""File system view of an attempt's processes on a node: an image, or the node's own files."""
+"""File system view of an attempt's processes on a node: an image, or the node's own
+files."""
 
 import os
 import signal
@@ -16,8 +17,9 @@ SHELL: Final = "/bin/sh"
 
 @dataclass(slots=True, kw_only=True)
 class Inside:
-    """`image` None: the node as it is. `namespaces` are the kernel's, open as descriptors: setup,
-    ranks and shells of an attempt see one and the same image, and each other's changes in it."""
+    """`image` None: the node as it is. `namespaces` are the kernel's, open as
+    descriptors: setup, ranks and shells of an attempt see one and the same image, and
+    each other's changes in it."""
 
     image: ImageRoot | None = None
     namespaces: dict[str, int] = field(default_factory=dict)
@@ -34,8 +36,8 @@ class Inside:
         return [*(self.image.words if self.image else ()), *words]
 
     def env(self, env: Mapping[str, str], work: str) -> dict[str, str]:
-        """The image's variables below the job's; home is where the job works, for an image knows
-        no account of the node's."""
+        """The image's variables below the job's; home is where the job works, for an
+        image knows no account of the node's."""
         if self.image is None or not self.image.root:
             return dict(env)
         inside = {**env, "HOME": work, "SHELL": SHELL}
@@ -51,8 +53,8 @@ class Inside:
 
 
 def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Inside:
-    """Made once, by the shim. `view`: the mount namespace of the attempt, open as a descriptor, in
-    which the image is entered; None: the shim's own.
+    """Made once, by the shim. `view`: the mount namespace of the attempt, open as a
+    descriptor, in which the image is entered; None: the shim's own.
 
     Raises: OSError when the image cannot be entered.
     """
@@ -63,7 +65,8 @@ def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Insid
 
 
 def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
-    """A child enters the image, its namespaces are opened, and it is not needed any more."""
+    """A child enters the image, its namespaces are opened, and it is not needed any
+    more."""
     read_end, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -73,7 +76,9 @@ def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
         with os.fdopen(read_end, "rb", buffering=0) as answer:
             why = answer.read(1000) or b"x"
         if why != b"\n":
-            raise OSError(f"the image cannot be entered: {why.decode(errors='replace')}")
+            raise OSError(
+                f"the image cannot be entered: {why.decode(errors='replace')}"
+            )
         return kernel_mounts.namespaces_of(pid)
     finally:
         os.kill(pid, signal.SIGKILL)

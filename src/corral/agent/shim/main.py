@@ -1,4 +1,5 @@
-"""The first moments of a shim: what it needs, or a refusal that says what is missing."""
+"""The first moments of a shim: what it needs, or a refusal that says what is
+missing."""
 
 import ctypes
 import json
@@ -25,7 +26,12 @@ from corral.agent.shim.begin_mark import record_begin
 from corral.agent.shim.event_loop import Loop
 from corral.agent.shim.file_names import PID_FILE, SOCKET
 from corral.agent.shim.filesystem_view import inside_of
-from corral.agent.shim.next_attempt import NAME, call_myself, leaves_nothing, next_attempt
+from corral.agent.shim.next_attempt import (
+    NAME,
+    call_myself,
+    leaves_nothing,
+    next_attempt,
+)
 from corral.agent.shim.state import Record
 from corral.agent.shim.user_isolation import Apart
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
@@ -36,7 +42,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def main(connection: socket.socket) -> bool:
-    """Be the shim of the attempt whose spec comes over the connection, until nothing is left.
+    """Be the shim of the attempt whose spec comes over the connection, until nothing is
+    left.
 
     Returns: whether this process can serve another attempt.
     """
@@ -57,14 +64,18 @@ def main(connection: socket.socket) -> bool:
         life = _life(spec, loop, journal)
         server = _serve(folder, life.account)
     except OSError as trouble:
-        journal.append({"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True})
+        journal.append(
+            {"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True}
+        )
         _refuse(connection, f"{trouble}")
         return False
     _run(life, loop, server, connection)
     return leaves_nothing(life)
 
 
-def _run(life: AttemptLife, loop: Loop, server: socket.socket, connection: socket.socket) -> None:
+def _run(
+    life: AttemptLife, loop: Loop, server: socket.socket, connection: socket.socket
+) -> None:
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -114,11 +125,19 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
     record_begin(spec.folder, spec.work)
     view = containment.settle(group)
     return AttemptLife(
-        spec, loop, journal, group, logs, user, inside_of(spec.image, view if spec.apart else None)
+        spec,
+        loop,
+        journal,
+        group,
+        logs,
+        user,
+        inside_of(spec.image, view if spec.apart else None),
     )
 
 
-def launch_record(spec: ShimSpec, group: containment.Containment, shim: LocalProcess) -> Record:
+def launch_record(
+    spec: ShimSpec, group: containment.Containment, shim: LocalProcess
+) -> Record:
     """The first record: what another agent must know to look after the attempt."""
     return {
         "type": "launch",
@@ -133,7 +152,10 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
     """Raises: OSError."""
     folder = Path(spec.folder) / "logs"
     folder.mkdir(exist_ok=True)
-    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in spec.ranks}
+    return {
+        number: RankLog(folder / f"rank-{number}.log", loop.now)
+        for number in spec.ranks
+    }
 
 
 def _contain(
@@ -193,8 +215,11 @@ def _refuse(connection: socket.socket, why: str) -> None:
     connection.sendall(json.dumps({"type": "refused", "why": why}).encode() + b"\n")
 
 
-def be_shim(connection: socket.socket, launcher: socket.socket | None = None) -> NoReturn:
-    """In a new process, which never returns from here. From `launcher` come further attempts."""
+def be_shim(
+    connection: socket.socket, launcher: socket.socket | None = None
+) -> NoReturn:
+    """In a new process, which never returns from here. From `launcher` come further
+    attempts."""
     code = 1
     try:
         os.setsid()

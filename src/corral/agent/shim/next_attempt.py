@@ -1,7 +1,7 @@
 """A shim's next attempt: the shim waits for it, and leaves nothing of the previous one.
 
-A fork of the launcher copies most of an interpreter's memory, which is two thirds of the
-node's cost of a short job. One shim still has one attempt at a time.
+A fork of the launcher copies most of an interpreter's memory, which is two thirds of
+the node's cost of a short job. One shim still has one attempt at a time.
 """
 
 import ctypes
@@ -25,13 +25,15 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def leaves_nothing(life: AttemptLife) -> bool:
-    """Return whether the attempt has changed nothing of the shim itself: no namespace, no image."""
+    """Return whether the attempt has changed nothing of the shim itself: no namespace,
+    no image."""
     spec = life.spec
     return life.containment_kind == CGROUP and spec.apart is None and spec.image is None
 
 
 def next_attempt(launcher: socket.socket) -> socket.socket | None:
-    """Wait for the launcher to hand over an agent's socket; None when it ends, or wants no more."""
+    """Wait for the launcher to hand over an agent's socket; None when it ends, or wants
+    no more."""
     _forget(launcher.fileno())
     with suppress(OSError):
         launcher.send(IDLE)
@@ -48,8 +50,8 @@ def call_myself(name: bytes) -> None:
 
 
 def _forget(kept: int) -> None:
-    """Close every descriptor of the last attempt, and free its memory first: an object that is
-    freed later would close a descriptor of the next one."""
+    """Close every descriptor of the last attempt, and free its memory first: an object
+    that is freed later would close a descriptor of the next one."""
     signal.set_wakeup_fd(-1)
     gc.collect()  # what the launcher froze is not looked at
     gc.freeze()  # nor, next time, what is left: caches and modules

@@ -1,4 +1,5 @@
-"""One process that the shim started: a rank or the setup before it. Its output, its true end."""
+"""One process that the shim started: a rank or the setup before it. Its output, its
+true end."""
 
 import os
 import socket
@@ -14,9 +15,11 @@ from corral.agent.shim.stdin_wait import waits_for_input
 
 READ_BYTES: Final = 65536
 TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
-PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
+# after a full turn: 64 MB/s of output are read, more has to wait
+PAUSE_SECONDS: Final = 1 / 64
 END_OF_INPUT: Final = b"\x04"  # also what a terminal takes for it
-FIRST_LOOK_SECONDS: Final = 5.0  # whether it waits for input; twice as late while it does not
+# whether it waits for input; twice as late while it does not
+FIRST_LOOK_SECONDS: Final = 5.0
 LAST_LOOK_SECONDS: Final = 600.0
 WAITS_LOOK_SECONDS: Final = 20.0  # whether it still does
 WAITS: Final = (
@@ -50,10 +53,15 @@ class Listener:
 
 
 class Rank:
-    """`number` is the rank in the gang. `exec_failed`: why the program did not even start."""
+    """`number` is the rank in the gang. `exec_failed`: why the program did not even
+    start."""
 
     def __init__(
-        self, loop: Loop, number: int, log: RankLog, waits: Callable[[], None] = lambda: None
+        self,
+        loop: Loop,
+        number: int,
+        log: RankLog,
+        waits: Callable[[], None] = lambda: None,
     ) -> None:
         """`waits` is called when `waits_for_input` has changed."""
         self.number = number
@@ -99,7 +107,9 @@ class Rank:
     def _look_for_input(self, seconds: float) -> None:
         """See whether it waits for input now; the first time stands in its log."""
         is_there = not self.is_over and self.stdin >= 0
-        waits = is_there and not self.listeners and waits_for_input(self.pid, self.stdin)
+        waits = (
+            is_there and not self.listeners and waits_for_input(self.pid, self.stdin)
+        )
         if waits and not self._noted:
             self._noted = True
             self.log.say(f"rank {self.number} {WAITS}")
@@ -115,7 +125,8 @@ class Rank:
         return self.status is not None
 
     def end(self, status: int) -> None:
-        """Record the exit status of the reaped process, and read its remaining output."""
+        """Record the exit status of the reaped process, and read its remaining
+        output."""
         self.status = status
         if self._failure >= 0:
             self._see_start(lambda: None)
@@ -164,8 +175,8 @@ class Rank:
         return self._output < 0
 
     def _tell(self, data: bytes) -> None:
-        """Send output to the clients. One that reads too slowly misses some, and one that has
-        closed is removed."""
+        """Send output to the clients. One that reads too slowly misses some, and one
+        that has closed is removed."""
         for listener in list(self.listeners):
             try:
                 listener.output.send(data)
@@ -175,7 +186,8 @@ class Rank:
                 self._let_go(listener)
 
     def listen(self, listener: Listener) -> None:
-        """It hears what the rank prints from now on, and may say that the input has ended."""
+        """It hears what the rank prints from now on, and may say that the input has
+        ended."""
         self.listeners.append(listener)
         self._loop.watch(listener.output.fileno(), lambda: self._hear(listener))
 

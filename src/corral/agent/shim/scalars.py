@@ -1,6 +1,8 @@
-"""Scalars that ranks log: the newest value of each name, and its least and greatest of late.
+"""Scalars that ranks log: the newest value of each name, and its least and greatest of
+late.
 
-The head looks each 10 s. A spike between two looks is within the bounds of the second one.
+The head looks each 10 s. A spike between two looks is within the bounds of the second
+one.
 """
 
 import re
@@ -18,8 +20,8 @@ ScalarRecord = list[Any]  # name, value, low, high
 
 @dataclass(slots=True)
 class ScalarTrack:
-    """One scalar. `low` and `high` are of the window that began at `since`, the others of the
-    window before it."""
+    """One scalar. `low` and `high` are of the window that began at `since`, the others
+    of the window before it."""
 
     value: float | None = None
     since: float = 0.0
@@ -32,7 +34,9 @@ class ScalarTrack:
         """Record a value; None is one that is not finite."""
         if not 0 <= at - self.since < WINDOW_SECONDS:
             is_next = 0 <= at - self.since < 2 * WINDOW_SECONDS
-            self.low_before, self.high_before = (self.low, self.high) if is_next else (None, None)
+            self.low_before, self.high_before = (
+                (self.low, self.high) if is_next else (None, None)
+            )
             self.since, self.low, self.high = at, None, None
         self.value = value
         if value is not None:
@@ -67,16 +71,21 @@ class Scalars:
                 if len(self._tracks) >= MOST_SCALARS:
                     continue
                 track = self._tracks[name] = ScalarTrack()
-            track.take(float(value) if value is not None and isfinite(value) else None, at)
+            track.take(
+                float(value) if value is not None and isfinite(value) else None, at
+            )
 
     @property
     def records(self) -> list[ScalarRecord]:
         """Each scalar as it travels."""
-        return [[name, track.value, *track.bounds] for name, track in self._tracks.items()]
+        return [
+            [name, track.value, *track.bounds] for name, track in self._tracks.items()
+        ]
 
 
 def is_scalar(name: object, value: object) -> bool:
-    """Whether a value can be kept under the name. One that is not finite is kept as a gap."""
+    """Whether a value can be kept under the name. One that is not finite is kept as a
+    gap."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         return False
     if value is None:

@@ -1,15 +1,23 @@
 """Selection of the processes of an attempt that receive a user-requested signal.
 
-It goes also to those that have no handler: as with Slurm, who asks for it has meant it. Only the
-shell that a rank's command was given to is left alone while it waits for what it has started, as
-Slurm leaves a batch script: it would end, and the rank with it. Nor is anything sent to the shells
-of people, and to what runs a batch script and its steps (0031).
+It goes also to those that have no handler: as with Slurm, who asks for it has meant it.
+Only the shell that a rank's command was given to is left alone while it waits for what
+it has started, as Slurm leaves a batch script: it would end, and the rank with it. Nor
+is anything sent to the shells of people, and to what runs a batch script and its steps
+(0031).
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from corral.agent.processes import catches, children, parent_of, send, session_of, words_of
+from corral.agent.processes import (
+    catches,
+    children,
+    parent_of,
+    send,
+    session_of,
+    words_of,
+)
 from corral.agent.shim.connection import Message
 from corral.agent.shim.rank_process import Rank
 from corral.agent.shim.termination import is_of_command
@@ -19,9 +27,13 @@ SRUN: Final = "corral.cli.slurm"
 
 
 def signal(
-    message: Message, pids: Iterable[int], ranks: Sequence[Rank], people: Collection[int]
+    message: Message,
+    pids: Iterable[int],
+    ranks: Sequence[Rank],
+    people: Collection[int],
 ) -> None:
-    """Send what the message says. `pids` are all that run, `people` the shells of people."""
+    """Send what the message says. `pids` are all that run, `people` the shells of
+    people."""
     number = int(message["number"])
     shells = {rank.pid for rank in ranks if rank.pid and not rank.is_over}
     for pid in meant(pids, shells, people, number, str(message["to"])):
@@ -29,14 +41,22 @@ def signal(
 
 
 def meant(
-    pids: Iterable[int], shells: Collection[int], people: Collection[int], number: int, to: str
+    pids: Iterable[int],
+    shells: Collection[int],
+    people: Collection[int],
+    number: int,
+    to: str,
 ) -> list[int]:
-    """Return the members of `pids` that get the signal; `shells`: the processes that the ranks were
-    started as."""
+    """Return the members of `pids` that get the signal; `shells`: the processes that
+    the ranks were started as."""
     sessions = {pid: session_of(pid) for pid in pids}
     rank_pids = [pid for pid, session in sessions.items() if session not in people]
     batches = {shell for shell in shells if _runs(shell, BATCH)}
-    scripts = {pid for pid in rank_pids if parent_of(pid) in batches and sessions[pid] in batches}
+    scripts = {
+        pid
+        for pid in rank_pids
+        if parent_of(pid) in batches and sessions[pid] in batches
+    }
     first = scripts | (set(shells) - batches)
     if to == "batch":
         return [pid for pid in rank_pids if pid in first]
@@ -52,7 +72,8 @@ def _runs(pid: int, module: str) -> bool:
 
 
 def _waits(shell: int, number: int) -> bool:
-    """Whether it is a command's shell that has no answer, and stands for what it has started."""
+    """Whether it is a command's shell that has no answer, and stands for what it has
+    started."""
     if not is_of_command(shell) or catches(shell, number):
         return False
     return bool(children(shell))

@@ -1,4 +1,5 @@
-"""Starting one process of an attempt: in its containment, as its user, with nothing inherited."""
+"""Starting one process of an attempt: in its containment, as its user, with nothing
+inherited."""
 
 import ctypes
 import fcntl
@@ -26,8 +27,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """Parameters of a process to start. `stdio`: its descriptors 0, 1 and 2; `terminal`: 0 is a pty
-    to control."""
+    """Parameters of a process to start. `stdio`: its descriptors 0, 1 and 2;
+    `terminal`: 0 is a pty to control."""
 
     words: list[str]
     env: Mapping[str, str]
@@ -48,8 +49,10 @@ class Spawned:
 
 
 def spawn(child: Child) -> Spawned:
-    """Fork; the child goes on by itself. Raises: OSError when no process is to be had."""
-    handled = _handled_signals()  # what the child need not find out is done once, before
+    """Fork; the child goes on by itself. Raises: OSError when no process is to be
+    had."""
+    # what the child need not find out is done once, before
+    handled = _handled_signals()
     failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         pid = os.fork()
@@ -75,7 +78,10 @@ def _become(child: Child, say: int, handled: Sequence[int]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         with suppress(OSError):
-            os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC), OOM_SCORE)
+            os.write(
+                os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC),
+                OOM_SCORE,
+            )
         os.chdir(child.work)
         os.umask(UMASK)
         _take_stdio(child.stdio, say)
@@ -86,7 +92,8 @@ def _become(child: Child, say: int, handled: Sequence[int]) -> None:
             os.setgroups(child.account.groups)
             os.setgid(child.account.groups[0])
             os.setuid(child.account.uid)
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user resets it
+        # a change of user resets it
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.execvpe(child.words[0], child.words, child.env)
     except BaseException as trouble:
         with suppress(OSError):
@@ -97,10 +104,13 @@ def _become(child: Child, say: int, handled: Sequence[int]) -> None:
 
 @cache
 def _handled_signals() -> tuple[int, ...]:
-    """Return those that are ignored or caught: what is ignored stays ignored in a program."""
+    """Return those that are ignored or caught: what is ignored stays ignored in a
+    program."""
     numbers = signal.valid_signals()
     usual = (signal.SIG_DFL, None)
-    return tuple(int(number) for number in numbers if signal.getsignal(number) not in usual)
+    return tuple(
+        int(number) for number in numbers if signal.getsignal(number) not in usual
+    )
 
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
@@ -113,4 +123,6 @@ def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
 
 def window(descriptor: int, rows: int, columns: int) -> None:
     """Tell a terminal its size."""
-    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    fcntl.ioctl(
+        descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0)
+    )

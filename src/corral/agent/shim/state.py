@@ -24,11 +24,13 @@ Record = dict[str, Any]
 SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
 PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
 NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
-TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of"})  # of the attempt, in a rank's record
+# of the attempt, in a rank's record
+TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of"})
 
 
 class ShimState:
-    """Takes in journal records, in their order. `running` are ranks that were started."""
+    """Takes in journal records, in their order. `running` are ranks that were
+    started."""
 
     def __init__(self) -> None:
         self.phase = "starting"
@@ -53,7 +55,9 @@ class ShimState:
             if self.phase == "starting":
                 self.phase = "up"
         elif kind == "exit":
-            known_fields = {name: value for name, value in record.items() if name not in TROUBLE}
+            known_fields = {
+                name: value for name, value in record.items() if name not in TROUBLE
+            }
             self.exits[int(record["rank"])] = _without_type(known_fields)
             if record.get("trouble"):
                 self._take_trouble(record)
@@ -101,12 +105,15 @@ class ShimState:
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
-        """Remove the saves of this attempt that are recorded: they need no further report."""
+        """Remove the saves of this attempt that are recorded: they need no further
+        report."""
         known_steps = set(steps)
         self.saves = [
             save
             for save in self.saves
-            if save["quarantined"] or save["attempt"] != attempt or save["step"] not in known_steps
+            if save["quarantined"]
+            or save["attempt"] != attempt
+            or save["step"] not in known_steps
         ]
 
     @property
@@ -135,13 +142,16 @@ def of_journal(records: Iterable[Record]) -> ShimState:
 
 
 def save_record(message: Record, attempt: int, at: float) -> Record:
-    """Return the journal's record of a save that a rank has sent. Raises: OutOfBounds, KeyError."""
+    """Return the journal's record of a save that a rank has sent. Raises: OutOfBounds,
+    KeyError."""
     return {
         "type": "save",
         "attempt": integer("attempt", field(message, "attempt", attempt), least=1),
         "step": integer("step", message["step"], least=0),
         "path": text("path", message["path"], letters=PATH_LETTERS),
-        "manifest_sha256": text("manifest_sha256", field(message, "manifest_sha256", "")),
+        "manifest_sha256": text(
+            "manifest_sha256", field(message, "manifest_sha256", "")
+        ),
         "size_bytes": integer("size_bytes", field(message, "size_bytes", 0), least=0),
         "seconds": number("seconds", field(message, "seconds", 0.0)),
         "stall_seconds": number("stall_seconds", field(message, "stall_seconds", 0.0)),
@@ -155,24 +165,32 @@ def progress_record(message: Record, at: float) -> Record:
 
     Raises: OutOfBounds, KeyError.
     """
-    until, rate, loss = (message.get(name) for name in ("until", "samples_per_second", "loss"))
+    until, rate, loss = (
+        message.get(name) for name in ("until", "samples_per_second", "loss")
+    )
     diverged = isinstance(loss, float) and not isfinite(loss)
     nan_since = message.get("nan_since")
     return {
         "step": integer("step", message["step"], least=0),
         "first_step": integer("first_step", field(message, "first_step", 0), least=0),
         "until": None if until is None else integer("until", until),
-        "loss": None if loss is None or diverged else number("loss", loss, most=MOST_LOSS),
-        "nan_since": None if nan_since is None else integer("nan_since", nan_since, least=0),
-        "samples_per_second": None if rate is None else number("samples_per_second", rate),
+        "loss": None
+        if loss is None or diverged
+        else number("loss", loss, most=MOST_LOSS),
+        "nan_since": None
+        if nan_since is None
+        else integer("nan_since", nan_since, least=0),
+        "samples_per_second": None
+        if rate is None
+        else number("samples_per_second", rate),
         **{name: number(name, field(message, name, 0.0)) for name in SPENT},
         "at": number("at", at, most=MOST_MOMENT),
     }
 
 
 def pace_record(message: Record) -> list[float]:
-    """Return rank, step, and its seconds of data, of steps without them, and of waiting. Raises:
-    OutOfBounds, KeyError."""
+    """Return rank, step, and its seconds of data, of steps without them, and of
+    waiting. Raises: OutOfBounds, KeyError."""
     names = ("data_seconds", "compute_seconds", "wait_seconds")
     seconds = (number(name, field(message, name, 0.0)) for name in names)
     rank = integer("rank", field(message, "rank", 0), least=0)
@@ -180,7 +198,8 @@ def pace_record(message: Record) -> list[float]:
 
 
 def is_within(save: Record) -> bool:
-    """Whether a save that was written down, maybe by an older shim, is within bounds."""
+    """Whether a save that was written down, maybe by an older shim, is within
+    bounds."""
     try:
         save_record(save, save["attempt"], save["at"])
     except NOT_WITHIN:
@@ -189,12 +208,14 @@ def is_within(save: Record) -> bool:
 
 
 def progress_within(record: Record | None) -> Record | None:
-    """Return the progress that a shim, maybe an older one, has sent; None out of bounds."""
+    """Return the progress that a shim, maybe an older one, has sent; None out of
+    bounds."""
     if not record:
         return None
     try:
         ranks = [
-            pace_record(dict(zip(PACE, pace, strict=True))) for pace in record.get("ranks") or ()
+            pace_record(dict(zip(PACE, pace, strict=True)))
+            for pace in record.get("ranks") or ()
         ]
         return progress_record(record, record["at"]) | {
             "ranks": ranks[:MOST_RANKS],

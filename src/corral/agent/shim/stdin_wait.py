@@ -1,4 +1,5 @@
-"""Detection of a program that waits for input that never arrives, and so wastes its GPUs."""
+"""Detection of a program that waits for input that never arrives, and so wastes its
+GPUs."""
 
 import os
 from collections.abc import Iterator
@@ -6,12 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_READ: Final = {"x86_64": "0", "aarch64": "63"}.get(os.uname().machine, "")  # the number of read()
+# the number of read()
+_READ: Final = {"x86_64": "0", "aarch64": "63"}.get(os.uname().machine, "")
 MOST_PROCESSES: Final = 64  # of a rank that are looked at
 
 
 def waits_for_input(pid: int, stdin: int) -> bool:
-    """Return whether the process, or one that it started, reads from this pipe and has to wait.
+    """Return whether the process, or one that it started, reads from this pipe and has
+    to wait.
 
     Args:
         stdin: our end of the pipe that is the standard input of the process.
@@ -25,7 +28,10 @@ def waits_for_input(pid: int, stdin: int) -> bool:
 def _reads(pid: int, pipe: int) -> bool:
     with suppress(OSError):
         call = Path(f"/proc/{pid}/syscall").read_text().split()
-        return call[:2] == [_READ, "0x0"] and Path(f"/proc/{pid}/fd/0").stat().st_ino == pipe
+        return (
+            call[:2] == [_READ, "0x0"]
+            and Path(f"/proc/{pid}/fd/0").stat().st_ino == pipe
+        )
     return False
 
 
@@ -35,5 +41,7 @@ def _tree(pid: int) -> Iterator[int]:
         current_pid, looked = pids.pop(), looked + 1
         yield current_pid
         with suppress(OSError):
-            children = Path(f"/proc/{current_pid}/task/{current_pid}/children").read_text()
+            children = Path(
+                f"/proc/{current_pid}/task/{current_pid}/children"
+            ).read_text()
             pids += [int(child) for child in children.split()]

@@ -35,7 +35,9 @@ def is_of_command(pid: int) -> bool:
 class Grace:
     """`look` is called again whenever there is something to be done or to be seen."""
 
-    def __init__(self, loop: Loop, group: Containment, look: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, group: Containment, look: Callable[[], None]
+    ) -> None:
         self._loop = loop
         self._group = group
         self._look = look
@@ -55,7 +57,8 @@ class Grace:
         return self._deadline is not None
 
     def begin(self, seconds: float) -> None:
-        """Again: a shorter grace cuts a running one short, a longer one changes nothing."""
+        """Again: a shorter grace cuts a running one short, a longer one changes
+        nothing."""
         deadline = self._loop.now() + max(0.0, seconds)
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline
@@ -68,8 +71,8 @@ class Grace:
     def act(
         self, left: Collection[int], shells: Collection[int], attached: Collection[int]
     ) -> None:
-        """Do to these processes what its time has come for. `shells` run the ranks' commands;
-        `attached` are those of people."""
+        """Do to these processes what its time has come for. `shells` run the ranks'
+        commands; `attached` are those of people."""
         assert self._deadline is not None
         if self._loop.now() < self._deadline:
             self._terminate(left, shells, attached)
@@ -99,7 +102,8 @@ class Grace:
         known_pids = self._told | self._spared
         commands = [pid for pid in left if pid in shells and pid not in known_pids]
         waiting = {pid for pid in commands if self._waits(pid)}
-        for pid in sorted(left, key=lambda pid: pid not in shells):  # before what they began since
+        # before what they began since
+        for pid in sorted(left, key=lambda pid: pid not in shells):
             if pid in known_pids or pid in waiting:
                 continue
             parent = parent_of(pid)
@@ -112,8 +116,9 @@ class Grace:
                 self._has_told = True
 
     def _hang_up_again(self, attached: Collection[int]) -> None:
-        """Let attached shells that outlive a SIGHUP get another one. Bash can receive it just
-        before it reads the next command, and then ends only after that command."""
+        """Let attached shells that outlive a SIGHUP get another one. Bash can receive
+        it just before it reads the next command, and then ends only after that
+        command."""
         now = self._loop.now()
         for pid in attached:
             if pid in self._told and now - self._told_at[pid] >= HANG_UP_SECONDS:
@@ -122,8 +127,8 @@ class Grace:
     def _waits(self, shell: int) -> bool:
         """Return whether to delay SIGTERM for this shell until its command has ended.
 
-        Otherwise the shell would end before its command, and the exit code would be lost. A
-        shell that traps SIGTERM waits by itself.
+        Otherwise the shell would end before its command, and the exit code would be
+        lost. A shell that traps SIGTERM waits by itself.
         """
         if not is_of_command(shell) or catches(shell, signal.SIGTERM):
             return False
@@ -133,7 +138,8 @@ class Grace:
         return self._may_be_ending(shell)
 
     def _may_be_ending(self, shell: int) -> bool:
-        """A shell whose command has just ended has until the next look to end with its code."""
+        """A shell whose command has just ended has until the next look to end with its
+        code."""
         fresh = shell not in self._childless and self._has_told
         self._childless.add(shell)
         return fresh

@@ -1,5 +1,6 @@
-"""Isolation of an attempt's ranks from other users of a machine: a pid namespace with its own
-/proc, and private /tmp, /var/tmp and /dev/shm. Root prepares it once for each attempt."""
+"""Isolation of an attempt's ranks from other users of a machine: a pid namespace with
+its own /proc, and private /tmp, /var/tmp and /dev/shm. Root prepares it once for each
+attempt."""
 
 import os
 import sys
@@ -35,7 +36,8 @@ class Apart:
     seen: Sequence[str] = ()
 
     def furnish(self) -> None:
-        """Mount what is the attempt's own. Called in a mount namespace that is not shared.
+        """Mount what is the attempt's own. Called in a mount namespace that is not
+        shared.
 
         Raises: OSError.
         """
@@ -44,7 +46,9 @@ class Apart:
         if not self.tmp:
             return
         with ExitStack() as stack:
-            sources = {at: _opened(stack, self._source(name)) for at, name in _FOLDERS.items()}
+            sources = {
+                at: _opened(stack, self._source(name)) for at, name in _FOLDERS.items()
+            }
             seen = {path: _opened(stack, Path(path)) for path in _below_tmp(self.seen)}
             for at, source in sources.items():
                 if os.path.isdir(at):
@@ -72,12 +76,15 @@ def own_code() -> tuple[str, ...]:
 def _below_tmp(paths: Iterable[str]) -> list[str]:
     """Return the paths that a mount on a temporary folder would hide, parents first."""
     whole = {os.path.realpath(path) for path in paths}
-    hidden = (path for path in whole if path.startswith(tuple(f"{at}/" for at in _FOLDERS)))
+    hidden = (
+        path for path in whole if path.startswith(tuple(f"{at}/" for at in _FOLDERS))
+    )
     return sorted((path for path in hidden if os.path.isdir(path)), key=len)
 
 
 def _opened(stack: ExitStack, path: Path) -> str:
-    """A name that leads to the folder whatever is mounted over its path. Raises: OSError."""
+    """A name that leads to the folder whatever is mounted over its path. Raises:
+    OSError."""
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, descriptor)
     return f"/proc/self/fd/{descriptor}"

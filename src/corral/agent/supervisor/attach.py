@@ -1,4 +1,5 @@
-"""A terminal into a running attempt: the shim hands over descriptors, the agent pumps bytes."""
+"""A terminal into a running attempt: the shim hands over descriptors, the agent pumps
+bytes."""
 
 import asyncio
 import io
@@ -24,8 +25,8 @@ class AttachRefused(Refusal):
 
 
 class Output(asyncio.StreamReader):
-    """Output of a terminal or of a rank. `exit_code` is set at the end; it is None if the shim is
-    gone or the client left first."""
+    """Output of a terminal or of a rank. `exit_code` is set at the end; it is None if
+    the shim is gone or the client left first."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -39,7 +40,8 @@ class Output(asyncio.StreamReader):
         self._source = transport
 
     def feed_eof(self) -> None:
-        """No more comes: the end comes with the word of how the shell or the rank has ended."""
+        """No more comes: the end comes with the word of how the shell or the rank has
+        ended."""
         if self._hearing is None:
             self._hearing = asyncio.get_running_loop().create_task(self._hear())
 
@@ -66,10 +68,12 @@ class Output(asyncio.StreamReader):
 class Input(asyncio.StreamWriter):
     """Input for a terminal or for the standard input of a rank."""
 
-    listens: socket.socket | None = None  # where a rank's output comes from; a shell has none
+    # where a rank's output comes from; a shell has none
+    listens: socket.socket | None = None
 
     def end(self) -> None:
-        """No more will be typed: a shell leaves, and a rank reads an end once all is read."""
+        """No more will be typed: a shell leaves, and a rank reads an end once all is
+        read."""
         if self.listens is None:
             self._type_end()
             return
@@ -78,7 +82,8 @@ class Input(asyncio.StreamWriter):
             self.listens.send(END_OF_INPUT)
 
     def _type_end(self) -> None:
-        """Again and again until the shell has left: one that is between two prompts may miss it."""
+        """Again and again until the shell has left: one that is between two prompts may
+        miss it."""
         if not self.is_closing():
             self.write(END_OF_INPUT)
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._type_end)
@@ -92,7 +97,13 @@ class _Ended(asyncio.StreamReaderProtocol):
 
 
 async def open_terminal(
-    connection: socket.socket, rank: int, *, shell: bool, rows: int, columns: int, command: str = ""
+    connection: socket.socket,
+    rank: int,
+    *,
+    shell: bool,
+    rows: int,
+    columns: int,
+    command: str = "",
 ) -> tuple[asyncio.StreamReader, Input]:
     """Raises: AttachRefused with the shim's words."""
     wish = {
@@ -116,7 +127,8 @@ async def open_terminal(
         connection.close()
         raise
     if not shell:
-        reader = Output(_told(end[0])) if end else asyncio.StreamReader()  # an older shim's
+        # an older shim's
+        reader = Output(_told(end[0])) if end else asyncio.StreamReader()
         writer = await _writer(descriptor)
         writer.listens = connection
         return await _reader(connection, reader), writer
@@ -143,7 +155,9 @@ async def _ask(connection: socket.socket, wish: dict[str, object]) -> list[int]:
     if received:
         return received
     more = connection.recv(4096) if words else b""
-    raise AttachRefused((words + more).decode("utf-8", "replace") or "the attempt has ended")
+    raise AttachRefused(
+        (words + more).decode("utf-8", "replace") or "the attempt has ended"
+    )
 
 
 async def _reader(

@@ -1,4 +1,5 @@
-"""One attempt as the agent knows it: its shim's word, or its journal when there is no shim."""
+"""One attempt as the agent knows it: its shim's word, or its journal when there is no
+shim."""
 
 import asyncio
 import json
@@ -18,7 +19,13 @@ from corral.agent.failure_output import tails_of
 from corral.agent.image.image_cache import digest_in_use
 from corral.agent.processes import LocalProcess
 from corral.agent.shim.file_names import SOCKET
-from corral.agent.shim.state import Record, ShimState, is_within, of_journal, progress_within
+from corral.agent.shim.state import (
+    Record,
+    ShimState,
+    is_within,
+    of_journal,
+    progress_within,
+)
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
 from corral.domain.desired_state import Stop, TimeWarning
@@ -69,7 +76,8 @@ class Supervised:
     _stop_until: float = float("inf")
     _notice: Record | None = None
     _committed: frozenset[int] = frozenset()
-    _seen: Seen | None = None  # made once for each change: every beat asks for all of them
+    # made once for each change: every beat asks for all of them
+    _seen: Seen | None = None
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +89,9 @@ class Supervised:
             self._seen = self._look()
         if self._seen.phase not in (Phase.UP, Phase.STOPPING):
             return self._seen
-        return replace(self._seen, ran_seconds=_ran_seconds(self._state["started_since_boot"]))
+        return replace(
+            self._seen, ran_seconds=_ran_seconds(self._state["started_since_boot"])
+        )
 
     def _look(self) -> Seen:
         if self.refusal:
@@ -109,7 +119,8 @@ class Supervised:
             saves=tuple(self._saves()),
             trouble=cut(state["trouble"], SENTENCE_LETTERS),
             trouble_is_infra=state["infra"],
-            trouble_of=state.get("trouble_of", ""),  # a shim of an older version does not say
+            # a shim of an older version does not say
+            trouble_of=state.get("trouble_of", ""),
             dropped=state.get("dropped", 0),
             waits_for_input=state.get("waits_for_input"),
             tails=tails_of(self.folder / "logs", exits),
@@ -136,18 +147,24 @@ class Supervised:
 
     # --- its life
 
-    async def start(self, fork: Callable[[], Awaitable[socket.socket]], spec: ShimSpec) -> None:
-        """Give a new shim its spec and hear its first word. Raises: NoLauncher, OSError."""
+    async def start(
+        self, fork: Callable[[], Awaitable[socket.socket]], spec: ShimSpec
+    ) -> None:
+        """Give a new shim its spec and hear its first word. Raises: NoLauncher,
+        OSError."""
         for _ in range(3):
             connection = await fork()
             reader, writer = await _streams(connection)
             writer.write(spec.encode())
             if await self._hear_first(reader, writer):
                 return
-        self.refuse("its shim ends as soon as it is started: see launcher.log", infra=True)
+        self.refuse(
+            "its shim ends as soon as it is started: see launcher.log", infra=True
+        )
 
     async def adopt(self) -> None:
-        """Find the shim that an earlier agent started, or read how it ended. Raises: OSError."""
+        """Find the shim that an earlier agent started, or read how it ended. Raises:
+        OSError."""
         state = of_journal(await self._begun_journal())
         if state.phase == "ended":
             self._take(state.message)
@@ -164,20 +181,24 @@ class Supervised:
             await self._bereaved()
 
     async def _begun_journal(self) -> list[Record]:
-        """The journal's records; a shim that is being born has not yet written the first one."""
+        """The journal's records; a shim that is being born has not yet written the
+        first one."""
         for _ in range(BIRTH_LOOKS):
             if records := journal.read(self.folder / journal.FILE):
                 return records
             await asyncio.sleep(0.01)
         return []
 
-    async def _hear_first(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _hear_first(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Return whether the shim sent any message; if it did, go on listening."""
         line = b""
         try:
             with suppress(OSError, ValueError):
                 line = await reader.readline()
-        except asyncio.CancelledError:  # the agent ends before the shim has sent a message
+        except asyncio.CancelledError:
+            # the agent ends before the shim has sent a message
             writer.close()
             raise
         if not line:
@@ -216,7 +237,14 @@ class Supervised:
             await self.adopt()
         except OSError as trouble:
             log.exception("the end of %s.%s cannot be read", *self.key)
-            self._take({**self._state, "phase": "ended", "trouble": str(trouble), "infra": True})
+            self._take(
+                {
+                    **self._state,
+                    "phase": "ended",
+                    "trouble": str(trouble),
+                    "infra": True,
+                }
+            )
 
     def _heard(self, message: Record) -> None:
         if message["type"] == "state":
@@ -230,12 +258,17 @@ class Supervised:
         self._changed()
 
     async def _bereaved(self) -> None:
-        """Its shim is dead: end what it left, then say so, durably where the disk allows."""
+        """Its shim is dead: end what it left, then say so, durably where the disk
+        allows."""
         records = journal.read(self.folder / journal.FILE) or []
         state = of_journal(records)
         if state.phase != "ended":
-            launch = next((record for record in records if record["type"] == "launch"), None)
-            log.error("the shim of %s.%s was killed: its ranks are killed too", *self.key)
+            launch = next(
+                (record for record in records if record["type"] == "launch"), None
+            )
+            log.error(
+                "the shim of %s.%s was killed: its ranks are killed too", *self.key
+            )
             if launch is not None:
                 await self._wait_for(LocalProcess(*launch["shim"]))
                 group = containment.recorded(launch["containment"])
@@ -284,7 +317,11 @@ class Supervised:
 
     def warn(self, notice: TimeWarning) -> None:
         if self._notice is None:
-            self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
+            self._notice = {
+                "type": "warn",
+                "signal": notice.signal,
+                "save": notice.save,
+            }
             self._tell(self._notice)
 
     def overrun(self, why: str) -> None:
@@ -323,7 +360,8 @@ class Supervised:
 
 
 def kill_all(group: containment.Containment, seconds: float) -> bool:
-    """Kill for at most `seconds`, until no process is left; return whether none is left."""
+    """Kill for at most `seconds`, until no process is left; return whether none is
+    left."""
     deadline = time.monotonic() + seconds
     pause_seconds = 0.002
     while group.pids():

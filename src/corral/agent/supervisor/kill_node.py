@@ -20,16 +20,20 @@ SECONDS: Final = 5.0
 
 
 def kill_node(node_dir: Path) -> None:
-    """SIGKILL the node's launcher, shims, ranks and agent. Nobody of them can note what happens.
+    """SIGKILL the node's launcher, shims, ranks and agent. Nobody of them can note what
+    happens.
 
-    All is halted first, so that no shim journals the deaths of its ranks and no agent replaces a
-    launcher: what is on the disk afterwards is what a loss of power would have left.
+    All is halted first, so that no shim journals the deaths of its ranks and no agent
+    replaces a launcher: what is on the disk afterwards is what a loss of power would
+    have left.
     """
     halted = _halt(node_dir)
     for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
         with suppress(OSError, ValueError, KeyError):
             records = journal.read(file) or []
-            launch = next((record for record in records if record["type"] == "launch"), None)
+            launch = next(
+                (record for record in records if record["type"] == "launch"), None
+            )
             if launch is not None and records[-1]["type"] != "ended":
                 kill_all(containment.recorded(launch["containment"]), SECONDS)
     for process in halted:

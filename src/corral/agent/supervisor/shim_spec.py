@@ -10,7 +10,11 @@ from typing import Any, Final
 from corral.agent.containment import CGROUP
 from corral.agent.devices import gpu_devices
 from corral.agent.discovery.client import cpu_millis, memory_bytes
-from corral.agent.host_environment import interpreter, passed_on, with_active_environment
+from corral.agent.host_environment import (
+    interpreter,
+    passed_on,
+    with_active_environment,
+)
 from corral.agent.image.root import ImageRoot
 from corral.agent.job_account import JobAccount
 from corral.agent.mig import MigPart, read_parts
@@ -50,8 +54,8 @@ def shim_spec_on(
     account: JobAccount | None = None,
     policy: NodePolicy = NO_POLICY,
 ) -> ShimSpec:
-    """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
-    that over what the image says."""
+    """`env` is what only the node knows, and the secrets; it wins over what the launch
+    says, and that over what the image says."""
     job, attempt = launch.key
     shares = account is not None and containment == CGROUP and policy.memory == "share"
     spec = shim_spec_of(launch, settings)
@@ -65,7 +69,8 @@ def shim_spec_on(
         containment=containment,
         group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
         pids=_pids(spec.pids),
-        memory_bytes=spec.memory_bytes or (_memory_share(launch, settings) if shares else 0),
+        memory_bytes=spec.memory_bytes
+        or (_memory_share(launch, settings) if shares else 0),
         account=None if account is None else asdict(account),
         apart=_apart(folder_of(node_dir, launch.key), account, settings, policy, image),
         devices=gpu_devices(launch, settings, parts=_mig_parts(launch, node_dir)),
@@ -78,21 +83,27 @@ def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
     return read_parts(node_dir) if launch.seat.slices else {}
 
 
-def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
+def _environment(
+    spec: ShimSpec, launch: Launch, image: ImageRoot | None
+) -> dict[str, str]:
     """An image brings its own PATH and the like; the job's own words win."""
     own_variables = dict(launch.env)
     given_variables = {**passed_on(os.environ), **spec.env, **interpreter()}
-    given_variables = with_active_environment(given_variables, own_variables, image is not None)
+    given_variables = with_active_environment(
+        given_variables, own_variables, image is not None
+    )
     from_image = image.env if image is not None else {}
-    fresh = {name: value for name, value in from_image.items() if name not in own_variables}
+    fresh = {
+        name: value for name, value in from_image.items() if name not in own_variables
+    }
     return given_variables | {
         name: value for name, value in fresh.items() if not name.startswith(OURS)
     }
 
 
 def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
-    """Return the image part of the spec. Changes in the image lie in the attempt's own folder and
-    are removed with it."""
+    """Return the image part of the spec. Changes in the image lie in the attempt's own
+    folder and are removed with it."""
     if image is None:
         return None
     upper = str(folder / "image") if image.root else ""
@@ -106,7 +117,8 @@ def _apart(
     policy: NodePolicy,
     image: ImageRoot | None,
 ) -> dict[str, Any] | None:
-    """Return the isolation of ranks with their own account. An image has a /tmp of its own."""
+    """Return the isolation of ranks with their own account. An image has a /tmp of its
+    own."""
     if account is None:
         return None
     seen = (str(folder), account.home, *settings.shared, *own_code())
@@ -116,11 +128,15 @@ def _apart(
 
 
 def _memory_share(launch: Launch, settings: NodeSettings) -> int:
-    """The memory of a job that asks for none, on a node of several users: its part of the node's by
-    the CPUs or GPUs that it has, whichever is more; all of it where it has neither."""
+    """The memory of a job that asks for none, on a node of several users: its part of
+    the node's by the CPUs or GPUs that it has, whichever is more; all of it where it
+    has neither."""
     gpus = gpu_count(settings) * MILLIS_PER_GPU
     cpus = settings.cpu_millis or cpu_millis()
-    parts = (launch.seat.gpu_millis / gpus if gpus else 0.0, launch.seat.cpu_millis / cpus)
+    parts = (
+        launch.seat.gpu_millis / gpus if gpus else 0.0,
+        launch.seat.cpu_millis / cpus,
+    )
     return int((settings.memory_bytes or memory_bytes()) * min(1.0, max(parts) or 1.0))
 
 

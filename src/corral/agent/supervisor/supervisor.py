@@ -1,7 +1,7 @@
 """Supervisor of attempts: launch, stop, adopt, report. Shims do the rest.
 
-The agent may die at any moment: launcher, shims and ranks go on, and the next agent's supervisor
-finds them by their folders.
+The agent may die at any moment: launcher, shims and ranks go on, and the next agent's
+supervisor finds them by their folders.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ class Supervisor:
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]:
-        """Return the launch of each attempt that is present, including those of an earlier
-        agent."""
+        """Return the launch of each attempt that is present, including those of an
+        earlier agent."""
         return self._launches
 
     async def launch(
@@ -95,8 +95,8 @@ class Supervisor:
     ) -> None:
         """Start the attempt, once however often this is called.
 
-        `env` is what only the node knows of it, and its secrets; `image` what its ranks run in;
-        `account` what they run as, None for that of the agent.
+        `env` is what only the node knows of it, and its secrets; `image` what its ranks
+        run in; `account` what they run as, None for that of the agent.
         What cannot be started is REFUSED.
         """
         if launch.key in self._attempts:
@@ -118,14 +118,17 @@ class Supervisor:
                 containment=self.containment.kind,
                 image=image,
                 account=account,
-                policy=load_policy(self._node_dir) if account is not None else NodePolicy(),
+                policy=load_policy(self._node_dir)
+                if account is not None
+                else NodePolicy(),
             )
             await attempt.start(self._launcher.fork, spec)
         except (OSError, Trouble) as trouble:
             attempt.refuse(f"it cannot be started here: {trouble}", infra=True)
 
     def stop(self, stop: Stop) -> None:
-        """TERM, grace, KILL, until nothing is left. A smaller grace cuts a running one short."""
+        """TERM, grace, KILL, until nothing is left. A smaller grace cuts a running one
+        short."""
         attempt = self._attempts.get(stop.key)
         if attempt is not None:
             attempt.stop(stop, time.monotonic())
@@ -154,10 +157,12 @@ class Supervisor:
             self._attempts[key].signal(number, to)
 
     def settle(self, key: AttemptKey) -> None:
-        """The head has recorded the end and keeps the logs: the attempt's folder is removed.
+        """The head has recorded the end and keeps the logs: the attempt's folder is
+        removed.
 
-        What still runs, stays. So does what was written into the work folder, within limits, and
-        a save that lies in it: it is all that the next attempt has. A part keeps saves alone.
+        What still runs, stays. So does what was written into the work folder, within
+        limits, and a save that lies in it: it is all that the next attempt has. A part
+        keeps saves alone.
         """
         attempt = self._attempts.get(key)
         if attempt is None or not attempt.is_over:
@@ -196,7 +201,9 @@ class Supervisor:
 
     def seen(self) -> tuple[Seen, ...]:
         """Every attempt that is here, wanted or not, whole."""
-        return tuple(attempt.seen for attempt in self._attempts.values() if attempt.known)
+        return tuple(
+            attempt.seen for attempt in self._attempts.values() if attempt.known
+        )
 
     async def attach(
         self,
@@ -207,7 +214,8 @@ class Supervisor:
         columns: int = 80,
         command: str = "",
     ) -> tuple[asyncio.StreamReader, Input]:
-        """Return the terminal of a shell or command next to the rank, or the rank's output.
+        """Return the terminal of a shell or command next to the rank, or the rank's
+        output.
 
         The rank's output starts from now on, and comes with its input.
 

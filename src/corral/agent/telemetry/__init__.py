@@ -1,1 +1,2 @@
-"""Sensors of a node, read in a helper process, and the signals that follow from them."""
+"""Sensors of a node, read in a helper process, and the signals that follow from
+them."""

@@ -1,7 +1,8 @@
-"""AMD's GPUs as the kernel's drivers show them: amdgpu and amdkfd, in sysfs. It may hang.
+"""AMD's GPUs as the kernel's drivers show them: amdgpu and amdkfd, in sysfs. It may
+hang.
 
-Source: Linux, Documentation/gpu/amdgpu (thermal, ras, driver-misc), amdkfd/kfd_topology.c and
-kfd_process.c.
+Source: Linux, Documentation/gpu/amdgpu (thermal, ras, driver-misc),
+amdkfd/kfd_topology.c and kfd_process.c.
 """
 
 from collections.abc import Iterator
@@ -17,13 +18,20 @@ from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuProcess, GpuSample
 
 KFD: Final = "sys/class/kfd/kfd"
-_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6))  # GT/s
-_ECC: Final = ("umc_err_count", "gfx_err_count", "sdma_err_count", "xgmi_wafl_err_count")
+# GT/s
+_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6))
+_ECC: Final = (
+    "umc_err_count",
+    "gfx_err_count",
+    "sdma_err_count",
+    "xgmi_wafl_err_count",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU, by the number that amdkfd has given it, and its device below sys/class/drm."""
+    """One GPU, by the number that amdkfd has given it, and its device below
+    sys/class/drm."""
 
     kfd: str
     device: Path
@@ -31,7 +39,11 @@ class Card:
 
 def cards(root: Path) -> list[Card]:
     """In the order of ROCm's indices."""
-    nodes = (node for node in (root / KFD / "topology/nodes").glob("*") if node.name.isdecimal())
+    nodes = (
+        node
+        for node in (root / KFD / "topology/nodes").glob("*")
+        if node.name.isdecimal()
+    )
     card_list = []
     for node in sorted(nodes, key=lambda node: int(node.name)):
         minor = _properties(node / "properties").get("drm_render_minor", 0)
@@ -67,7 +79,9 @@ def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
         memory_utilisation=_share(at / "mem_busy_percent"),
         memory_used_bytes=number_in(at / "mem_info_vram_used"),
         memory_total_bytes=number_in(at / "mem_info_vram_total"),
-        power_watts=_scaled(number_in(sensors / "power1_input") if power is None else power, 1e6),
+        power_watts=_scaled(
+            number_in(sensors / "power1_input") if power is None else power, 1e6
+        ),
         power_limit_watts=_scaled(number_in(sensors / "power1_cap"), 1e6),
         energy_joules=joules,
         throttle=throttle,
@@ -95,7 +109,8 @@ def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
 
 
 def _ecc(folder: Path) -> tuple[int | None, int | None]:
-    """Corrected and uncorrected errors of its parts; None where it has no such thing."""
+    """Corrected and uncorrected errors of its parts; None where it has no such
+    thing."""
     error_counts: dict[str, int] = {}
     for name in _ECC:
         for line in text_in(folder / name).splitlines():
@@ -119,7 +134,9 @@ def _generation(file: Path) -> int | None:
     """Parse the generation of "32.0 GT/s PCIe"."""
     with suppress(ValueError, IndexError):
         pace = float(text_in(file).split()[0])
-        return next((generation for most, generation in _GENERATIONS if pace <= most), None)
+        return next(
+            (generation for most, generation in _GENERATIONS if pace <= most), None
+        )
     return None
 
 
@@ -138,4 +155,8 @@ def _scaled(value: int | None, by: float) -> float | None:
 
 def _properties(file: Path) -> dict[str, int]:
     words = (line.split() for line in text_in(file).splitlines())
-    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
+    return {
+        pair[0]: int(pair[1])
+        for pair in words
+        if len(pair) == 2 and pair[1].isdecimal()
+    }

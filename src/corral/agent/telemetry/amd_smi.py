@@ -1,7 +1,8 @@
 """Readings that only AMD's library has, if it is installed: throttling and energy.
 
 It is loaded in the reader, never in the agent: the reader may hang or crash.
-Source: AMD SMI Python API reference, amdsmi_get_violation_status, amdsmi_get_energy_count.
+Source: AMD SMI Python API reference, amdsmi_get_violation_status,
+amdsmi_get_energy_count.
 """
 
 import importlib
@@ -29,8 +30,8 @@ class AmdSmi:
     _handles: Mapping[str, Any] | None = field(default=None)
 
     def read(self, bus: str) -> tuple[tuple[str, ...], float | None]:
-        """Return the throttle reasons of the GPU at this PCI address and the joules that it has
-        used; nothing and None if unknown."""
+        """Return the throttle reasons of the GPU at this PCI address and the joules
+        that it has used; nothing and None if unknown."""
         if self._handles is None:
             self._handles = self._open()
         handle = self._handles.get(bus.lower())
@@ -45,7 +46,8 @@ class AmdSmi:
         return tuple(sorted(reasons)), ticks * micro / 1e6 if is_known else None
 
     def _open(self) -> Mapping[str, Any]:
-        """Its GPUs by their place on the bus; none where it is not installed or has no driver."""
+        """Its GPUs by their place on the bus; none where it is not installed or has no
+        driver."""
         with suppress(Exception):
             self._library = importlib.import_module(self.name)
             self._library.amdsmi_init()
@@ -55,7 +57,8 @@ class AmdSmi:
         return {}
 
     def _ask(self, what: str, handle: Any) -> Mapping[str, Any]:
-        with suppress(Exception):  # an older library has no such call, an older GPU no such counter
+        # an older library has no such call, an older GPU no such counter
+        with suppress(Exception):
             answer: Mapping[str, Any] = getattr(self._library, what)(handle)
             return answer
         return {}

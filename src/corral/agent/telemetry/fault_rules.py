@@ -1,8 +1,8 @@
 """Pure rules that derive signals from two sensor samples and from driver messages.
 
-A counter that has risen is reported at once. A lasting condition (a link that is down) is
-reported when it has lasted for its limit. The report repeats every few minutes while the
-condition lasts.
+A counter that has risen is reported at once. A lasting condition (a link that is down)
+is reported when it has lasted for its limit. The report repeats every few minutes while
+the condition lasts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,21 +13,28 @@ from corral.agent.telemetry.gpu_rules import gpu_holding, gpu_risen
 from corral.agent.telemetry.kernel_confirmation import confirmed_by
 from corral.agent.telemetry.machine_rules import machine_holding, port_risen, silences
 from corral.agent.telemetry.messages import Happening
-from corral.agent.telemetry.rule_state import NO_GPU, RulePast, StandingCondition, signal
+from corral.agent.telemetry.rule_state import (
+    NO_GPU,
+    RulePast,
+    StandingCondition,
+    signal,
+)
 from corral.agent.telemetry.thresholds import LIMITS, SensorThresholds
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
 
-MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; the oldest go
+# lines of the kernel's log that wait for the driver; the oldest go
+MOST_WAITING: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMemory:
     """Memory of the rules. Times are by the node's wall clock.
 
-    `since`: the start of each condition; `told`: its last report. `words`: the last arrival
-    of each driver message. `log_read_to`: the position in the kernel log. `waiting`:
-    signals of that log which the GPU driver has not confirmed, by their keys.
+    `since`: the start of each condition; `told`: its last report. `words`: the last
+    arrival of each driver message. `log_read_to`: the position in the kernel log.
+    `waiting`: signals of that log which the GPU driver has not confirmed, by their
+    keys.
     """
 
     past: RulePast = field(default_factory=RulePast)
@@ -47,11 +54,16 @@ def notice(
     last_notice: dict[str, float] = {}
     holding = list(_holding(memory.past, sample, limits))
     for standing_condition in holding:
-        since[standing_condition.key] = memory.since.get(standing_condition.key, sample.at)
+        since[standing_condition.key] = memory.since.get(
+            standing_condition.key, sample.at
+        )
         last = memory.told.get(standing_condition.key)
         if last is not None and sample.at - last < limits.again_seconds:
             last_notice[standing_condition.key] = last
-        elif sample.at - since[standing_condition.key] >= standing_condition.lasting_seconds:
+        elif (
+            sample.at - since[standing_condition.key]
+            >= standing_condition.lasting_seconds
+        ):
             signals.append(replace(standing_condition.signal, lasting=True))
             last_notice[standing_condition.key] = sample.at
     for key in memory.since:
@@ -75,8 +87,8 @@ def hear(
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """Process a report of a driver or of the kernel.
 
-    The same report from another source is not repeated, unless it confirms a report from
-    the kernel's log alone.
+    The same report from another source is not repeated, unless it confirms a report
+    from the kernel's log alone.
     """
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
     key += f"/{happening.recovery}"
@@ -106,7 +118,9 @@ def hear(
     return replace(memory, words=words, waiting=waiting), (fault_signal,)
 
 
-def _risen(past: RulePast, sample: NodeSample, limits: SensorThresholds) -> Iterator[Signal]:
+def _risen(
+    past: RulePast, sample: NodeSample, limits: SensorThresholds
+) -> Iterator[Signal]:
     before = past.sample
     if before is None or sample.at <= before.at:
         return
@@ -161,4 +175,6 @@ def _is_unknown(key: str, sample: NodeSample) -> bool:
     silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}
     silent |= {"gpu/" if source == GPUS else f"{source}/" for source in sample.silent}
     silent |= {f"disk/{disk.path}/" for disk in sample.disks if disk.silent}
-    return any(key.startswith(start) for start in silent) and not key.endswith("/silent")
+    return any(key.startswith(start) for start in silent) and not key.endswith(
+        "/silent"
+    )

@@ -1,7 +1,7 @@
 """Activity of the engines of one GPU by NVML's GPU performance monitoring (GPM).
 
-GPM exists from Hopper on. A value is the mean between two samples of the driver's counters, so
-the first reading has none. Source: NVML API reference, "GPM Functions".
+GPM exists from Hopper on. A value is the mean between two samples of the driver's
+counters, so the first reading has none. Source: NVML API reference, "GPM Functions".
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ import pynvml  # type: ignore[import-untyped]
 
 from corral.agent.telemetry.nvml_call import answer
 
-METRICS: Final = (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL)
+METRICS: Final = (
+    pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,10 @@ class EngineActivity:
 
     def _sample(self) -> Any:
         buffer = self._spare.pop() if self._spare else answer("nvmlGpmSampleAlloc")
-        if buffer is None or answer("nvmlGpmSampleGet", self.handle, buffer) is not None:
+        if (
+            buffer is None
+            or answer("nvmlGpmSampleGet", self.handle, buffer) is not None
+        ):
             return buffer
         self._spare.append(buffer)
         return None

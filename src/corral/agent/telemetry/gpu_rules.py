@@ -5,14 +5,25 @@ from typing import Final
 
 from corral.agent.telemetry.rule_state import RulePast, StandingCondition, signal
 from corral.agent.telemetry.thresholds import HOT, SensorThresholds
-from corral.domain.node_signal import CORRECTED, FAILED, PENDING, UNCORRECTED, Signal, SignalKind
+from corral.domain.node_signal import (
+    CORRECTED,
+    FAILED,
+    PENDING,
+    UNCORRECTED,
+    Signal,
+    SignalKind,
+)
 from corral.domain.telemetry import GpuSample, NvLink
 
 _MINUTE_SECONDS: Final = 60.0
 
 
 def gpu_risen(
-    before: GpuSample, now: GpuSample, at: float, seconds: float, limits: SensorThresholds
+    before: GpuSample,
+    now: GpuSample,
+    at: float,
+    seconds: float,
+    limits: SensorThresholds,
 ) -> Iterator[Signal]:
     """Its counters that have risen."""
     gpu, name = now.index, f"GPU {now.index}"
@@ -22,14 +33,21 @@ def gpu_risen(
     )
     if worse:
         text = f"{name}: {worse} more uncorrected memory errors"
-        yield signal(at, SignalKind.ECC, text, code=UNCORRECTED, gpu=gpu, value=float(worse))
+        yield signal(
+            at, SignalKind.ECC, text, code=UNCORRECTED, gpu=gpu, value=float(worse)
+        )
     corrected = rise(before.ecc_volatile_corrected, now.ecc_volatile_corrected)
     if corrected >= limits.ecc_corrected:
         text = f"{name}: {corrected} corrected memory errors in {seconds:.0f} s"
         yield signal(
-            at, SignalKind.ECC, text, code=CORRECTED, gpu=gpu, value=float(corrected),
+            at,
+            SignalKind.ECC,
+            text,
+            code=CORRECTED,
+            gpu=gpu,
+            value=float(corrected),
             limit=float(limits.ecc_corrected),
-        )  # fmt: skip
+        )
     replays = rise(before.pcie_replays, now.pcie_replays) * _MINUTE_SECONDS / seconds
     if replays > limits.pcie_replays_per_minute:
         text = f"{name}: {replays:.0f} PCIe replays a minute"
@@ -38,7 +56,9 @@ def gpu_risen(
     links = {link.link: link for link in before.nvlinks}
     for link in now.nvlinks:
         if link.link in links:
-            yield from _link_risen(name, gpu, links[link.link], link, at, seconds, limits)
+            yield from _link_risen(
+                name, gpu, links[link.link], link, at, seconds, limits
+            )
 
 
 def _link_risen(
@@ -57,12 +77,16 @@ def _link_risen(
     ):
         if count:
             text = f"{name}, {device}: {count} more {word}"
-            yield signal(at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=float(count))
+            yield signal(
+                at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=float(count)
+            )
     rate = rise(before.crc_errors, now.crc_errors) / seconds
     if rate > limits.nvlink_crc_per_second:
         text = f"{name}, {device}: {rate:.0f} checksum errors a second"
         most = limits.nvlink_crc_per_second
-        yield signal(at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=rate, limit=most)
+        yield signal(
+            at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=rate, limit=most
+        )
 
 
 def gpu_holding(
@@ -98,7 +122,9 @@ def gpu_holding(
         text = f"{name} is slowed down: {', '.join(hot)}" + _degrees(now)
         yield StandingCondition(
             key=f"{key}/throttle",
-            signal=signal(at, SignalKind.THROTTLE, text, gpu=gpu, value=now.temperature_celsius),
+            signal=signal(
+                at, SignalKind.THROTTLE, text, gpu=gpu, value=now.temperature_celsius
+            ),
             lasting_seconds=limits.throttle_seconds,
         )
     if narrow := _narrow(now, limits):
@@ -110,16 +136,20 @@ def gpu_holding(
     yield from _links_down(past, now, at)
 
 
-def _links_down(past: RulePast, now: GpuSample, at: float) -> Iterator[StandingCondition]:
-    """Yield links that were up when first seen and are down now; others have nothing at their other
-    end."""
+def _links_down(
+    past: RulePast, now: GpuSample, at: float
+) -> Iterator[StandingCondition]:
+    """Yield links that were up when first seen and are down now; others have nothing at
+    their other end."""
     for link in now.nvlinks:
         if not link.up and f"{now.uuid}/{link.link}" in past.links:
             device = f"NVLink {link.link}"
             text = f"GPU {now.index}: {device} is down"
             yield StandingCondition(
                 key=f"gpu/{now.uuid}/nvlink-{link.link}",
-                signal=signal(at, SignalKind.NVLINK, text, gpu=now.index, device=device),
+                signal=signal(
+                    at, SignalKind.NVLINK, text, gpu=now.index, device=device
+                ),
             )
 
 
@@ -129,7 +159,8 @@ def _degrees(now: GpuSample) -> str:
 
 
 def _narrow(now: GpuSample, limits: SensorThresholds) -> str:
-    """Return how a busy GPU's PCIe link is narrower than it could be; "" if it is not."""
+    """Return how a busy GPU's PCIe link is narrower than it could be; "" if it is
+    not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""
     width, most = now.pcie_width, now.pcie_width_most

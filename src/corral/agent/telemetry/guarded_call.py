@@ -1,4 +1,5 @@
-"""Something that may hang, asked in a thread of its own: what hangs holds up nothing else."""
+"""Something that may hang, asked in a thread of its own: what hangs holds up nothing
+else."""
 
 import threading
 from collections.abc import Callable
@@ -34,7 +35,9 @@ class GuardedCall(Generic[T]):
         """
         try:
             answer = (
-                self._answers.get(timeout=seconds) if seconds > 0 else self._answers.get_nowait()
+                self._answers.get(timeout=seconds)
+                if seconds > 0
+                else self._answers.get_nowait()
             )
         except Empty:
             return None

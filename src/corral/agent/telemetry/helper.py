@@ -1,4 +1,5 @@
-"""The reader as the agent keeps it: started when it is first asked, killed when it hangs."""
+"""The reader as the agent keeps it: started when it is first asked, killed when it
+hangs."""
 
 import asyncio
 import contextlib
@@ -11,18 +12,25 @@ from typing import Final
 
 import msgspec
 
-from corral.agent.telemetry.messages import Happening, Said, SampleRequest, SensorReading
+from corral.agent.telemetry.messages import (
+    Happening,
+    Said,
+    SampleRequest,
+    SensorReading,
+)
 
 ANSWER_SECONDS: Final = 5.0  # more than the reader takes when everything is silent
 START_SECONDS: Final = 30.0  # what its first answer may take beyond that
 LINE_BYTES: Final = 4 * 1024 * 1024
-LONGEST_PAUSE_SECONDS: Final = 300.0  # before one that hangs or fails is started once more
+# before one that hangs or fails is started once more
+LONGEST_PAUSE_SECONDS: Final = 300.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class SensorHelper:
-    """Client of one reader at a time. `happened` is called for its unsolicited reports."""
+    """Client of one reader at a time. `happened` is called for its unsolicited
+    reports."""
 
     node_dir: Path
     happened: Callable[[Happening], None] = lambda happening: None
@@ -40,8 +48,8 @@ class SensorHelper:
         return None if self._process is None else self._process.pid
 
     async def ask(self, ask: SampleRequest) -> SensorReading | None:
-        """The sensors now; None when they do not answer in time: then the reader is killed, and
-        after a pause that grows the next question starts another."""
+        """The sensors now; None when they do not answer in time: then the reader is
+        killed, and after a pause that grows the next question starts another."""
         now = asyncio.get_running_loop().time
         if self._answered and self._listening is not None and self._listening.done():
             await self.close()  # it has ended by itself, and is to be restarted
@@ -59,7 +67,9 @@ class SensorHelper:
                 await process.stdin.drain()
                 reading = await self._answer()
         except (OSError, TimeoutError) as trouble:
-            log.warning("the sensors do not answer: %s", trouble or type(trouble).__name__)
+            log.warning(
+                "the sensors do not answer: %s", trouble or type(trouble).__name__
+            )
             await self.close()
             self._failures += 1
             pause = min(2.0**self._failures, LONGEST_PAUSE_SECONDS)
@@ -69,7 +79,8 @@ class SensorHelper:
         return reading
 
     async def close(self) -> None:
-        """Kill the reader, if there is one. One that hangs in the kernel is left behind."""
+        """Kill the reader, if there is one. One that hangs in the kernel is left
+        behind."""
         process, self._process = self._process, None
         listening, self._listening = self._listening, None
         if listening is not None:
@@ -100,7 +111,9 @@ class SensorHelper:
         assert self._listening is not None
         answer = asyncio.create_task(self._answers.get())
         try:
-            await asyncio.wait((answer, self._listening), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (answer, self._listening), return_when=asyncio.FIRST_COMPLETED
+            )
             if not answer.done():
                 raise OSError("their reader has ended")
             return answer.result()
@@ -108,7 +121,8 @@ class SensorHelper:
             answer.cancel()
 
     async def _listen(self, stdout: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ValueError):  # what it says is not understood: it is done with
+        # what it says is not understood: it is done with
+        with contextlib.suppress(ValueError):
             while line := await stdout.readline():
                 match msgspec.json.decode(line, type=Said):
                     case SensorReading() as reading:

@@ -1,8 +1,8 @@
 """Confirmation of the kernel's log by the GPUs' driver.
 
-A line of the log alone never ends a job: users can influence what a kernel prints, and not what
-NVML answers. A line is confirmed by an event of the driver with the same code, or by a sample in
-which the GPU is lost, silent or hurt.
+A line of the log alone never ends a job: users can influence what a kernel prints, and
+not what NVML answers. A line is confirmed by an event of the driver with the same code,
+or by a sample in which the GPU is lost, silent or hurt.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,9 @@ from dataclasses import replace
 from corral.domain.node_signal import UNCORRECTED, Signal, SignalKind
 from corral.domain.telemetry import NodeSample
 
-_HURT = frozenset({SignalKind.GPU_LOST, SignalKind.SILENT, SignalKind.REMAP, SignalKind.NVLINK})
+_HURT = frozenset(
+    {SignalKind.GPU_LOST, SignalKind.SILENT, SignalKind.REMAP, SignalKind.NVLINK}
+)
 
 
 def confirmed_by(
@@ -23,8 +25,12 @@ def confirmed_by(
         waiting: signals of the kernel's log that the driver has not confirmed.
         found: what this sample and the one before it showed.
     """
-    hurt = {fault_signal.gpu for fault_signal in found if _is_hurt(fault_signal)} - {None}
-    hurt |= {gpu.index for gpu in sample.gpus if gpu.lost or gpu.silent or gpu.needs_recovery}
+    hurt = {fault_signal.gpu for fault_signal in found if _is_hurt(fault_signal)} - {
+        None
+    }
+    hurt |= {
+        gpu.index for gpu in sample.gpus if gpu.lost or gpu.silent or gpu.needs_recovery
+    }
     return {
         key: replace(signal, confirmed=True)
         for key, signal in waiting.items()

@@ -1,9 +1,9 @@
 """Faults in the kernel's log: XIDs of GPUs, SXIDs of NVSwitches, memory and disks.
 
-The log is /dev/kmsg, whose records are numbered, or a file that grows; each is read on from where
-it was read to. Any user can make the kernel print text of their choice inside a line (the name of
-a process, of a file, of an overlay's folder), so a pattern counts only at the beginning of a
-record that the kernel itself wrote.
+The log is /dev/kmsg, whose records are numbered, or a file that grows; each is read on
+from where it was read to. Any user can make the kernel print text of their choice
+inside a line (the name of a process, of a file, of an overlay's folder), so a pattern
+counts only at the beginning of a record that the kernel itself wrote.
 """
 
 import os
@@ -29,12 +29,17 @@ RECORD_BYTES: Final = 8192  # the longest of /dev/kmsg
 CHUNK_BYTES: Final = 65536
 
 NEEDS_CONFIRMATION: Final = frozenset({SignalKind.XID, SignalKind.SXID})
-FELL_OFF_THE_BUS: Final = 79  # the XID that the driver does not print where it never had the GPU
+# the XID that the driver does not print where it never had the GPU
+FELL_OFF_THE_BUS: Final = 79
 
-# Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac, block, nvme,
-# ext4, xfs, amdgpu/amdgpu_ras.c, mm/oom_kill.c, mm/memory-failure.c, net/sunrpc; Lustre, ptlrpc.
-_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d{1,6})(?:, )?(.*)")
-_OF_A_PROCESS: Final = re.compile(r".{0,15}\[\d+\][: ]")  # its name is its user's choice
+# Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac,
+# block, nvme, ext4, xfs, amdgpu/amdgpu_ras.c, mm/oom_kill.c, mm/memory-failure.c,
+# net/sunrpc; Lustre, ptlrpc.
+_XID: Final = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d{1,6})(?:, )?(.*)"
+)
+# its name is its user's choice
+_OF_A_PROCESS: Final = re.compile(r".{0,15}\[\d+\][: ]")
 _KERNEL_FACILITY: Final = 0  # a record that a program writes to /dev/kmsg has another
 _PRIORITY_BITS: Final = 3
 # What dmesg, journalctl and syslog put before a record in a file.
@@ -43,8 +48,12 @@ _BEFORE_RECORD: Final = re.compile(
     r"|[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S+ kernel: (?:\[[^\]]*\] )?)?"
 )
 _PROCESS: Final = re.compile(r"^(?:pid=[^,]*(?:, |$))?(?:name=[^,]*(?:, |$))?")
-_SXID: Final = re.compile(r"(nvidia-nvswitch\d{1,6}): SXid \([^)]*\): (\d{1,6})(?:, )?(.*)")
-_RECOVERY: Final = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.I)
+_SXID: Final = re.compile(
+    r"(nvidia-nvswitch\d{1,6}): SXid \([^)]*\): (\d{1,6})(?:, )?(.*)"
+)
+_RECOVERY: Final = re.compile(
+    r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.I
+)
 _LOST: Final = re.compile(
     r"NVRM: (?:The NVIDIA )?GPU ([0-9a-fA-F:]+)\.\d.*fallen off the bus", re.DOTALL
 )
@@ -61,7 +70,8 @@ _SERVER: Final = re.compile(
     r"nfs: (server \S+) not responding|ceph: (mds\d+) (?:hung|caps went stale)"
     r"|LustreError?: .*?Connection to (\S+) .*?was lost"
 )
-_NO_DISK: Final = r"(?!(?:fd|sr|loop|ram)\d)"  # drives without a medium complain at every start
+# drives without a medium complain at every start
+_NO_DISK: Final = r"(?!(?:fd|sr|loop|ram)\d)"
 _BLOCK: Final = re.compile(
     r"(?:(?:blk_update_request: |print_req_error: )?"
     rf"(?:I/O|critical medium) error, dev {_NO_DISK}([\w-]+)"
@@ -74,8 +84,11 @@ _BLOCK: Final = re.compile(
 )
 
 
-def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
-    """Return the fault that a record of the kernel reports; None where it reports none."""
+def happening_of(
+    text: str, gpu_at: Callable[[Bus], int | None], at: float
+) -> Happening | None:
+    """Return the fault that a record of the kernel reports; None where it reports
+    none."""
     if _OF_A_PROCESS.match(text):
         return None
     if match := _XID.match(text):
@@ -100,20 +113,27 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
     return _of_gpu(text, gpu_at, at) or _of_machine(text, at)
 
 
-def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
+def _of_gpu(
+    text: str, gpu_at: Callable[[Bus], int | None], at: float
+) -> Happening | None:
     """Return the event for a GPU that the line names without a number."""
     if match := _LOST.match(text):
         kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
     elif match := _AMD.match(text):
         code = UNCORRECTED if match[2] or match[3] else CORRECTED
-        kind, words = SignalKind.ECC, f"{'un' if code else ''}corrected errors{match[4].rstrip()}"
+        kind, words = (
+            SignalKind.ECC,
+            f"{'un' if code else ''}corrected errors{match[4].rstrip()}",
+        )
     else:
         return None
     bus = bus_of(match[1])
     gpu = None if bus is None else gpu_at(bus)
     name = f"GPU {gpu}" if gpu is not None else f"the GPU at {match[1]}"
     device = "" if gpu is not None else match[1]
-    return Happening(at=at, kind=kind, text=f"{name}: {words}", code=code, gpu=gpu, device=device)
+    return Happening(
+        at=at, kind=kind, text=f"{name}: {words}", code=code, gpu=gpu, device=device
+    )
 
 
 def _more(words: str) -> str:
@@ -129,14 +149,19 @@ def _of_machine(text: str, at: float) -> Happening | None:
     if match := _EDAC.match(text):
         code = UNCORRECTED if match[3] == "U" else CORRECTED
         word = "uncorrected" if code else "corrected"
-        message = f"{match[2] or 1} {word} errors of the machine's memory: {match[4].strip()}"
-        return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=code, device=match[1])
+        message = (
+            f"{match[2] or 1} {word} errors of the machine's memory: {match[4].strip()}"
+        )
+        return Happening(
+            at=at, kind=SignalKind.MEMORY, text=message, code=code, device=match[1]
+        )
     if match := _MEMORY.match(text):
         message = f"the machine's memory fails: {match[1]}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=UNCORRECTED)
     if match := _FULL.match(text):
         message = (
-            f"the machine's memory was full: the kernel killed {match[2]} (process {match[1]})"
+            f"the machine's memory was full: the kernel killed {match[2]} (process "
+            f"{match[1]})"
         )
         return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=FULL)
     if match := _SERVER.match(text):
@@ -169,9 +194,9 @@ def bus_of(text: str) -> Bus | None:
 class KernelLog:
     """Log that is followed in a thread.
 
-    `place`: how far it has been read, a record's number or a byte; None until that is known.
-    `confirms`: whether the GPUs' driver reports its faults by another way too, which must then
-    confirm what the log says of a GPU.
+    `place`: how far it has been read, a record's number or a byte; None until that is
+    known. `confirms`: whether the GPUs' driver reports its faults by another way too,
+    which must then confirm what the log says of a GPU.
     """
 
     file: Path
@@ -183,7 +208,8 @@ class KernelLog:
     _follows: bool = False
 
     def follow(self, after: int | None) -> None:
-        """Follow the log from this position; None: skip what is there already. Call it once."""
+        """Follow the log from this position; None: skip what is there already. Call it
+        once."""
         if not self._follows:
             self._follows, self._after = True, after
             threading.Thread(target=self._run, daemon=True).start()
@@ -203,7 +229,8 @@ class KernelLog:
                     )
 
     def _records(self) -> Iterator[tuple[int, str]]:
-        """Yield records of /dev/kmsg. Source: Linux, Documentation/ABI/testing/dev-kmsg."""
+        """Yield records of /dev/kmsg. Source: Linux,
+        Documentation/ABI/testing/dev-kmsg."""
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if self._after is None:
             os.lseek(descriptor, 0, os.SEEK_END)
@@ -224,10 +251,12 @@ class KernelLog:
                 yield number, text.partition("\n")[0] if is_kernel else ""
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield lines of a growing file. A file that appears later, or has become shorter, is read
-        from its beginning."""
+        """Yield lines of a growing file. A file that appears later, or has become
+        shorter, is read from its beginning."""
         with suppress(OSError):
-            self.place = self.file.stat().st_size if self._after is None else self._after
+            self.place = (
+                self.file.stat().st_size if self._after is None else self._after
+            )
         at, rest = self.place or 0, b""
         while True:
             with suppress(OSError):

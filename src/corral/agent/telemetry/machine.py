@@ -1,4 +1,5 @@
-"""The machine's own sensors: CPU, memory, pressure, disks. Paths are below a root, for tests."""
+"""The machine's own sensors: CPU, memory, pressure, disks. Paths are below a root, for
+tests."""
 
 import os
 from contextlib import suppress
@@ -9,7 +10,8 @@ from typing import Final
 from corral.domain.telemetry import DiskSample
 
 _KIB: Final = 1024
-_IDLE, _IOWAIT, _OF_A_CPU = 3, 4, 8  # fields of /proc/stat; guests are counted in user time
+# fields of /proc/stat; guests are counted in user time
+_IDLE, _IOWAIT, _OF_A_CPU = 3, 4, 8
 
 
 @dataclass(slots=True)
@@ -52,19 +54,23 @@ def memory_bytes(meminfo: Path) -> tuple[int | None, int | None]:
 
 
 def pressure(file: Path) -> float | None:
-    """The share of the last 10 s in which some task waited; None where the kernel does not say.
+    """The share of the last 10 s in which some task waited; None where the kernel does
+    not say.
 
     Source: Linux, Documentation/accounting/psi.rst.
     """
     with suppress(OSError, ValueError, StopIteration):
-        some = next(line for line in file.read_text().splitlines() if line.startswith("some "))
+        some = next(
+            line for line in file.read_text().splitlines() if line.startswith("some ")
+        )
         words = dict(word.split("=", 1) for word in some.split()[1:])
         return float(words["avg10"]) / 100
     return None
 
 
 def disk(path: str) -> DiskSample:
-    """The file system that the path is on. Raises: OSError when it is not there. May hang."""
+    """The file system that the path is on. Raises: OSError when it is not there. May
+    hang."""
     disk_stat = os.statvfs(path)
     return DiskSample(
         path=path,

@@ -1,32 +1,56 @@
-"""Signal rules for the machine: ports, disks, the clock, and sensors that do not respond. Pure."""
+"""Signal rules for the machine: ports, disks, the clock, and sensors that do not
+respond. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from corral.agent.telemetry.gpu_rules import rise
-from corral.agent.telemetry.rule_state import NO_GPU, RulePast, StandingCondition, signal
+from corral.agent.telemetry.rule_state import (
+    NO_GPU,
+    RulePast,
+    StandingCondition,
+    signal,
+)
 from corral.agent.telemetry.thresholds import SensorThresholds
 from corral.domain.node_signal import Signal, SignalKind
-from corral.domain.telemetry import GPUS, PORTS, SENSORS, DiskSample, NodeSample, PortSample
+from corral.domain.telemetry import (
+    GPUS,
+    PORTS,
+    SENSORS,
+    DiskSample,
+    NodeSample,
+    PortSample,
+)
 from corral.domain.units import share_text
 
-_NAMES: Final = {GPUS: "the GPUs' driver does", PORTS: "the network ports do",
-                 SENSORS: "its sensors do"}  # fmt: skip
+_NAMES: Final = {
+    GPUS: "the GPUs' driver does",
+    PORTS: "the network ports do",
+    SENSORS: "its sensors do",
+}
 
 
 def port_risen(
-    before: PortSample, now: PortSample, at: float, seconds: float, limits: SensorThresholds
+    before: PortSample,
+    now: PortSample,
+    at: float,
+    seconds: float,
+    limits: SensorThresholds,
 ) -> Iterator[Signal]:
     """Its counters that have risen. A link that fell and is up again was down, too."""
     falls = rise(before.downs, now.downs)
     if falls and before.up and now.up:
         text = f"port {now.name}: its link fell {times(falls)} and is up again"
-        yield signal(at, SignalKind.PORT_DOWN, text, device=now.name, value=float(falls))
+        yield signal(
+            at, SignalKind.PORT_DOWN, text, device=now.name, value=float(falls)
+        )
     rate = rise(before.errors, now.errors) / seconds
     if rate > limits.port_errors_per_second:
         text = f"port {now.name}: {rate:.1f} errors a second"
         most = limits.port_errors_per_second
-        yield signal(at, SignalKind.PORT_ERRORS, text, device=now.name, value=rate, limit=most)
+        yield signal(
+            at, SignalKind.PORT_ERRORS, text, device=now.name, value=rate, limit=most
+        )
 
 
 def machine_holding(
@@ -40,12 +64,17 @@ def machine_holding(
     offset = sample.clock_offset_seconds
     if offset is not None and abs(offset) > limits.clock_seconds:
         text = (
-            f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's"
+            f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the "
+            "head's"
         )
         yield StandingCondition(
             key="clock",
             signal=signal(
-                sample.at, SignalKind.CLOCK, text, value=offset, limit=limits.clock_seconds
+                sample.at,
+                SignalKind.CLOCK,
+                text,
+                value=offset,
+                limit=limits.clock_seconds,
             ),
             lasting_seconds=limits.clock_lasting_seconds,
         )
@@ -61,15 +90,21 @@ def _port(
     if not port.up:
         yield StandingCondition(
             key=f"ports/{port.name}/down",
-            signal=signal(at, SignalKind.PORT_DOWN, f"port {port.name} is down", device=port.name),
+            signal=signal(
+                at, SignalKind.PORT_DOWN, f"port {port.name} is down", device=port.name
+            ),
         )
         return
     pace = port.bits_per_second
     if pace is not None and pace < best:
-        text = f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best / 1e9:g}"
+        text = (
+            f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best / 1e9:g}"
+        )
         yield StandingCondition(
             key=f"ports/{port.name}/slow",
-            signal=signal(at, SignalKind.PORT_SLOW, text, device=port.name, value=pace, limit=best),
+            signal=signal(
+                at, SignalKind.PORT_SLOW, text, device=port.name, value=pace, limit=best
+            ),
             lasting_seconds=limits.port_slow_seconds,
         )
 
@@ -100,7 +135,8 @@ def _disk(
 
 
 def silences(sample: NodeSample) -> Iterator[StandingCondition]:
-    """Yield sensors that do not respond. A GPU that reports itself has its own signal."""
+    """Yield sensors that do not respond. A GPU that reports itself has its own
+    signal."""
     each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
     for name in sample.silent:
         if each and name in NO_GPU:

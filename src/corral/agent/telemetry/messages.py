@@ -1,6 +1,7 @@
 """Messages between the agent and its sensor reader: one JSON object a line over pipes.
 
-The agent asks, the reader answers each question with one Reading; a Happening comes by itself.
+The agent asks, the reader answers each question with one Reading; a Happening comes by
+itself.
 """
 
 import msgspec
@@ -11,9 +12,9 @@ from corral.domain.telemetry import NodeSample
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that is up, and its GPUs by Corral's indices. `use` and `memory` are for pretend
-    GPUs: the share of time and of memory that its ranks shall seem to use; None leaves it to the
-    model. `since` is the node's wall clock."""
+    """An attempt that is up, and its GPUs by Corral's indices. `use` and `memory` are
+    for pretend GPUs: the share of time and of memory that its ranks shall seem to use;
+    None leaves it to the model. `since` is the node's wall clock."""
 
     job: JobId
     attempt: AttemptNumber
@@ -40,7 +41,8 @@ class SensorReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
 class Happening(msgspec.Struct, frozen=True, kw_only=True, tag="happening"):
     """Fault that a driver or the kernel has reported once. `gpu` is Corral's index.
 
-    `confirmed` False: a line of the kernel's log, which the GPU's driver has still to confirm.
+    `confirmed` False: a line of the kernel's log, which the GPU's driver has still to
+    confirm.
     """
 
     at: float

@@ -1,6 +1,8 @@
-"""Network ports as sysfs shows them: Ethernet, InfiniBand, RoCE. Paths are below a root, for tests.
+"""Network ports as sysfs shows them: Ethernet, InfiniBand, RoCE. Paths are below a
+root, for tests.
 
-Source: Linux, Documentation/ABI/testing/sysfs-class-net*, stable/sysfs-class-infiniband.
+Source: Linux, Documentation/ABI/testing/sysfs-class-net*,
+stable/sysfs-class-infiniband.
 """
 
 from collections.abc import Iterator
@@ -35,10 +37,14 @@ def _ethernet(folder: Path) -> Iterator[PortSample]:
             name=port.name,
             kind="ethernet",
             up=text_in(port / "operstate") in ("up", "unknown"),
-            bits_per_second=megabits * 1e6 if megabits is not None and megabits > 0 else None,
+            bits_per_second=megabits * 1e6
+            if megabits is not None and megabits > 0
+            else None,
             received_bytes=number_in(statistics / "rx_bytes") or 0,
             sent_bytes=number_in(statistics / "tx_bytes") or 0,
-            errors=sum(number_in(statistics / name) or 0 for name in ("rx_errors", "tx_errors")),
+            errors=sum(
+                number_in(statistics / name) or 0 for name in ("rx_errors", "tx_errors")
+            ),
             downs=number_in(port / "carrier_down_count") or 0,
         )
 
@@ -49,10 +55,13 @@ def _rdma(folder: Path) -> Iterator[PortSample]:
             counters = port / "counters"
             yield PortSample(
                 name=f"{device.name}/{port.name}",
-                kind="roce" if text_in(port / "link_layer") == "Ethernet" else "infiniband",
+                kind="roce"
+                if text_in(port / "link_layer") == "Ethernet"
+                else "infiniband",
                 up=text_in(port / "state").endswith("ACTIVE"),
                 bits_per_second=_rate(text_in(port / "rate")),
-                received_bytes=_WORD_BYTES * (number_in(counters / "port_rcv_data") or 0),
+                received_bytes=_WORD_BYTES
+                * (number_in(counters / "port_rcv_data") or 0),
                 sent_bytes=_WORD_BYTES * (number_in(counters / "port_xmit_data") or 0),
                 errors=sum(number_in(counters / name) or 0 for name in _RDMA_ERRORS),
                 downs=number_in(counters / "link_downed") or 0,

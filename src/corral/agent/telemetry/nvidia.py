@@ -24,17 +24,26 @@ LOOK_AGAIN_SECONDS: Final = 60.0  # for a driver where there was none
 OPEN_AGAIN_SECONDS: Final = 300.0  # when a GPU is lost, or the driver was restarted
 WAIT_MILLISECONDS: Final = 60_000
 PAUSE_SECONDS: Final = 5.0  # when the driver does not wait
-# In the words of the kernel's log. Source: NVML API reference, nvmlDeviceGpuRecoveryAction_t.
-RECOVERIES: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and Reset",
-                     "Recover IMEX Domain", "Bus Reset", "System Reboot")  # fmt: skip
+# In the words of the kernel's log. Source: NVML API reference,
+# nvmlDeviceGpuRecoveryAction_t.
+RECOVERIES: Final = (
+    "None",
+    "GPU Reset",
+    "Node Reboot",
+    "Drain P2P",
+    "Drain and Reset",
+    "Recover IMEX Domain",
+    "Bus Reset",
+    "System Reboot",
+)
 
 
 @dataclass(slots=True)
 class Nvidia:
     """NVIDIA driver of the `chosen` GPUs. `numbers`: their indices; None: from 0 on.
 
-    `tell` is called in another thread. `gone`: the reader should restart as a new process,
-    because a driver cannot be closed safely while another thread uses it.
+    `tell` is called in another thread. `gone`: the reader should restart as a new
+    process, because a driver cannot be closed safely while another thread uses it.
     """
 
     chosen: tuple[int, ...] | None
@@ -52,8 +61,13 @@ class Nvidia:
     def __post_init__(self) -> None:
         self._opening = GuardedCall(lambda: devices(self.chosen, self.numbers))
 
-    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
-        if not self.devices and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS:
+    def begin(
+        self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
+    ) -> None:
+        if (
+            not self.devices
+            and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS
+        ):
             self._opening.begin()
         for part in self._parts:
             part.begin()
@@ -62,19 +76,24 @@ class Nvidia:
         """Return a sample of each GPU, and whether the whole driver is silent."""
         if not self.devices and not self._opened(deadline):
             return (), True
-        return tuple(self._sample(at, deadline) for at in range(len(self.devices))), False
+        return tuple(
+            self._sample(at, deadline) for at in range(len(self.devices))
+        ), False
 
     def gone(self) -> bool:
         long_ago = time.monotonic() - OPEN_AGAIN_SECONDS
         hurt = self._hurt_at is not None and self._hurt_at <= long_ago
-        return hurt and self._hangs_at <= long_ago  # a thread that hangs there keeps it from ending
+        # a thread that hangs there keeps it from ending
+        return hurt and self._hangs_at <= long_ago
 
     def confirms(self) -> bool:
         return self._listens
 
     def at(self, bus: tuple[int, int, int]) -> int | None:
         """Corral's index of the GPU at this place of the PCI bus."""
-        return next((device.index for device in self.devices if device.bus == bus), None)
+        return next(
+            (device.index for device in self.devices if device.bus == bus), None
+        )
 
     def _opened(self, deadline: float) -> bool:
         if time.monotonic() - self._opened_at < LOOK_AGAIN_SECONDS:
@@ -138,11 +157,17 @@ class Nvidia:
     def _xid(self, code: int, handle: Any) -> Happening:
         """Return the XID event in the form of the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
-        same = (nvml_device for nvml_device in self.devices if address == _address(nvml_device))
+        same = (
+            nvml_device
+            for nvml_device in self.devices
+            if address == _address(nvml_device)
+        )
         device = next(same, None)
         gpu = None if device is None else device.index
         name = "a GPU" if gpu is None else f"GPU {gpu}"
-        recovery = _recovery(device) if code == XID_RECOVERY and device is not None else ""
+        recovery = (
+            _recovery(device) if code == XID_RECOVERY and device is not None else ""
+        )
         return Happening(
             at=wall(),
             kind=SignalKind.XID,
@@ -167,5 +192,7 @@ def _recovery(device: NvmlDevice) -> str:
     """The action that the driver names now."""
     with suppress(Lost, DriverGone):
         named = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
-        return RECOVERIES[named] if named is not None and named < len(RECOVERIES) else ""
+        return (
+            RECOVERIES[named] if named is not None and named < len(RECOVERIES) else ""
+        )
     return ""

@@ -1,7 +1,7 @@
 """The NVLinks of one GPU.
 
-Each link takes four calls into the driver, and there are 18 links. Their counters are read
-again only when the total has risen, and every minute.
+Each link takes four calls into the driver, and there are 18 links. Their counters are
+read again only when the total has risen, and every minute.
 """
 
 import time

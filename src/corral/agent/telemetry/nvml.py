@@ -1,4 +1,5 @@
-"""NVIDIA's GPUs as NVML shows them. Any call here may hang: the reader asks each GPU in a thread.
+"""NVIDIA's GPUs as NVML shows them. Any call here may hang: the reader asks each GPU in
+a thread.
 
 What a GPU or a driver does not say is None. Source: NVML API reference, nvmlDeviceGet*.
 """
@@ -35,8 +36,11 @@ class Traffic:
 
     _last: tuple[float, int, int] | None = None
 
-    def rates(self, sent: int | None, received: int | None) -> tuple[float | None, float | None]:
-        """Return the rates, or None without an earlier value or after a counter reset."""
+    def rates(
+        self, sent: int | None, received: int | None
+    ) -> tuple[float | None, float | None]:
+        """Return the rates, or None without an earlier value or after a counter
+        reset."""
         if sent is None or received is None:
             return None, None
         now = time.monotonic()
@@ -69,7 +73,7 @@ class NvmlDevice:
         self._engines = EngineActivity(self.handle)
 
     def read(self) -> GpuSample:
-        """All that it says now. Raises: Lost when it is lost, Gone when the driver is."""
+        """Read everything. Raises: Lost for a lost GPU, Gone without a driver."""
         ask = self.asked.ask
         rates = ask("UtilizationRates")
         memory = self._memory()
@@ -130,18 +134,23 @@ class NvmlDevice:
         )
 
     def _utilisation(self, rates: Any) -> float | None:
-        """The mean since the last reading, of the samples that the driver keeps; else its last."""
-        samples = self.asked.ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to)
+        """The mean since the last reading, of the samples that the driver keeps; else
+        its last."""
+        samples = self.asked.ask(
+            "Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to
+        )
         if samples is not None and samples[1]:
             self._sampled_to = max(int(sample.timeStamp) for sample in samples[1])
             return float(
-                sum(sample.sampleValue.uiVal for sample in samples[1]) / len(samples[1]) / 100
+                sum(sample.sampleValue.uiVal for sample in samples[1])
+                / len(samples[1])
+                / 100
             )
         return None if rates is None else float(rates.gpu / 100)
 
     def _memory(self) -> Any:
-        """Return the memory that programs use. The older call adds what the driver reserves: 616
-        MiB on an H200."""
+        """Return the memory that programs use. The older call adds what the driver
+        reserves: 616 MiB on an H200."""
         memory_info = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
         return self.asked.ask("MemoryInfo") if memory_info is None else memory_info
 
@@ -162,7 +171,8 @@ class NvmlDevice:
     def _over_pcie(
         self, sent: int | None, received: int | None
     ) -> tuple[float | None, float | None]:
-        """Bytes a second, by the counters where there are some: to measure takes 20 ms each."""
+        """Bytes a second, by the counters where there are some: to measure takes 20 ms
+        each."""
         if sent is None or received is None:
             kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
             first, second = (self.asked.ask("PcieThroughput", kind) for kind in kinds)
@@ -171,14 +181,17 @@ class NvmlDevice:
 
     def _processes(self) -> Iterator[GpuProcess]:
         for process in self.asked.ask("ComputeRunningProcesses_v3") or ():
-            yield GpuProcess(pid=int(process.pid), memory_bytes=int(process.usedGpuMemory or 0))
+            yield GpuProcess(
+                pid=int(process.pid), memory_bytes=int(process.usedGpuMemory or 0)
+            )
 
 
 def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
 ) -> tuple[NvmlDevice, ...]:
-    """Return the driver's GPUs with a `chosen` index that can be named; one that is lost cannot.
-    `numbers` renames whole GPUs: readings of a partitioned GPU do not belong to the granted part.
+    """Return the driver's GPUs with a `chosen` index that can be named; one that is
+    lost cannot. `numbers` renames whole GPUs: readings of a partitioned GPU do not
+    belong to the granted part.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -193,7 +206,9 @@ def devices(
 
 
 def called(
-    there: Sequence[int], chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None
+    there: Sequence[int],
+    chosen: tuple[int, ...] | None,
+    numbers: tuple[int, ...] | None,
 ) -> list[tuple[int, int]]:
     """Return (name, driver index) of each GPU; nothing if the mapping is unknown."""
     own_indices = there if chosen is None else chosen

@@ -45,7 +45,8 @@ class NvmlCall:
         return answer(f"nvmlDeviceGet{what}", self.handle, *more)
 
     def fields(self, *wanted: int | tuple[int, int]) -> list[Any]:
-        """Values of fields, each by its number or with its scope; None for each that is not known.
+        """Values of fields, each by its number or with its scope; None for each that is
+        not known.
         Raises: Lost, Gone."""
         try:
             field_values = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
@@ -54,7 +55,8 @@ class NvmlCall:
             return [None] * len(wanted)
         return [
             None
-            if field_value.nvmlReturn != pynvml.NVML_SUCCESS or field_value.valueType not in _VALUES
+            if field_value.nvmlReturn != pynvml.NVML_SUCCESS
+            or field_value.valueType not in _VALUES
             else getattr(field_value.value, _VALUES[field_value.valueType])
             for field_value in field_values
         ]

@@ -1,9 +1,10 @@
 """Readings of pretend GPUs, derived from the processes that run on them. No I/O.
 
-A GPU is as busy as the processes of the attempts that hold it: their CPU time, shared out among
-the GPUs that they hold on the node. A rank that sleeps is idle. Its memory is theirs too; power,
-clocks and heat follow from its use. A job sets PRETEND_GPU_USE and PRETEND_GPU_MEMORY (shares from
-0 to 1 of the time and of the memory, in its `env`) to show something else.
+A GPU is as busy as the processes of the attempts that hold it: their CPU time, shared
+out among the GPUs that they hold on the node. A rank that sleeps is idle. Its memory is
+theirs too; power, clocks and heat follow from its use. A job sets PRETEND_GPU_USE and
+PRETEND_GPU_MEMORY (shares from 0 to 1 of the time and of the memory, in its `env`) to
+show something else.
 """
 
 import math
@@ -21,12 +22,27 @@ from corral.domain.telemetry import GpuProcess, GpuSample
 
 USE: Final = "PRETEND_GPU_USE"
 MEMORY: Final = "PRETEND_GPU_MEMORY"
-# Power limits in W as the makers' data sheets name them; a type that is not here pretends to 300.
+# Power limits in W as the makers' data sheets name them; a type that is not here
+# pretends to 300.
 _LIMIT_WATTS: Final = {
-    "b200": 1000, "h200": 700, "h100": 700, "gh200": 900, "a100": 400, "l40s": 350, "l40": 300,
-    "l4": 72, "a40": 300, "a10": 150, "a10g": 300, "a6000": 300, "v100": 300, "t4": 70,
-    "rtx4090": 450, "rtx5090": 575, "mi300x": 750,
-}  # fmt: skip
+    "b200": 1000,
+    "h200": 700,
+    "h100": 700,
+    "gh200": 900,
+    "a100": 400,
+    "l40s": 350,
+    "l40": 300,
+    "l4": 72,
+    "a40": 300,
+    "a10": 150,
+    "a10g": 300,
+    "a6000": 300,
+    "v100": 300,
+    "t4": 70,
+    "rtx4090": 450,
+    "rtx5090": 575,
+    "mi300x": 750,
+}
 _IDLE_SHARE: Final = 0.1  # of the power limit, while nothing runs
 _COOL_CELSIUS, _HOT_CELSIUS = 30.0, 72.0
 _WARM_UP_SECONDS: Final = 60.0  # in which a GPU goes most of the way to its heat
@@ -36,13 +52,14 @@ _MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
 
 
 def chance(*seed: object) -> float:
-    """Return a value from 0 to 1 that is the same for the same seed on every machine."""
+    """Return a value from 0 to 1 that is the same for the same seed on every
+    machine."""
     return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
 
 
 class ProcessWork(NamedTuple):
-    """Work of an attempt's processes on this node: CPU time since their start and current
-    memory."""
+    """Work of an attempt's processes on this node: CPU time since their start and
+    current memory."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
@@ -78,17 +95,25 @@ class Pretend:
         """
         seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
         held = [self._derived(held_attempt, work, at) for held_attempt in held]
-        self._cpu_seconds = {key: process_work.cpu_seconds for key, process_work in work.items()}
+        self._cpu_seconds = {
+            key: process_work.cpu_seconds for key, process_work in work.items()
+        }
         self._read_at = at
         readings = []
         for gpu in self.gpus:
             sample = sample_of(
                 gpu,
-                [held_attempt for held_attempt in held if gpu.index in held_attempt.gpus],
+                [
+                    held_attempt
+                    for held_attempt in held
+                    if gpu.index in held_attempt.gpus
+                ],
                 pids,
                 at,
             )
-            joules = self._joules.get(gpu.index, 0.0) + seconds * (sample.power_watts or 0.0)
+            joules = self._joules.get(gpu.index, 0.0) + seconds * (
+                sample.power_watts or 0.0
+            )
             self._joules[gpu.index] = joules
             sample = replace(sample, energy_joules=joules)
             readings.append(_faulty(sample, faults.get(str(gpu.index), {})))
@@ -97,10 +122,15 @@ class Pretend:
     def _derived(
         self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
     ) -> HeldAttempt:
-        """Return it with the shares that its processes have used of each of its GPUs."""
+        """Return it with the shares that its processes have used of each of its
+        GPUs."""
         key = (held.job, held.attempt)
         known_work, many = work.get(key, ProcessWork()), max(1, len(held.gpus))
-        since = self._read_at if key in self._cpu_seconds else max(held.since, self._read_at)
+        since = (
+            self._read_at
+            if key in self._cpu_seconds
+            else max(held.since, self._read_at)
+        )
         cpu_seconds = known_work.cpu_seconds - self._cpu_seconds.get(key, 0.0)
         use = max(0.0, cpu_seconds) / max(at - since, LEAST_SECONDS) / many
         room = sum(gpu.memory_bytes for gpu in self.gpus if gpu.index in held.gpus)
@@ -139,11 +169,15 @@ def sample_of(
         memory_utilisation=round(used * 0.6, 4),
         graphics_active=round(used, 4),
         tensor_active=round(used * 0.5, 4),
-        memory_used_bytes=min(gpu.memory_bytes, OWN_MEMORY_BYTES + sum(memory.values())),
+        memory_used_bytes=min(
+            gpu.memory_bytes, OWN_MEMORY_BYTES + sum(memory.values())
+        ),
         memory_total_bytes=gpu.memory_bytes,
         power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used), 1),
         power_limit_watts=limit,
-        temperature_celsius=round(_COOL_CELSIUS + (_HOT_CELSIUS - _COOL_CELSIUS) * used * warm, 1),
+        temperature_celsius=round(
+            _COOL_CELSIUS + (_HOT_CELSIUS - _COOL_CELSIUS) * used * warm, 1
+        ),
         memory_temperature_celsius=round(_COOL_CELSIUS + 50 * used * warm, 1),
         sm_clock_mhz=_MOST_MHZ - int(150 * used) if held else _LEAST_MHZ,
         memory_clock_mhz=_MEMORY_MHZ,

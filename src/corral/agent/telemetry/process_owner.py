@@ -1,4 +1,5 @@
-"""Whose a process is: the attempt whose shim is above it, as every process of one is below it."""
+"""Whose a process is: the attempt whose shim is above it, as every process of one is
+below it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -42,9 +43,9 @@ def attributed(
     known: Mapping[int, AttemptKey],
     granted: AttemptKey | None = None,
 ) -> tuple[GpuProcess, ...]:
-    """The same, each with the attempt that it is of. `granted`: whose GPU it is alone, which counts
-    for a process that cannot be looked up here: a driver counts as its machine does, not as a
-    container."""
+    """The same, each with the attempt that it is of. `granted`: whose GPU it is alone,
+    which counts for a process that cannot be looked up here: a driver counts as its
+    machine does, not as a container."""
     owned_processes = []
     for process in processes:
         whose = owner(process.pid, known)

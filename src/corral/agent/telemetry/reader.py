@@ -1,8 +1,10 @@
-"""A long-lived helper of the agent: reads the sensors when asked, and is killed when it hangs.
+"""A long-lived helper of the agent: reads the sensors when asked, and is killed when it
+hangs.
 
-`python -m corral.agent.telemetry.reader NODE_DIR` answers each line of its standard input, an Ask,
-with a Reading, and ends with its input. What may hang (drivers, network file systems) is asked in
-threads; what has not answered in time is silent in the answer, and is left alone until it does.
+`python -m corral.agent.telemetry.reader NODE_DIR` answers each line of its standard
+input, an Ask, with a Reading, and ends with its input. What may hang (drivers, network
+file systems) is asked in threads; what has not answered in time is silent in the
+answer, and is left alone until it does.
 """
 
 import ctypes
@@ -34,7 +36,14 @@ from corral.agent.telemetry.network_ports import ports
 from corral.agent.telemetry.process_owner import attributed, shims
 from corral.agent.telemetry.sources import GpuSource, source_of
 from corral.domain.pilot import is_part, key_of
-from corral.domain.telemetry import GPUS, PORTS, DiskSample, GpuSample, NodeSample, PortSample
+from corral.domain.telemetry import (
+    GPUS,
+    PORTS,
+    DiskSample,
+    GpuSample,
+    NodeSample,
+    PortSample,
+)
 from corral.wire.node import NodeSettings
 
 PART_SECONDS: Final = 3.0  # in which each driver and each file system must answer
@@ -80,7 +89,8 @@ class SensorReader:
         for each in self._disks.values():
             each.begin()
         gpus, silent = self._gpus(ask.held, deadline)
-        if self._log is not None:  # it names GPUs by their place on the bus, which is known now
+        # it names GPUs by their place on the bus, which is known now
+        if self._log is not None:
             self._log.follow(ask.after)
         disks = tuple(self._disk(path, deadline) for path in self._disks)
         found_ports = self._ports.end(deadline - time.monotonic())
@@ -104,7 +114,9 @@ class SensorReader:
             disks=disks,
             silent=tuple(silent),
         )
-        return SensorReading(sample=sample, place=None if self._log is None else self._log.place)
+        return SensorReading(
+            sample=sample, place=None if self._log is None else self._log.place
+        )
 
     def is_spent(self) -> bool:
         """Whether another reader would see more."""
@@ -120,13 +132,19 @@ class SensorReader:
     def _gpus(
         self, held: Sequence[HeldAttempt], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
-        """Return a sample of each GPU with the owners of its processes, and the sensors that do not
-        respond."""
-        known_shims, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
+        """Return a sample of each GPU with the owners of its processes, and the sensors
+        that do not respond."""
+        known_shims, granted = (
+            shims(self.node_dir / "attempts"),
+            key_of(self.settings.node),
+        )
         self.source.begin(held, known_shims)
         gpu_samples, silent = self.source.end(deadline)
         named = (
-            replace(gpu_sample, processes=attributed(gpu_sample.processes, known_shims, granted))
+            replace(
+                gpu_sample,
+                processes=attributed(gpu_sample.processes, known_shims, granted),
+            )
             for gpu_sample in gpu_samples
         )
         return tuple(named), [GPUS] * silent

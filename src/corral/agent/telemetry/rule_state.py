@@ -1,4 +1,5 @@
-"""State of the signal rules: conditions that hold now, and what must be remembered. Pure."""
+"""State of the signal rules: conditions that hold now, and what must be remembered.
+Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,9 @@ class StandingCondition:
 class RulePast:
     """`sample`: the last one, with each GPU's last values in place of missing ones.
 
-    `gpus`: the index of each GPU that was ever seen, by uuid. `links`: NVLinks that were
-    ever up, as uuid/link. `ports`: the maximum bit/s of each port that was ever up.
-    `written`: paths that were not read-only.
+    `gpus`: the index of each GPU that was ever seen, by uuid. `links`: NVLinks that
+    were ever up, as uuid/link. `ports`: the maximum bit/s of each port that was ever
+    up. `written`: paths that were not read-only.
     """
 
     sample: NodeSample | None = None
@@ -46,11 +47,20 @@ class RulePast:
         ports = dict(self.ports)
         for port in sample.ports:
             if port.up:
-                ports[port.name] = max(ports.get(port.name, 0.0), port.bits_per_second or 0.0)
-        written = {disk.path for disk in sample.disks if disk.total_bytes and not disk.read_only}
+                ports[port.name] = max(
+                    ports.get(port.name, 0.0), port.bits_per_second or 0.0
+                )
+        written = {
+            disk.path
+            for disk in sample.disks
+            if disk.total_bytes and not disk.read_only
+        }
         return RulePast(
             sample=replace(sample, gpus=gpus),
-            gpus={**self.gpus, **{gpu.uuid: gpu.index for gpu in sample.gpus if gpu.uuid}},
+            gpus={
+                **self.gpus,
+                **{gpu.uuid: gpu.index for gpu in sample.gpus if gpu.uuid},
+            },
             links=self.links
             | {
                 f"{gpu.uuid}/{nvlink.link}"

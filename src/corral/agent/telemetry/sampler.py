@@ -1,4 +1,5 @@
-"""The agent's senses: a sample of all sensors now and again, and the signals that follow."""
+"""The agent's senses: a sample of all sensors now and again, and the signals that
+follow."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +38,8 @@ class Attempts(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Senses:
-    """Sensors of a node: `attempts` that run on it, and `sample`, the last sensor values.
+    """Sensors of a node: `attempts` that run on it, and `sample`, the last sensor
+    values.
 
     `signals` are those that the head has not recorded.
     """
@@ -73,7 +75,8 @@ class Senses:
         self._wake()
 
     async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
-        """Read the sensors for ever; `wake` is called when there is something to tell at once."""
+        """Read the sensors for ever; `wake` is called when there is something to tell
+        at once."""
         self.attempts, self._wake = attempts, wake
         if self.settings.sample_seconds <= 0:
             return
@@ -93,14 +96,16 @@ class Senses:
             await self.helper.close()
 
     def look_soon(self) -> None:
-        """Read the sensors at once: a rank has failed here, or a line of the kernel's log waits for
-        the driver to confirm it."""
+        """Read the sensors at once: a rank has failed here, or a line of the kernel's
+        log waits for the driver to confirm it."""
         self._soon.set()
 
     async def look(self) -> None:
         """Read the sensors once."""
         reading = await self.helper.ask(
-            SampleRequest(held=tuple(self._held()), after=self.notebook.memory.log_read_to)
+            SampleRequest(
+                held=tuple(self._held()), after=self.notebook.memory.log_read_to
+            )
         )
         sample = self._silent() if reading is None else reading.sample
         sample = replace(sample, clock_offset_seconds=self._offset)
@@ -112,10 +117,11 @@ class Senses:
         self._keep(memory, signals)
 
     def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
-        """Record that the head has stored the signals up to this number, with its clock.
+        """Record that the head has stored the signals up to this number, with its
+        clock.
 
-        The quickest round trip since the last sample sets the offset. Its error is at most
-        half of that trip.
+        The quickest round trip since the last sample sets the offset. Its error is at
+        most half of that trip.
         """
         self.notebook.recorded(signals)
         if head_wall and trip_seconds <= self._offset_trip:
@@ -133,9 +139,15 @@ class Senses:
         part, uuids = is_part(self.settings.node), {}
         if part:
             signals = [signal for signal in signals if may_tell(signal)]
-            uuids = {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
-        new_signals = tuple(self._with_attempts(_named(signal, uuids)) for signal in signals)
-        waiting = {key: self._with_attempts(signal) for key, signal in memory.waiting.items()}
+            uuids = (
+                {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
+            )
+        new_signals = tuple(
+            self._with_attempts(_named(signal, uuids)) for signal in signals
+        )
+        waiting = {
+            key: self._with_attempts(signal) for key, signal in memory.waiting.items()
+        }
         self.notebook.take(replace(memory, waiting=waiting), new_signals)
         if new_signals:
             self._wake()
@@ -158,8 +170,8 @@ class Senses:
                 )
 
     def _with_attempts(self, signal: Signal) -> Signal:
-        """With those that run on the device now; else those that have ended there and are not yet
-        settled, which the same fault may have ended."""
+        """With those that run on the device now; else those that have ended there and
+        are not yet settled, which the same fault may have ended."""
         if self.attempts is None or signal.attempts:
             return signal
         launches = self.attempts.launches
@@ -175,7 +187,11 @@ class Senses:
     def _gpus(self, launch: Launch) -> tuple[int, ...]:
         """Return the GPUs of the launch by the names that sensors use."""
         numbers, gpus = self.settings.gpu_numbers, launch.seat.gpus
-        return gpus if numbers is None else tuple(numbers[at] for at in gpus if at < len(numbers))
+        return (
+            gpus
+            if numbers is None
+            else tuple(numbers[at] for at in gpus if at < len(numbers))
+        )
 
     def _silent(self) -> NodeSample:
         """Nothing is known but which GPUs there were."""
@@ -207,7 +223,8 @@ def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
 
 
 def _share(text: str | None) -> float | None:
-    """Parse the utilisation that a job sets for its pretend GPUs; None if it is not a share."""
+    """Parse the utilisation that a job sets for its pretend GPUs; None if it is not a
+    share."""
     try:
         return None if text is None else min(1.0, max(0.0, float(text)))
     except ValueError:

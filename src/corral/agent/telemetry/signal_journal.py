@@ -1,5 +1,5 @@
-"""Journal on the node's disk of signals that the head has not recorded, and of the rules'
-memory."""
+"""Journal on the node's disk of signals that the head has not recorded, and of the
+rules' memory."""
 
 import logging
 import os
@@ -30,8 +30,8 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 class Notebook:
     """Journal of signals. Their numbers rise over restarts of the agent.
 
-    A node without a file first asks the head for the last recorded number. A node that was
-    reinstalled under its old name must not begin at 1 again.
+    A node without a file first asks the head for the last recorded number. A node that
+    was reinstalled under its old name must not begin at 1 again.
     """
 
     file: Path
@@ -46,11 +46,14 @@ class Notebook:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as trouble:
-            log.warning("%s cannot be read, and is written again: %s", self.file, trouble)
+            log.warning(
+                "%s cannot be read, and is written again: %s", self.file, trouble
+            )
             return
         self.number, self.waiting = page.number, page.waiting
         if page.boot == self.boot:  # a rebooted machine begins without a memory
-            past = replace(page.memory.past, gpus={})  # fewer may be its own from now on
+            # fewer may be its own from now on
+            past = replace(page.memory.past, gpus={})
             self.memory = replace(page.memory, past=past)
 
     @property
@@ -78,7 +81,9 @@ class Notebook:
             self._count()
             self._write()
         elif self.waiting and self.waiting[0].number <= number:
-            self.waiting = tuple(signal for signal in self.waiting if signal.number > number)
+            self.waiting = tuple(
+                signal for signal in self.waiting if signal.number > number
+            )
             self._write()
         self.number = max(self.number, number)
 
@@ -88,13 +93,17 @@ class Notebook:
         for signal in self.waiting:
             if signal.number == 0:
                 self.number += 1
-            counted.append(signal if signal.number else replace(signal, number=self.number))
+            counted.append(
+                signal if signal.number else replace(signal, number=self.number)
+            )
         self.waiting = tuple(counted)
 
     def _write(self) -> None:
         """A disk that is full loses nothing but the memory of another agent's life."""
         assert self.number is not None
-        page = _Page(boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory)
+        page = _Page(
+            boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory
+        )
         fresh = self.file.with_name(f".{self.file.name}")
         try:
             with os.fdopen(

@@ -1,4 +1,5 @@
-"""Sources of GPU samples on a node: a model, AMD's kernel drivers, or NVIDIA's library."""
+"""Sources of GPU samples on a node: a model, AMD's kernel drivers, or NVIDIA's
+library."""
 
 import os
 import sys
@@ -29,14 +30,17 @@ from corral.wire.node import NodeSettings
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-FAULTS: Final = "pretend.json"  # in the node's folder: what its pretend GPUs shall say otherwise
+# in the node's folder: what its pretend GPUs shall say otherwise
+FAULTS: Final = "pretend.json"
 
 
 class GpuSource(Protocol):
-    """Asked by `begin`, with what is up and the shims of that, and answered by `end`: what each GPU
-    says, and whether the driver as a whole is silent."""
+    """Asked by `begin`, with what is up and the shims of that, and answered by `end`:
+    what each GPU says, and whether the driver as a whole is silent."""
 
-    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None: ...
+    def begin(
+        self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
+    ) -> None: ...
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]: ...
 
@@ -45,8 +49,8 @@ class GpuSource(Protocol):
         ...
 
     def confirms(self) -> bool:
-        """Whether the driver reports faults by itself, so that the kernel's log alone is not
-        believed."""
+        """Whether the driver reports faults by itself, so that the kernel's log alone
+        is not believed."""
         ...
 
     def gone(self) -> bool:
@@ -58,8 +62,11 @@ def source_of(
     settings: NodeSettings, node_dir: Path, tell: Callable[[Happening], None]
 ) -> GpuSource:
     numbers = settings.gpu_numbers
-    if settings.pretend_gpus is not None or numbers == ():  # a part without GPUs asks no driver
-        return PretendGpus(Pretend(_numbered(pretend_gpus(settings), settings)), node_dir / FAULTS)
+    # a part without GPUs asks no driver
+    if settings.pretend_gpus is not None or numbers == ():
+        return PretendGpus(
+            Pretend(_numbered(pretend_gpus(settings), settings)), node_dir / FAULTS
+        )
     if settings.amd_gpus:
         root, gpus, smi = Path(settings.sensors_root), amd_gpus(settings), AmdSmi()
         return AmdGpus(GuardedCall(lambda: amd.read(root, gpus, smi)))
@@ -69,7 +76,8 @@ def source_of(
 
 
 def _numbered(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
-    """Number the GPUs as the head does, under one name whichever part of the node has them."""
+    """Number the GPUs as the head does, under one name whichever part of the node has
+    them."""
     if settings.gpu_numbers is None:
         return gpus
     node = node_of(settings.node)
@@ -87,7 +95,9 @@ class PretendGpus:
     faults: Path
     _newest: tuple[GpuSample, ...] = ()
 
-    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
+    def begin(
+        self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
+    ) -> None:
         ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
         work = {key: work_below(shim) for shim, key in shims.items()}
         at = wall()
@@ -112,19 +122,23 @@ class PretendGpus:
 
 
 def work_below(shim: int) -> ProcessWork:
-    """Return what the processes below this one have used, with those of them that have ended."""
+    """Return what the processes below this one have used, with those of them that have
+    ended."""
     seconds, pages = 0.0, 0
     for pid in descendants(shim):
-        if (stat := stat_of(pid)) is not None:  # fields 14 to 17 and 24 of /proc/PID/stat
+        # fields 14 to 17 and 24 of /proc/PID/stat
+        if (stat := stat_of(pid)) is not None:
             seconds += sum(map(int, stat[11:15])) / _TICKS + _waited_seconds(pid)
             pages += int(stat[21])
     return ProcessWork(cpu_seconds=seconds, memory_bytes=pages * _PAGE_BYTES)
 
 
 def _waited_seconds(pid: int) -> float:
-    """Return how long it could run and no CPU was free: on a full machine it is busy all the same.
+    """Return how long it could run and no CPU was free: on a full machine it is busy
+    all the same.
 
-    Source: Linux, Documentation/scheduler/sched-stats.rst; 0 where the kernel does not count it.
+    Source: Linux, Documentation/scheduler/sched-stats.rst; 0 where the kernel does not
+    count it.
     """
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
@@ -136,7 +150,9 @@ class AmdGpus:
     part: GuardedCall[tuple[GpuSample, ...]]
     _newest: tuple[GpuSample, ...] = field(default=())
 
-    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
+    def begin(
+        self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
+    ) -> None:
         self.part.begin()
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
@@ -161,7 +177,8 @@ class AmdGpus:
 
 
 def faults(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the overridden fields of pretend GPUs, by index; empty where none are set."""
+    """Return the overridden fields of pretend GPUs, by index; empty where none are
+    set."""
     with suppress(OSError, ValueError):
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     return {}

@@ -39,7 +39,9 @@ def wants_open_metrics(accept: str) -> bool:
 
 def _text_quality(ranges: list[MediaRange]) -> float:
     for name in TEXT_RANGES:
-        qualities = [media_range.quality for media_range in ranges if media_range.name == name]
+        qualities = [
+            media_range.quality for media_range in ranges if media_range.name == name
+        ]
         if qualities:
             return max(qualities)
     return 0.0
@@ -49,7 +51,9 @@ def _media_ranges(accept: str) -> Iterator[MediaRange]:
     for entry in accept.lower().split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
-        yield MediaRange(name, values.get("version", "").strip('"'), _quality(values.get("q", "1")))
+        yield MediaRange(
+            name, values.get("version", "").strip('"'), _quality(values.get("q", "1"))
+        )
 
 
 def _quality(text: str) -> float:

@@ -1,4 +1,5 @@
-"""Series of the head's connections: how many are open, and how many were closed by a limit."""
+"""Series of the head's connections: how many are open, and how many were closed by a
+limit."""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ from corral.ingress.connections import ClosedReason, ConnectionTable
 
 
 def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
-    """Yield the series of a table of connections; none where connections are not counted."""
+    """Yield the series of a table of connections; none where connections are not
+    counted."""
     if table is None:
         return
     proven = len(table) - table.unproven

@@ -1,348 +1,21 @@
-"""Series of GPUs and nodes: one line of text a series, made without a library: there are many.
+"""Lines of the series of GPUs and nodes: one line of text a series, made without a
+library: there are many.
 
-Names, units and labels are those of NVIDIA's DCGM exporter, so that what people have drawn with
-them goes on; `job`, `user` and `queue` are added, joined by commas where several share a GPU.
-Of its list there is all but DCGM_FI_DEV_VGPU_LICENSE_STATUS.
-Source: NVIDIA dcgm-exporter, etc/default-counters.csv; names of fields: DCGM API, dcgm_fields.h.
+The labels are those of NVIDIA's DCGM exporter; `job`, `user` and `queue` are added,
+joined by commas where several jobs share a GPU.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from math import isfinite
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
 
 from corral.api.job_visibility import HIDDEN
+from corral.api.metrics.device_series import GPUS, NODES, XIDS, escaped, shown
 from corral.catalog.fault_codes import rule_of
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
 from corral.domain.node_signal import SignalKind
-from corral.domain.telemetry import GpuSample, NodeSample, PortSample
+from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import World
-
-MEBIBYTE: Final = 2**20
-XIDS: Final = "DCGM_FI_DEV_XID_ERRORS"
-Value = int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class MetricSeries:
-    """A family of series of one kind of thing. `kind`: gauge or counter."""
-
-    name: str
-    kind: str
-    help: str
-    of: Callable[[GpuSample], Value]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSeries:
-    """Likewise of nodes: values by their further labels."""
-
-    name: str
-    help: str
-    of: Callable[[NodeSample], Iterable[tuple[str, Value]]]
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100 * share, 2)
-
-
-def _mebibytes(size: int | None) -> int | None:
-    return None if size is None else size // MEBIBYTE
-
-
-def _free(gpu: GpuSample) -> int | None:
-    if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
-        return None
-    return (gpu.memory_total_bytes - gpu.memory_used_bytes) // MEBIBYTE
-
-
-def _summed(counts: list[int]) -> int | None:
-    return sum(counts) if counts else None
-
-
-def _millis(value: float | None) -> int | None:
-    return None if value is None or not isfinite(value * 1000) else round(value * 1000)
-
-
-def _kilobytes(rate: float | None) -> float | None:
-    return None if rate is None else round(rate / 1000, 1)
-
-
-def _engine_active(gpu: GpuSample) -> float | None:
-    """The driver's utilisation stands in where the GPU has no performance monitoring."""
-    return gpu.utilisation if gpu.graphics_active is None else gpu.graphics_active
-
-
-GPUS: Final = (
-    MetricSeries(
-        "DCGM_FI_DEV_SM_CLOCK",
-        "gauge",
-        "SM clock frequency (in MHz).",
-        lambda gpu: gpu.sm_clock_mhz,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_MEM_CLOCK",
-        "gauge",
-        "Memory clock frequency (in MHz).",
-        lambda gpu: gpu.memory_clock_mhz,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_MEMORY_TEMP",
-        "gauge",
-        "Memory temperature (in C).",
-        lambda gpu: gpu.memory_temperature_celsius,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_GPU_TEMP",
-        "gauge",
-        "GPU temperature (in C).",
-        lambda gpu: gpu.temperature_celsius,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda gpu: gpu.power_watts
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_POWER_MGMT_LIMIT",
-        "gauge",
-        "Power limit (in W).",
-        lambda gpu: gpu.power_limit_watts,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "counter",
-        "Total energy consumption since the driver was loaded (in mJ).",
-        lambda gpu: _millis(gpu.energy_joules),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
-        "gauge",
-        "PCIe sent (in KB/s).",
-        lambda gpu: _kilobytes(gpu.pcie_sent_bytes_per_second),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
-        "gauge",
-        "PCIe received (in KB/s).",
-        lambda gpu: _kilobytes(gpu.pcie_received_bytes_per_second),
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "gauge",
-        "Ratio of time the graphics engine is active.",
-        _engine_active,
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-        "gauge",
-        "Ratio of cycles the tensor (HMMA) pipe is active.",
-        lambda gpu: gpu.tensor_active,
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_PCIE_TX_BYTES",
-        "gauge",
-        "PCIe sent (in bytes a second).",
-        lambda gpu: gpu.pcie_sent_bytes_per_second,
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_PCIE_RX_BYTES",
-        "gauge",
-        "PCIe received (in bytes a second).",
-        lambda gpu: gpu.pcie_received_bytes_per_second,
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_NVLINK_TX_BYTES",
-        "gauge",
-        "NVLinks sent (in bytes a second).",
-        lambda gpu: gpu.nvlink_sent_bytes_per_second,
-    ),
-    MetricSeries(
-        "DCGM_FI_PROF_NVLINK_RX_BYTES",
-        "gauge",
-        "NVLinks received (in bytes a second).",
-        lambda gpu: gpu.nvlink_received_bytes_per_second,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-        "counter",
-        "Sent and received by all NVLinks since the driver was loaded (in KiB).",
-        lambda gpu: None if gpu.nvlink_bytes is None else gpu.nvlink_bytes // 1024,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-        "counter",
-        "Total number of PCIe retries.",
-        lambda gpu: gpu.pcie_replays,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_PCIE_LINK_GEN",
-        "gauge",
-        "PCIe generation in use.",
-        lambda gpu: gpu.pcie_generation,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", "PCIe lanes in use.", lambda gpu: gpu.pcie_width
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_GPU_UTIL",
-        "gauge",
-        "GPU utilization (in %).",
-        lambda gpu: _percent(gpu.utilisation),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_MEM_COPY_UTIL",
-        "gauge",
-        "Memory utilization (in %).",
-        lambda gpu: _percent(gpu.memory_utilisation),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ENC_UTIL",
-        "gauge",
-        "Encoder utilization (in %).",
-        lambda gpu: _percent(gpu.encoder_utilisation),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_DEC_UTIL",
-        "gauge",
-        "Decoder utilization (in %).",
-        lambda gpu: _percent(gpu.decoder_utilisation),
-    ),
-    MetricSeries("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free),
-    MetricSeries(
-        "DCGM_FI_DEV_FB_USED",
-        "gauge",
-        "Framebuffer memory used (in MiB).",
-        lambda gpu: _mebibytes(gpu.memory_used_bytes),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-        "counter",
-        "Single-bit ECC errors since the driver was loaded.",
-        lambda gpu: gpu.ecc_volatile_corrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        "counter",
-        "Double-bit ECC errors since the driver was loaded.",
-        lambda gpu: gpu.ecc_volatile_uncorrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-        "counter",
-        "Single-bit ECC errors of its life.",
-        lambda gpu: gpu.ecc_aggregate_corrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-        "counter",
-        "Double-bit ECC errors of its life.",
-        lambda gpu: gpu.ecc_aggregate_uncorrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for uncorrectable errors.",
-        lambda gpu: gpu.remapped_uncorrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for correctable errors.",
-        lambda gpu: gpu.remapped_corrected,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE",
-        "gauge",
-        "Whether remapping of rows has failed.",
-        lambda gpu: gpu.remap_failed,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_ROW_REMAP_PENDING",
-        "gauge",
-        "Whether a remapping of rows is pending.",
-        lambda gpu: gpu.remap_pending,
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink flow-control CRC errors.",
-        lambda gpu: _summed([link.crc_errors for link in gpu.nvlinks]),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink retries.",
-        lambda gpu: _summed([link.replays for link in gpu.nvlinks]),
-    ),
-    MetricSeries(
-        "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink recovery errors.",
-        lambda gpu: _summed([link.recoveries for link in gpu.nvlinks]),
-    ),
-    MetricSeries(
-        "corral_gpu_lost", "gauge", "Whether the GPU has fallen off the bus.", lambda gpu: gpu.lost
-    ),
-    MetricSeries(
-        "corral_gpu_silent",
-        "gauge",
-        "Whether the driver did not answer in time.",
-        lambda gpu: gpu.silent,
-    ),
-)
-
-NODES: Final = (
-    NodeSeries("corral_node_cpu_utilisation_ratio", "Share of the CPUs in use.",
-               lambda node: [("", node.cpu_utilisation)]),
-    NodeSeries("corral_node_memory_used_bytes", "Memory in use.",
-               lambda node: [("", node.memory_used_bytes)]),
-    NodeSeries("corral_node_memory_bytes", "Memory of the machine.",
-               lambda node: [("", node.memory_total_bytes)]),
-    NodeSeries("corral_node_pressure_ratio", "Share of 10 s in which some task waited (PSI).",
-               lambda node: [(',resource="cpu"', node.pressure_cpu),
-                             (',resource="memory"', node.pressure_memory),
-                             (',resource="io"', node.pressure_io)]),
-    NodeSeries("corral_node_clock_offset_seconds", "The node's clock less the head's.",
-               lambda node: [("", node.clock_offset_seconds)]),
-    NodeSeries("corral_node_disk_free_bytes", "Free bytes of a file system.",
-               lambda node: [(f',path="{escaped(disk.path)}"', disk.free_bytes)
-                             for disk in node.disks if not disk.silent]),
-    NodeSeries("corral_node_disk_bytes", "Bytes of a file system.",
-               lambda node: [(f',path="{escaped(disk.path)}"', disk.total_bytes)
-                             for disk in node.disks if not disk.silent]),
-    NodeSeries("corral_node_port_up", "Whether a network port has a link.",
-               lambda node: [(_labels_of_port(port), port.up) for port in node.ports]),
-    NodeSeries("corral_node_port_bits_per_second", "Speed of a network port.",
-               lambda node: [(_labels_of_port(port), port.bits_per_second)
-                             for port in node.ports]),
-)  # fmt: skip
-
-
-def _labels_of_port(port: PortSample) -> str:
-    return f',port="{escaped(port.name)}",kind="{escaped(port.kind)}"'
-
-
-def escaped(text: str) -> str:
-    """A label's value; of what no line may hold, a question mark.
-
-    Source: OpenMetrics 1.0, section "Text format".
-    """
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else "?" for character in text)
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def shown(value: float) -> str:
-    """A value as both formats write it.
-
-    Source: OpenMetrics 1.0, section "Numbers": NaN, +Inf and -Inf are its words.
-    """
-    if isinstance(value, bool):
-        return str(int(value))
-    if isfinite(value):
-        return repr(value)
-    return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"
 
 
 def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int], str]:
@@ -359,12 +32,17 @@ def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int
 
 
 def _labels_of(who: list[tuple[str, str, str]]) -> str:
-    job, user, queue = (",".join(dict.fromkeys(parts)) for parts in zip(*who, strict=True))
+    job, user, queue = (
+        ",".join(dict.fromkeys(parts)) for parts in zip(*who, strict=True)
+    )
     return f',job="{escaped(job)}",user="{escaped(user)}",queue="{escaped(queue)}"'
 
 
-def heard(world: World, samples: Mapping[NodeId, NodeSample]) -> dict[NodeId, NodeSample]:
-    """Return the samples of living nodes: the last sample of a silent one is outdated."""
+def heard(
+    world: World, samples: Mapping[NodeId, NodeSample]
+) -> dict[NodeId, NodeSample]:
+    """Return the samples of living nodes: the last sample of a silent one is
+    outdated."""
     alive = (id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE)
     return {id: samples[id] for id in sorted(alive) if id in samples}
 
@@ -376,8 +54,8 @@ def gpu_families(
     counters: bool,
     seen: Callable[[Job], bool] = lambda job: True,
 ) -> Iterator[str]:
-    """The text of one family after the other. `counters`: the format knows counters whose names
-    have no `_total`; OpenMetrics does not, and there they are `unknown`."""
+    """The text of one family after the other. `counters`: the format knows counters
+    whose names have no `_total`; OpenMetrics does not, and there they are `unknown`."""
     labelled_gpus = _labelled(world, samples, seen)
     labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in labelled_gpus]
     for series in GPUS:
@@ -390,7 +68,11 @@ def gpu_families(
         if lines:
             kind = series.kind if counters or series.kind != "counter" else "unknown"
             yield f"# HELP {name} {series.help}\n# TYPE {name} {kind}\n{''.join(lines)}"
-    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in labelled_gpus if _has_xids(gpu)]
+    lines = [
+        _xid_line(node, labels, gpu)
+        for node, labels, gpu in labelled_gpus
+        if _has_xids(gpu)
+    ]
     if lines:
         about = "Value of the last XID error encountered, since it was last mended or booted."
         yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"
@@ -420,7 +102,8 @@ def _has_xids(gpu: GpuSample) -> bool:
 
 
 def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
-    """0 where there was none. Its code is a label too, as in the exporter, with what it means."""
+    """0 where there was none. Its code is a label too, as in the exporter, with what it
+    means."""
     of_gpu = [
         ailment
         for ailment in node.ailments

@@ -1,4 +1,5 @@
-"""Families of the head's own series, and their text in both formats that Prometheus reads.
+"""Families of the head's own series, and their text in both formats that Prometheus
+reads.
 
 Sources: OpenMetrics 1.0, "Text format"; Prometheus, "Exposition formats", text 0.0.4.
 """
@@ -7,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.api.metrics.devices import escaped
+from corral.api.metrics.device_series import escaped
 
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Iterable[tuple[tuple[str, ...], float]]
-Buckets = Sequence[tuple[str, float]]  # upper bound as text, "+Inf" last, and the count up to it
+# upper bound as text, "+Inf" last, and the count up to it
+Buckets = Sequence[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class MetricFamily:
     samples: tuple[Sample, ...]
 
     def text(self, *, is_open: bool) -> str:
-        """Return its lines. The older format names counters and infos by their samples."""
+        """Return its lines. The older format names counters and infos by their
+        samples."""
         name, kind = self.name, self.kind
         if not is_open and kind in _PLAIN_FORMS:
             suffix, kind = _PLAIN_FORMS[kind]
@@ -46,11 +49,15 @@ class MetricFamily:
 _PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gauge")}
 
 
-def gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> MetricFamily:
+def gauge(
+    name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()
+) -> MetricFamily:
     return MetricFamily(name, "gauge", help, tuple(_samples("", rows, labels)))
 
 
-def counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> MetricFamily:
+def counter(
+    name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()
+) -> MetricFamily:
     return MetricFamily(name, "counter", help, tuple(_samples("_total", rows, labels)))
 
 
@@ -64,12 +71,14 @@ def histogram(
     rows: Iterable[tuple[tuple[str, ...], Buckets, float]],
     labels: tuple[str, ...] = (),
 ) -> MetricFamily:
-    """Each row: values of the labels, cumulative buckets, and the sum of what was observed."""
+    """Each row: values of the labels, cumulative buckets, and the sum of what was
+    observed."""
     samples = []
     for values, buckets, total in rows:
         own_labels_text = dict(zip(labels, values, strict=True))
         samples += [
-            Sample("_bucket", {**own_labels_text, "le": bound}, count) for bound, count in buckets
+            Sample("_bucket", {**own_labels_text, "le": bound}, count)
+            for bound, count in buckets
         ]
         samples += [
             Sample("_count", own_labels_text, buckets[-1][1]),
@@ -84,7 +93,9 @@ def _samples(suffix: str, rows: Rows, labels: tuple[str, ...]) -> Iterator[Sampl
 
 
 def _line(name: str, one: Sample) -> str:
-    words = ",".join(f'{label}="{escaped(value)}"' for label, value in sorted(one.labels.items()))
+    words = ",".join(
+        f'{label}="{escaped(value)}"' for label, value in sorted(one.labels.items())
+    )
     labels = f"{{{words}}}" if words else ""
     return f"{name}{one.suffix}{labels} {_number(one.value)}\n"
 

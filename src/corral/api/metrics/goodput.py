@@ -1,4 +1,5 @@
-"""Series of the ledger: GPU-seconds by what came of them, and the share that was useful (0055)."""
+"""Series of the ledger: GPU-seconds by what came of them, and the share that was useful
+(0055)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,8 +21,8 @@ SENSED: Final = {name: name for name in ("measured", "used", "idle")}
 
 
 def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFamily]:
-    """Counters of what has been written down. An attempt's life is when it ends, what sensors say
-    each minute."""
+    """Counters of what has been written down. An attempt's life is when it ends, what
+    sensors say each minute."""
     by_kind = ("queue", "kind")
     yield counter(
         "corral_gpu_seconds",
@@ -47,9 +48,13 @@ def _rows(
 
 
 def goodput(report: UsageReport) -> Iterator[MetricFamily]:
-    """Yield metrics of what was allocated today and yesterday (UTC); current allocations count as
-    if they ended well. A queue without allocations has none."""
-    rows = [((row.name,), share) for row in report.rows if (share := _share(row.amounts)) >= 0]
+    """Yield metrics of what was allocated today and yesterday (UTC); current
+    allocations count as if they ended well. A queue without allocations has none."""
+    rows = [
+        ((row.name,), share)
+        for row in report.rows
+        if (share := _share(row.amounts)) >= 0
+    ]
     whole = [((), share)] if (share := _share(report.total)) >= 0 else []
     about = "Share of the GPU-hours held since yesterday (UTC) that was useful"
     yield gauge("corral_goodput_ratio", f"{about}.", whole)
@@ -59,7 +64,9 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
         for row in report.rows
         for kind, name in CAME_OF.items()
     ]
-    others = [((row.name, "other"), other_gpu_seconds(row.amounts)) for row in report.rows]
+    others = [
+        ((row.name, "other"), other_gpu_seconds(row.amounts)) for row in report.rows
+    ]
     yield gauge(
         "corral_queue_recent_gpu_seconds",
         "Held since yesterday (UTC), by what came of it, with what runs now.",

@@ -1,4 +1,5 @@
-"""The head's own series: jobs, queues, waits, decisions, nodes, checkpoints, goodput."""
+"""The head's own series: jobs, queues, waits, decisions, nodes, checkpoints,
+goodput."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from corral.api.metrics.families import MetricFamily, counter, gauge, histogram,
 from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.queues import QueueSnapshot
 from corral.control import Control
+from corral.control.counters import HeadCounters
 from corral.domain.job_states import JobState
 from corral.domain.world import World
 from corral.insight.reports import UsageReport
@@ -23,8 +25,8 @@ QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
 
 
 class HeadSeries:
-    """Values of one head at the moment of a scrape. `disk`: (free, total) bytes of its directory's
-    disk. `goodput`: a report of today and yesterday by queue, or None."""
+    """Values of one head at the moment of a scrape. `disk`: (free, total) bytes of its
+    directory's disk. `goodput`: a report of today and yesterday by queue, or None."""
 
     def __init__(
         self,
@@ -48,7 +50,9 @@ class HeadSeries:
             "engine": control.engine.name,
         }
         yield info("corral", "The cluster and its head.", about)
-        yield gauge("corral_term", "How often a head has begun to lead.", [((), world.term)])
+        yield gauge(
+            "corral_term", "How often a head has begun to lead.", [((), world.term)]
+        )
         yield from _jobs(world, control.now().wall)
         yield from _queues(QueueSnapshot(control))
         yield from _nodes(world)
@@ -63,8 +67,14 @@ class HeadSeries:
         )
         if self._disk is not None:
             free, total = self._disk
-            yield gauge("corral_head_disk_free_bytes", "Of the cluster's directory.", [((), free)])
-            yield gauge("corral_head_disk_bytes", "Of the cluster's directory.", [((), total)])
+            yield gauge(
+                "corral_head_disk_free_bytes",
+                "Of the cluster's directory.",
+                [((), free)],
+            )
+            yield gauge(
+                "corral_head_disk_bytes", "Of the cluster's directory.", [((), total)]
+            )
 
 
 def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
@@ -73,8 +83,14 @@ def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
     )
     for queue in world.queues.by_name:
         for state in (JobState.QUEUED, JobState.RUNNING):
-            states[str(queue), state.value] += 0  # a series that is not there cannot be 0
-    yield gauge("corral_jobs", "Jobs that are not over.", states.items(), labels=("queue", "state"))
+            # a series that is not there cannot be 0
+            states[str(queue), state.value] += 0
+    yield gauge(
+        "corral_jobs",
+        "Jobs that are not over.",
+        states.items(),
+        labels=("queue", "state"),
+    )
     oldest: dict[tuple[str, ...], float] = {}
     for job in world.in_state(JobState.QUEUED).values():
         key = (str(job.spec.queue),)
@@ -94,12 +110,24 @@ def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
         yield gauge(f"corral_queue_{name}", help, values, labels=("queue",))
     hours = [((row.name,), row.used_gpu_hours * 3600) for row in rows]
     yield counter(
-        "corral_queue_gpu_seconds", "GPU-seconds held and given back.", hours, labels=("queue",)
+        "corral_queue_gpu_seconds",
+        "GPU-seconds held and given back.",
+        hours,
+        labels=("queue",),
     )
     budgets = [(row.name, row.budget) for row in rows if row.budget is not None]
-    budget_left = [((name, budget_row.unit), budget_row.left) for name, budget_row in budgets]
-    yield gauge("corral_queue_budget_left", "In its unit.", budget_left, labels=("queue", "unit"))
-    amount = [((name, budget_row.unit), budget_row.amount) for name, budget_row in budgets]
+    budget_left = [
+        ((name, budget_row.unit), budget_row.left) for name, budget_row in budgets
+    ]
+    yield gauge(
+        "corral_queue_budget_left",
+        "In its unit.",
+        budget_left,
+        labels=("queue", "unit"),
+    )
+    amount = [
+        ((name, budget_row.unit), budget_row.amount) for name, budget_row in budgets
+    ]
     yield gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
     ends = [
         ((name,), budget_row.runs_out_at)
@@ -119,13 +147,26 @@ def _nodes(world: World) -> Iterator[MetricFamily]:
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
         node_counts[node.liveness.value, work] += 1
-    yield gauge("corral_nodes", "Nodes.", node_counts.items(), labels=("liveness", "work"))
-    up = [((str(id),), node.liveness.value == "alive") for id, node in sorted(world.nodes.items())]
-    yield gauge("corral_node_up", "Whether heartbeats of the node arrive.", up, labels=("node",))
-    gpus = views.gpus(world)
-    rows = [((name,), float(getattr(gpus, name))) for name in ("total", "free", "used", "away")]
     yield gauge(
-        "corral_gpus", "GPUs: all, free, held, and of nodes that take no work.", rows, ("kind",)
+        "corral_nodes", "Nodes.", node_counts.items(), labels=("liveness", "work")
+    )
+    up = [
+        ((str(id),), node.liveness.value == "alive")
+        for id, node in sorted(world.nodes.items())
+    ]
+    yield gauge(
+        "corral_node_up", "Whether heartbeats of the node arrive.", up, labels=("node",)
+    )
+    gpus = views.gpus(world)
+    rows = [
+        ((name,), float(getattr(gpus, name)))
+        for name in ("total", "free", "used", "away")
+    ]
+    yield gauge(
+        "corral_gpus",
+        "GPUs: all, free, held, and of nodes that take no work.",
+        rows,
+        ("kind",),
     )
 
 
@@ -133,18 +174,48 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
     counts = control.counts
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]
-    yield counter("corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue)
-    ended = [((str(queue), state.value), n) for (queue, state), n in counts.ended.items()]
+    yield counter(
+        "corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue
+    )
+    ended = [
+        ((str(queue), state.value), n) for (queue, state), n in counts.ended.items()
+    ]
     yield counter("corral_jobs_ended", "Jobs that are over.", ended, ("queue", "state"))
     starts = [((str(queue),), n) for queue, n in counts.starts.items()]
-    yield counter("corral_attempts_started", "Attempts that were placed.", starts, by_queue)
+    yield counter(
+        "corral_attempts_started", "Attempts that were placed.", starts, by_queue
+    )
     failures = [((cause.value,), n) for cause, n in counts.failures.items()]
     yield counter("corral_attempts_failed", "By who is to blame.", failures, ("cause",))
     kinds = [((kind,), n) for kind, n in counts.interruptions.items()]
-    yield counter("corral_interruptions", "By the kind of their receipt.", kinds, ("kind",))
+    yield counter(
+        "corral_interruptions", "By the kind of their receipt.", kinds, ("kind",)
+    )
     lost = [((kind,), n) for kind, n in counts.lost_gpu_seconds.items()]
-    yield counter("corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",))
-    signals = [((kind,), n) for kind, n in counts.signals.items()]
+    yield counter(
+        "corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",)
+    )
+    yield from _signal_counts(control)
+    yield from _checkpoint_counts(counts)
+    yield counter(
+        "corral_commits", "Decisions that were written down.", [((), counts.commits)]
+    )
+    waits = [
+        ((str(queue),), histogram_counts.cumulative(), histogram_counts.total)
+        for queue, histogram_counts in counts.waits.items()
+    ]
+    yield histogram(
+        "corral_wait_seconds", "From submit to the first place.", waits, by_queue
+    )
+    yield histogram(
+        "corral_tick_seconds",
+        "Time from an observation to its committed and sent result.",
+        [((), counts.ticks.cumulative(), counts.ticks.total)],
+    )
+
+
+def _signal_counts(control: Control) -> Iterator[MetricFamily]:
+    signals = [((kind,), n) for kind, n in control.counts.signals.items()]
     yield counter("corral_signals", "What nodes have noticed.", signals, ("kind",))
     kinds = [((kind,), n) for kind, n in control.dropped.counts.items()]
     yield counter(
@@ -153,9 +224,16 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
         kinds,
         ("kind",),
     )
-    yield counter("corral_checkpoints", "Saves that were committed.", [((), counts.saves)])
+
+
+def _checkpoint_counts(counts: HeadCounters) -> Iterator[MetricFamily]:
     yield counter(
-        "corral_checkpoint_seconds", "From first byte to fsync.", [((), counts.save_seconds)]
+        "corral_checkpoints", "Saves that were committed.", [((), counts.saves)]
+    )
+    yield counter(
+        "corral_checkpoint_seconds",
+        "From first byte to fsync.",
+        [((), counts.save_seconds)],
     )
     yield counter(
         "corral_checkpoint_stall_seconds",
@@ -163,14 +241,3 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
         [((), counts.save_stall_seconds)],
     )
     yield counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
-    yield counter("corral_commits", "Decisions that were written down.", [((), counts.commits)])
-    waits = [
-        ((str(queue),), histogram_counts.cumulative(), histogram_counts.total)
-        for queue, histogram_counts in counts.waits.items()
-    ]
-    yield histogram("corral_wait_seconds", "From submit to the first place.", waits, by_queue)
-    yield histogram(
-        "corral_tick_seconds",
-        "Time from an observation to its committed and sent result.",
-        [((), counts.ticks.cumulative(), counts.ticks.total)],
-    )

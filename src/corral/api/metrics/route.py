@@ -1,4 +1,5 @@
-"""The route that Prometheus reads: the text format, or OpenMetrics where that is asked for."""
+"""The route that Prometheus reads: the text format, or OpenMetrics where that is asked
+for."""
 
 import asyncio
 import shutil
@@ -37,16 +38,22 @@ async def metrics(request: Request, house: Within, caller: Asker) -> StreamingRe
 
 
 async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator[bytes]:
-    """Yield one family at a time. Agents' messages are processed between two families."""
+    """Yield one family at a time. Agents' messages are processed between two
+    families."""
     control, settings = house.control, house.settings
     series = HeadSeries(
-        control, version=settings.version, disk=_disk_of(house), goodput=await _goodput(control)
+        control,
+        version=settings.version,
+        disk=_disk_of(house),
+        goodput=await _goodput(control),
     )
     own_series = chain(series.collect(), connection_series(settings.connections))
     yield "".join(family.text(is_open=is_open) for family in own_series).encode()
     families: Iterator[str] = chain(
         node_families(control.world, control.sensed.newest),
-        gpu_families(control.world, control.sensed.newest, counters=not is_open, seen=sight.job),
+        gpu_families(
+            control.world, control.sensed.newest, counters=not is_open, seen=sight.job
+        ),
     )
     for family in families:
         yield family.encode()

@@ -40,9 +40,12 @@ class AlertFiles:
             (document, *_) = read_documents(self._path)
             alert_file = read_alerts(document)
             receivers = tuple(
-                receiver_of(receiver_body, self._path.parent) for receiver_body in alert_file.to
+                receiver_of(receiver_body, self._path.parent)
+                for receiver_body in alert_file.to
             )
-            self._asked = AlertSettings(rules=alert_file.rules.domain, receivers=receivers)
+            self._asked = AlertSettings(
+                rules=alert_file.rules.domain, receivers=receivers
+            )
         except (CorralError, ValueError) as error:
             why = str(error).partition("\n")[0]
             log.warning("alerts_not_read", error=why)
@@ -54,7 +57,8 @@ class AlertFiles:
 
 
 class DiskMemory:
-    """One JSON file, 0600. An unreadable file counts as empty: no message has been sent."""
+    """One JSON file, 0600. An unreadable file counts as empty: no message has been
+    sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

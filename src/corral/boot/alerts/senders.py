@@ -24,8 +24,11 @@ from corral.wire import alerts as wire
 
 SECONDS: Final = 15.0
 TEST: Final = "This is a test: alerts of this cluster reach you."
-MARKS: Final = {Severity.INFO: ":information_source:", Severity.WARNING: ":warning:",
-                Severity.CRITICAL: ":rotating_light:"}  # fmt: skip
+MARKS: Final = {
+    Severity.INFO: ":information_source:",
+    Severity.WARNING: ":warning:",
+    Severity.CRITICAL: ":rotating_light:",
+}
 
 
 class MessageNotSent(Trouble):
@@ -69,8 +72,8 @@ class _Receiver:
 class Webhook(_Receiver):
     """POST of JSON.
 
-    With a secret, `X-Corral-Signature: sha256=...` is the HMAC of the body. Redirects are
-    not followed, so messages go only to the address in the file.
+    With a secret, `X-Corral-Signature: sha256=...` is the HMAC of the body. Redirects
+    are not followed, so messages go only to the address in the file.
     """
 
     address: str
@@ -89,7 +92,9 @@ class Webhook(_Receiver):
             async with httpx2.AsyncClient(timeout=SECONDS) as http:
                 answer = await http.post(self.address, content=body, headers=headers)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise MessageNotSent(self.name, f"{type(error).__name__}: {error}") from error
+            raise MessageNotSent(
+                self.name, f"{type(error).__name__}: {error}"
+            ) from error
         if answer.status_code >= 300:
             raise MessageNotSent(self.name, f"its address answers {answer.status_code}")
 
@@ -153,7 +158,9 @@ def receiver_of(one: wire.ReceiverBody, folder: Path) -> Webhook | Mailbox:
     """Files are relative to the folder of alerts.yaml."""
     zone = one.quiet.zone if one.quiet is not None else "UTC"
     if one.email is not None:
-        return Mailbox(name=one.name, taste=one.taste, zone=zone, mail=one.email, folder=folder)
+        return Mailbox(
+            name=one.name, taste=one.taste, zone=zone, mail=one.email, folder=folder
+        )
     address = one.slack or one.webhook
     assert address is not None
     secret = folder / one.secret_file if one.secret_file is not None else None
@@ -171,7 +178,9 @@ def _secret(name: str, file: Path) -> bytes:
     try:
         return file.read_bytes().strip()
     except OSError as error:
-        raise MessageNotSent(name, f"{file} cannot be read: {error.strerror}") from error
+        raise MessageNotSent(
+            name, f"{file} cannot be read: {error.strerror}"
+        ) from error
 
 
 def disks_of(root: Path) -> dict[str, tuple[int, int]]:

@@ -1,6 +1,11 @@
 """An optional Prometheus process next to the head."""
 
 from corral.boot.monitoring.config import scrape_config
-from corral.boot.monitoring.prometheus import USER, Prometheus, check_prometheus, prometheus_of
+from corral.boot.monitoring.prometheus import (
+    USER,
+    Prometheus,
+    check_prometheus,
+    prometheus_of,
+)
 
 __all__ = ["USER", "Prometheus", "check_prometheus", "prometheus_of", "scrape_config"]

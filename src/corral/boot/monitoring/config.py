@@ -10,7 +10,8 @@ RULES: Final = Path(__file__).with_name("rules.yml")
 
 
 def web_config(user: str, password: str) -> str:
-    """Return web.yml: who may read what Prometheus keeps, on a machine that others use too.
+    """Return web.yml: who may read what Prometheus keeps, on a machine that others use
+    too.
 
     Source: Prometheus, "HTTPS and authentication"; passwords are kept as bcrypt hashes.
     """
@@ -20,8 +21,11 @@ def web_config(user: str, password: str) -> str:
     return yaml.safe_dump({"basic_auth_users": {user: hashed}})
 
 
-def scrape_config(url: str, *, token_file: str, rules_file: str, ca_file: str | None = None) -> str:
-    """prometheus.yml. `honor_labels`: the label `job` is Corral's job and not Prometheus's."""
+def scrape_config(
+    url: str, *, token_file: str, rules_file: str, ca_file: str | None = None
+) -> str:
+    """prometheus.yml. `honor_labels`: the label `job` is Corral's job and not
+    Prometheus's."""
     address = urlsplit(url)
     job: dict[str, object] = {
         "job_name": "corral",

@@ -1,4 +1,5 @@
-"""The process: started with the head, started again when it ends, ended with the head."""
+"""The process: started with the head, started again when it ends, ended with the
+head."""
 
 import os
 import secrets
@@ -36,7 +37,8 @@ def check_prometheus() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Prometheus:
-    """Its folder holds its settings, the token that it reads the head with, and what it keeps."""
+    """Its folder holds its settings, the token that it reads the head with, and what it
+    keeps."""
 
     folder: Path
     ca_file: Path | None = None
@@ -45,13 +47,15 @@ class Prometheus:
 
     @property
     def token(self) -> Path:
-        """File of the token that the head lets it in by; Prometheus reads it at each scrape."""
+        """File of the token that the head lets it in by; Prometheus reads it at each
+        scrape."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.folder / "token"
 
     @property
     def password_file(self) -> Path:
-        """Password that its pages and its API ask the user `corral` for; made once, 0600."""
+        """Password that its pages and its API ask the user `corral` for; made once,
+        0600."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self.folder / "password"
         once(file, secrets.token_urlsafe(24).encode())
@@ -64,7 +68,8 @@ class Prometheus:
         return f"http://127.0.0.1:{port}"
 
     def look_after(self, head_url: str) -> None:
-        """Start it, in the place of one that an earlier head has left; and again when it ends."""
+        """Start it, in the place of one that an earlier head has left; and again when
+        it ends."""
         if self.process is None:
             if (local_process := LocalProcess.recorded(self._pid_file)) is not None:
                 local_process.signal(signal.SIGTERM)
@@ -92,7 +97,9 @@ class Prometheus:
             ca_file=str(self.ca_file) if self.ca_file is not None else None,
         )
         write_atomically(self.folder / "prometheus.yml", config)
-        write_atomically(self._web_file, web_config(USER, self.password_file.read_text().strip()))
+        write_atomically(
+            self._web_file, web_config(USER, self.password_file.read_text().strip())
+        )
 
     @property
     def _web_file(self) -> Path:
@@ -134,7 +141,9 @@ def prometheus_of(place: ClusterDir, settings: ClusterSettings) -> Prometheus | 
         return None
     certificate = settings.tls_certificate
     path = place.trusted if makes_own(settings) else None
-    return Prometheus(folder=place.monitoring, ca_file=Path(certificate) if certificate else path)
+    return Prometheus(
+        folder=place.monitoring, ca_file=Path(certificate) if certificate else path
+    )
 
 
 def _free_port() -> int:

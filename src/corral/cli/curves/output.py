@@ -40,7 +40,9 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
         note(chart_note)
 
 
-def _show_rows(title: str, rows: tuple[CurveRow, ...], picture: Picture, width: int) -> None:
+def _show_rows(
+    title: str, rows: tuple[CurveRow, ...], picture: Picture, width: int
+) -> None:
     names = [f"{row.name} ({row.unit})" if _is_told(row) else row.name for row in rows]
     if picture.pretend:
         names = [
@@ -56,10 +58,12 @@ def _show_rows(title: str, rows: tuple[CurveRow, ...], picture: Picture, width: 
     for name, row in zip(names, rows, strict=True):
         low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
         numbers = (
-            value_text(number, row.unit) for number in (row.last, row.low, row.mean, row.high)
+            value_text(number, row.unit)
+            for number in (row.last, row.low, row.mean, row.high)
         )
         made.add_row(name, *numbers, sparkline(row.values, wide, low=low, high=high))
-    made.columns[-1].min_width = max(len(_OVER_TIME), wide)  # neither it nor a curve is folded
+    # neither it nor a curve is folded
+    made.columns[-1].min_width = max(len(_OVER_TIME), wide)
     show_table(made)
 
 
@@ -73,7 +77,8 @@ def _is_told(row: CurveRow) -> bool:
 
 
 def as_json(picture: Picture) -> dict[str, Any]:
-    """Values at the moments of one grid; shares are from 0 to 1, and null is unknown."""
+    """Values at the moments of one grid; shares are from 0 to 1, and null is
+    unknown."""
     return {
         "of": picture.what,
         "since": picture.grid.since,
@@ -98,12 +103,18 @@ def _plain(row: CurveRow) -> dict[str, Any]:
 
 
 def print_csv(picture: Picture, out: TextIO | None = None) -> None:
-    """A line a moment (seconds since 1970), a column a curve; what is unknown is empty."""
+    """A line a moment (seconds since 1970), a column a curve; what is unknown is
+    empty."""
     writer = csv.writer(out or sys.stdout, lineterminator="\n")
     rows = (*picture.rows, *picture.gpus)
     heads = (f"{row.name} ({row.unit})" if row.unit else row.name for row in rows)
     writer.writerow(["at", *heads])
-    for at, *values in zip(picture.grid.times, *(row.values for row in rows), strict=True):
+    for at, *values in zip(
+        picture.grid.times, *(row.values for row in rows), strict=True
+    ):
         writer.writerow(
-            [f"{at:.3f}", *("" if value is None else f"{value:.10g}" for value in values)]
+            [
+                f"{at:.3f}",
+                *("" if value is None else f"{value:.10g}" for value in values),
+            ]
         )

@@ -1,6 +1,7 @@
 """Rows of curves of one thing, made of what the head answers. No I/O.
 
-The moments of several nodes differ: all are brought onto one grid, whose cells hold means.
+The moments of several nodes differ: all are brought onto one grid, whose cells hold
+means.
 """
 
 import re
@@ -21,7 +22,8 @@ STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day
 HELD_STEPS: Final = 1.5  # steps for which a value holds if no other follows
 MOST_NODES: Final = 64  # of a job whose GPUs are asked about
 GPU_FIELDS: Final = ("utilisation", "memory", "power_watts", "temperature_celsius")
-_OF_GPU: Final = re.compile(r"gpu(?P<index>\d+)\.(?P<field>.+)")  # a field of a node's series
+# a field of a node's series
+_OF_GPU: Final = re.compile(r"gpu(?P<index>\d+)\.(?P<field>.+)")
 Points = list[tuple[float, float]]  # (moment, value), in any order
 
 
@@ -68,7 +70,10 @@ CLUSTER: Final = (
     CurveKind("running", "running", "jobs"),
     CurveKind("waiting", "queued", "jobs"),
 )
-QUEUE: Final = (CurveKind("GPUs held", "held_gpus"), CurveKind("waiting", "queued", "jobs"))
+QUEUE: Final = (
+    CurveKind("GPUs held", "held_gpus"),
+    CurveKind("waiting", "queued", "jobs"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +143,14 @@ class Grid:
         return [self.since + self.step * at for at in range(self.cells)]
 
     def row(self, points: Points) -> tuple[Value, ...]:
-        """The mean of each cell. A cell without a moment has the value before it, for as long as
-        the next one may take."""
+        """The mean of each cell. A cell without a moment has the value before it, for
+        as long as the next one may take."""
         cells: list[list[float]] = [[] for _ in range(self.cells)]
         for at, value in points:
             if self.since <= at <= self.until:
-                cells[min(self.cells - 1, int((at - self.since) / self.step))].append(value)
+                cells[min(self.cells - 1, int((at - self.since) / self.step))].append(
+                    value
+                )
         holds = int(_spacing(points) * HELD_STEPS / self.step)
         values: list[Value] = []
         last: Value = None
@@ -186,7 +193,8 @@ class Gathered:
     """Answers by field and by GPU."""
 
     own: dict[str, Points] = field(default_factory=dict)
-    gpus: dict[str, dict[str, Points]] = field(default_factory=dict)  # "n1 GPU 0" -> field
+    # "n1 GPU 0" -> field
+    gpus: dict[str, dict[str, Points]] = field(default_factory=dict)
     pretend: bool = False
 
     def take(self, series: "SeriesView") -> None:
@@ -198,7 +206,8 @@ class Gathered:
                 for at, value in zip(series.times, values, strict=True)
                 if value is not None
             ]
-            gpu = _OF_GPU.fullmatch(name) if node else None  # a job logs what names it likes
+            # a job logs what names it likes
+            gpu = _OF_GPU.fullmatch(name) if node else None
             book = self.own if gpu is None else self._gpu(f"{node} GPU {gpu['index']}")
             book.setdefault(name if gpu is None else gpu["field"], []).extend(points)
 
@@ -219,9 +228,13 @@ def job_asks(
         last = until if attempt.ended_at is None else min(until, attempt.ended_at)
         for seat in attempt.seats[:nodes]:
             if seat.gpus and first < last:
-                fields = tuple(f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS)
+                fields = tuple(
+                    f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS
+                )
                 asks.append(
-                    SeriesQuery(key=f"node:{seat.node}", since=first, until=last, fields=fields)
+                    SeriesQuery(
+                        key=f"node:{seat.node}", since=first, until=last, fields=fields
+                    )
                 )
     return asks
 
@@ -237,8 +250,12 @@ def job_picture(
     """`nodes`: as for `job_asks`."""
     gathered = _gathered(answers)
     seats = max((len(attempt.seats) for attempt in job.attempts), default=0)
-    left_out = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
-    logged = tuple(CurveKind(name, name) for name in sorted(gathered.own) if is_logged(name))
+    left_out = (
+        f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
+    )
+    logged = tuple(
+        CurveKind(name, name) for name in sorted(gathered.own) if is_logged(name)
+    )
     return Picture(
         what=f"{job.name} ({job.id})",
         grid=grid,
@@ -283,7 +300,9 @@ def _gathered(answers: Iterable["SeriesView"]) -> Gathered:
     return gathered
 
 
-def _rows(kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid) -> Iterable[CurveRow]:
+def _rows(
+    kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid
+) -> Iterable[CurveRow]:
     """Yield the rows that have any value."""
     for kind in kinds:
         points = book.get(kind.field, [])

@@ -13,17 +13,24 @@ Value = float | None
 
 
 def sparkline(
-    values: Sequence[Value], width: int, *, low: float | None = None, high: float | None = None
+    values: Sequence[Value],
+    width: int,
+    *,
+    low: float | None = None,
+    high: float | None = None,
 ) -> str:
-    """At most `width` characters, the lowest block at `low` and the highest at `high` (else at the
-    least and the most of them, at least a twentieth apart); a blank where nothing is known."""
+    """At most `width` characters, the lowest block at `low` and the highest at `high`
+    (else at the least and the most of them, at least a twentieth apart); a blank where
+    nothing is known."""
     drawn = narrowed(values, width)
     known_values = [value for value in drawn if value is not None]
     if not known_values:
         return UNKNOWN * len(drawn)
     top = max(known_values) if high is None else high
     bottom = min(*known_values, top - LEAST_SPAN * abs(top)) if low is None else low
-    return "".join(UNKNOWN if value is None else _block(value, bottom, top) for value in drawn)
+    return "".join(
+        UNKNOWN if value is None else _block(value, bottom, top) for value in drawn
+    )
 
 
 def _block(value: float, low: float, high: float) -> str:
@@ -44,7 +51,9 @@ def narrowed(values: Sequence[Value], width: int) -> list[Value]:
     if count <= width:
         return list(values)
     edges = [count * at // width for at in range(width + 1)]
-    return [mean(values[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+    return [
+        mean(values[first:last]) for first, last in zip(edges, edges[1:], strict=False)
+    ]
 
 
 def mean(values: Sequence[Value]) -> Value:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from corral.traces.traces import Trace
 
 _OWN = Parameter(negative="", show_default=False)
-OTHERWISE: Final = "or give a history: --history FILE, or --own for that of this cluster"
+OTHERWISE: Final = (
+    "or give a history: --history FILE, or --own for that of this cluster"
+)
 RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral simulate
 
 
@@ -84,12 +86,12 @@ def capacity(
     dir: Annotated[Path | None, DIR] = None,
     out: Out | None = None,
 ) -> None:
-    """Compute how many GPUs will be needed: by hand, by a forecast, and for short waits. A forecast
-    is compared with the same weekday before.
+    """Compute how many GPUs will be needed: by hand, by a forecast, and for short
+    waits. A forecast is compared with the same weekday before.
 
     Args:
-        history: CSV with submit_s, duration_s and gpus in its header, SWF, or what sacct -P or
-            corral ps --all --json prints; or .gz.
+        history: CSV with submit_s, duration_s and gpus in its header, SWF, or what
+            sacct -P or corral ps --all --json prints; or .gz.
         own: Use this cluster's history, imported jobs included.
         node_gpus: GPUs of a node.
         horizon_days: Days to forecast.
@@ -98,12 +100,22 @@ def capacity(
     shown.apart_from(history)
     ahead = [] if horizon_days is None else ["--horizon-days"]
     if history is None and not own:
-        _refuse([*_said(how), *ahead], "needs a history: runs by hand have no past", OTHERWISE)
+        _refuse(
+            [*_said(how), *ahead],
+            "needs a history: runs by hand have no past",
+            OTHERWISE,
+        )
         shown.show(_simple(runs, node_gpus))
         return
-    _refuse(_said(runs), "is of runs by hand, and a history says what is needed", "give one")
+    _refuse(
+        _said(runs), "is of runs by hand, and a history says what is needed", "give one"
+    )
     if how.wait is None:
-        _refuse(_said(how), "is of the replay, for short waits", "add for example: --wait 30m")
+        _refuse(
+            _said(how),
+            "is of the replay, for short waits",
+            "add for example: --wait 30m",
+        )
     from corral.plan.capacity.plan import CapacityRequest
     from corral.plan.capacity.plan import capacity as found_of
     from corral.plan.capacity.report import report
@@ -129,7 +141,9 @@ def _said(options: ByHand | Replayed) -> list[str]:
     from corral.plan.bounds import option
 
     given_fields = (
-        field for field in fields(options) if getattr(options, field.name) != field.default
+        field
+        for field in fields(options)
+        if getattr(options, field.name) != field.default
     )
     return [option(field.name) for field in given_fields]
 
@@ -154,14 +168,23 @@ def _simple(runs: ByHand, node_gpus: int) -> "PlannerReport":
         what = f"{' and '.join(missing)} must be given, too"
         if not _said(runs):
             what = "nothing says what will be needed"
-        raise Usage(what, hint="for example --run-hours 20 --runs 30 --run-gpus 16, " + OTHERWISE)
+        raise Usage(
+            what,
+            hint="for example --run-hours 20 --runs 30 --run-gpus 16, " + OTHERWISE,
+        )
     need = SimpleNeed(
-        run_hours=hours, runs=number, run_gpus=gpus, node_gpus=node_gpus, usable=runs.usable
+        run_hours=hours,
+        runs=number,
+        run_gpus=gpus,
+        node_gpus=node_gpus,
+        usable=runs.usable,
     )
     return simple_report(simple_capacity(need))
 
 
-def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Trace, Sequence[int]]":
+def _history(
+    history: Path | None, *, own: bool, dir: Path | None
+) -> "tuple[Trace, Sequence[int]]":
     """The log, and the GPUs of each node that is here."""
     from corral.traces.traces import read_trace
 
@@ -182,7 +205,9 @@ def _target(wait: str | None, share: float) -> "WaitTarget | None":
     try:
         seconds = seconds_of(wait)
     except ValueError as error:
-        raise SpecInvalid(f"--wait: {error}", hint="write for example --wait 30m") from error
+        raise SpecInvalid(
+            f"--wait: {error}", hint="write for example --wait 30m"
+        ) from error
     return WaitTarget(seconds=seconds, share=share)
 
 
@@ -198,7 +223,9 @@ def _play(policy: str, at: WorkProgress) -> "Play":
 
     def play(work: "Workload", nodes: Sequence[int]) -> "ReplayOutcome":
         nonlocal compiling
-        at.doing = f"{compiling}replaying {len(work.submits):,} jobs on {_nodes(len(nodes))}"
+        at.doing = (
+            f"{compiling}replaying {len(work.submits):,} jobs on {_nodes(len(nodes))}"
+        )
         compiling = ""
         return replay(work, nodes, named)
 

@@ -12,12 +12,18 @@ if TYPE_CHECKING:
 
     from corral.catalog.facts import Fact
 
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
 TABLES: Final = {"gpus": "devices"}  # the others have the name of their file
 
 
 def catalog(
-    kind: str | None = None, name: str | None = None, /, *, json: Annotated[bool, _JSON] = False
+    kind: str | None = None,
+    name: str | None = None,
+    /,
+    *,
+    json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Show the planner's numbers with unit, source and date.
 
@@ -69,7 +75,8 @@ def _file(kind: str, files: "tuple[str, ...]") -> str:
 
 
 def _spelling(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
-    """Other names of what is of that kind, and what makes two spellings of a name one."""
+    """Other names of what is of that kind, and what makes two spellings of a name
+    one."""
     from corral.catalog import carbon, devices, facts, model_names
 
     if kind == "gpus":
@@ -81,9 +88,13 @@ def _spelling(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
 
 def _data(fact: "Fact") -> dict[str, str]:
     return {
-        "subject": fact.subject, "quantity": fact.quantity, "value": fact.value,
-        "unit": fact.unit, "source": fact.source, "date": fact.date.isoformat(),
-    }  # fmt: skip
+        "subject": fact.subject,
+        "quantity": fact.quantity,
+        "value": fact.value,
+        "unit": fact.unit,
+        "source": fact.source,
+        "date": fact.date.isoformat(),
+    }
 
 
 def _show_counts(kinds: dict[str, int]) -> None:
@@ -99,7 +110,9 @@ def _show_facts(facts: "Mapping[str, Fact]") -> None:
         if fact.quantity == "aliases":  # as long as a table is wide
             continue
         unit = "" if fact.unit == "text" else fact.unit
-        shown.add_row(fact.quantity, fact.value, unit, fact.date.isoformat(), fact.source)
+        shown.add_row(
+            fact.quantity, fact.value, unit, fact.date.isoformat(), fact.source
+        )
     show_table(shown)
     if "aliases" in facts:
         say(f"also: {', '.join(facts['aliases'].value.split(';'))}")

@@ -14,5 +14,6 @@ from corral.plan.cluster.report import report
 def cluster(
     request: Annotated[ClusterRequest, Parameter(name="*")], *, out: Out | None = None
 ) -> None:
-    """List the parts of a cluster: nodes, switches, cables, storage, racks and power."""
+    """List the parts of a cluster: nodes, switches, cables, storage, racks and
+    power."""
     (out or Out()).show(report(plan_cluster(request)))

@@ -1,7 +1,7 @@
 """plan cost: own or rent."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -19,6 +19,9 @@ from corral.cli.option_types import (
 )
 from corral.cli.planner.number_lists import named_numbers, number_pairs
 from corral.cli.planner.output import Out
+
+if TYPE_CHECKING:
+    from corral.plan.cost.bills import CostRequest
 
 USUAL_GPUS = 8
 USUAL_USE = 0.7
@@ -50,22 +53,21 @@ def cost(
         gpus: Number of GPUs (8, or the peak of the demand).
         gpu: Their type.
         years: How long.
-        utilisation: Share of all hours in which they are used (0.7, or that of the demand).
+        utilisation: Share of all hours in which they are used (0.7, or that of the
+            demand).
         node_gpus: GPUs of a node (the usual number).
         storage_tb: Shared storage in TB (the usual amount for this number of GPUs).
         egress_tb_month: Terabytes that leave a cloud each month.
         budget_usd: Budget: how many GPUs it buys and how many it rents.
-        demand: GPUS:HOURS of a year, one or more: the best mix of owned and rented GPUs.
+        demand: GPUS:HOURS of a year, one or more: the best mix of owned and rented
+            GPUs.
         assume: NAME=NUMBER, several; names: corral plan catalog economics.
         cloud: Cloud to rent from (the median of all).
         region: Region, for the price of electricity: us-tx, fi, ie, ...
         prices: Your own price list; its form: corral plan prices --help.
     """
-    from corral.cli.planner.prices import read_prices_of
     from corral.plan.cost.bills import CostRequest
     from corral.plan.cost.hybrid import peak_and_use
-    from corral.plan.cost.plan import cost as found_of
-    from corral.plan.cost.report import report
 
     demand_pairs = number_pairs(demand or (), "--demand")
     most, use = peak_and_use(demand_pairs) if demand_pairs else (USUAL_GPUS, USUAL_USE)
@@ -83,5 +85,13 @@ def cost(
         cloud=cloud,
         region=region,
     )
-    shown = (out or Out()).apart_from(prices)
+    _show_cost(request, prices, out or Out())
+
+
+def _show_cost(request: "CostRequest", prices: Path | None, out: Out) -> None:
+    from corral.cli.planner.prices import read_prices_of
+    from corral.plan.cost.plan import cost as found_of
+    from corral.plan.cost.report import report
+
+    shown = out.apart_from(prices)
     shown.show(report(found_of(request, read_prices_of(prices))))

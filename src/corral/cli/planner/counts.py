@@ -13,7 +13,8 @@ LONGEST: Final = 300  # digits; what is longer is no number of anything
 _FORM: Final = re.compile(
     r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,4})?)([kmbt]?)", re.I | re.A
 )
-_ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)  # the planner reports the error
+# the planner reports the error
+_ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
 
 
 def counted(kind: Any, tokens: Sequence[Token]) -> Any:

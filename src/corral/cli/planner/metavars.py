@@ -1,4 +1,5 @@
-"""Metavars of the fields of planner requests, which know nothing of the command line."""
+"""Metavars of the fields of planner requests, which know nothing of the command
+line."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints

@@ -11,6 +11,9 @@ from corral.plan.fit.request import FitRequest, answer
 
 
 @with_metavars
-def model(request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None) -> None:
-    """Compute how many GPUs a model needs for serving, LoRA, full fine-tuning and pre-training."""
+def model(
+    request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None
+) -> None:
+    """Compute how many GPUs a model needs for serving, LoRA, full fine-tuning and
+    pre-training."""
     (out or Out()).show(answer(with_config(request)))

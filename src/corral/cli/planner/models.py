@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
-from os.path import exists, isdir, isfile  # they answer for any word, Path is not so kind
+
+# they answer for any word, Path is not so kind
+from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,7 +12,8 @@ from corral.cli.files import FileUnreadable, read_text
 
 Request = TypeVar("Request", bound=Any)
 HINT: Final = (
-    "give a model's config.json as Hugging Face has it, or a name of: corral plan catalog models"
+    "give a model's config.json as Hugging Face has it, or a name of: corral plan catalog "
+    "models"
 )
 PLACES: Final = ("/", "./", "../", "~/")  # what is typed so is a place, and no name
 
@@ -30,7 +33,8 @@ def with_config(request: Request) -> Request:
 
 
 def _file(said: str) -> Path | None:
-    """None of what is a name, such as meta-llama/Llama-3.1-8B, dimensions, or the text itself."""
+    """None of what is a name, such as meta-llama/Llama-3.1-8B, dimensions, or the text
+    itself."""
     if said.lstrip().startswith("{") or "\n" in said:
         return None
     path = Path(said).expanduser()
@@ -40,7 +44,11 @@ def _file(said: str) -> Path | None:
         if not exists(config):
             raise FileUnreadable(f"{path} is a folder without a config.json", hint=HINT)
         return config
-    return path if is_place or said.endswith(".json") or "/" in said and isfile(path) else None
+    return (
+        path
+        if is_place or said.endswith(".json") or "/" in said and isfile(path)
+        else None
+    )
 
 
 def _check(text: str, file: Path) -> None:
@@ -49,8 +57,12 @@ def _check(text: str, file: Path) -> None:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise FileUnreadable(f"{file} is no JSON: {where}: {error.msg}", hint=HINT) from error
+        raise FileUnreadable(
+            f"{file} is no JSON: {where}: {error.msg}", hint=HINT
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise FileUnreadable(f"{file} is no JSON that can be read: {error}", hint=HINT) from error
+        raise FileUnreadable(
+            f"{file} is no JSON that can be read: {error}", hint=HINT
+        ) from error
     if not isinstance(config, dict):
         raise FileUnreadable(f"{file} is no config: it holds no {{...}}", hint=HINT)

@@ -8,7 +8,9 @@ from corral.cli.planner.counts import number
 
 def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
     """pue=1.3 kwh=0.12. Raises: Usage."""
-    return dict(_pair(word, "=", option, "NAME=NUMBER, for example pue=1.3") for word in words)
+    return dict(
+        _pair(word, "=", option, "NAME=NUMBER, for example pue=1.3") for word in words
+    )
 
 
 def number_pairs(words: Sequence[str], option: str) -> tuple[tuple[float, float], ...]:

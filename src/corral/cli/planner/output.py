@@ -7,21 +7,34 @@ from typing import TYPE_CHECKING, Annotated, Self
 from cyclopts import Parameter
 
 from corral.cli.files import check_apart, check_writable, write
-from corral.cli.printing import fits, note, print_json, say, show_pairs, show_table, table
+from corral.cli.printing import (
+    fits,
+    note,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table as Rows
 
     from corral.plan.report import PlannerReport, ReportFigure, ReportTable
 
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
-_HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
+_HTML = Parameter(
+    name="--html", negative="", help="Write a page with plots to this file."
+)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Out:
-    """Requested output of an answer. A file that cannot be written is refused before the work."""
+    """Requested output of an answer. A file that cannot be written is refused before
+    the work."""
 
     json: Annotated[bool, _JSON] = False
     html: Annotated[Path | None, _HTML] = None
@@ -86,7 +99,11 @@ def _show_table(shown: "ReportTable") -> None:
     made = _made(shown, heads)
     if not fits(made):  # units then stand below the names
         made = _made(
-            shown, [f"{table_column.name}\n{table_column.unit}" for table_column in shown.columns]
+            shown,
+            [
+                f"{table_column.name}\n{table_column.unit}"
+                for table_column in shown.columns
+            ],
         )
     show_table(made)
     if shown.note:

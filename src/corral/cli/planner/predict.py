@@ -14,7 +14,9 @@ from corral.cli.printing import note, print_json, say
 if TYPE_CHECKING:
     from corral.plan.rows.row import Predict, Row
 
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
 
 
 def predict(
@@ -27,8 +29,9 @@ def predict(
 ) -> None:
     """Predict each row of a table.
 
-    The result has all columns of the table, the predicted ones (pred_...), `refused` with the
-    reason if a row cannot be predicted, and `assumed` with the assumptions for empty cells.
+    The result has all columns of the table, the predicted ones (pred_...), `refused`
+    with the reason if a row cannot be predicted, and `assumed` with the assumptions for
+    empty cells.
 
     Args:
         table: CSV with a header, plain or packed by gzip.
@@ -45,7 +48,9 @@ def predict(
     check_columns(kind, read.columns)
     answers = [_answered(row, predict_row) for row in read.rows]
     fresh = [*PREDICTED[kind], "refused", "assumed"]
-    write_rows(out, [*(name for name in read.columns if name not in fresh), *fresh], answers)
+    write_rows(
+        out, [*(name for name in read.columns if name not in fresh), *fresh], answers
+    )
     refused = [row["refused"] for row in answers if row["refused"]]
     if json:
         print_json({"rows": len(read.rows), "refused": len(refused), "out": str(out)})
@@ -58,8 +63,8 @@ def predict(
 def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
     """Compare the predictions for a table with its measurements.
 
-    Rows used, mean, median and 90th percentile of the absolute percentage error, bias, and the rank
-    correlation within sweeps: rows of one source, model and GPU.
+    Rows used, mean, median and 90th percentile of the absolute percentage error, bias,
+    and the rank correlation within sweeps: rows of one source, model and GPU.
 
     Args:
         kind: training, memory_ci, inference or collectives.

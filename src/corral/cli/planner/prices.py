@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from corral.catalog.prices import PriceList
 
 _CSV = Parameter(name="--csv", negative="", show_default=False)
-_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_JSON = Parameter(
+    name="--json", negative="", show_default=False, help="Answer in JSON."
+)
 SOURCE = "gpuhunt"
 
 
@@ -43,8 +45,8 @@ def prices(
 ) -> None:
     """List prices of GPUs by the hour, on demand, reserved and spot.
 
-    Lists are dated, and prices change weekly: fetch fresh ones, or write your own offers into a
-    file and plan with --prices FILE.
+    Lists are dated, and prices change weekly: fetch fresh ones, or write your own
+    offers into a file and plan with --prices FILE.
 
     Args:
         gpu: Only this type.
@@ -73,16 +75,27 @@ def prices(
     elif rents or sales:
         _show(rents, sales)
     else:
-        say(f"no source has a price of {only}: corral plan cost --gpu {only} takes an H100's")
+        say(
+            f"no source has a price of {only}: corral plan cost --gpu {only} takes an H100's"
+        )
 
 
 def _show(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
     if rents:
-        shown = table("gpu", "cloud", "kind", "USD a GPU-hour", "date", "source",
-                      right=("USD a GPU-hour",))  # fmt: skip
+        shown = table(
+            "gpu",
+            "cloud",
+            "kind",
+            "USD a GPU-hour",
+            "date",
+            "source",
+            right=("USD a GPU-hour",),
+        )
         for row in rents:
             usd = f"{row['usd_per_gpu_hour']:.2f}"
-            shown.add_row(row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"])
+            shown.add_row(
+                row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"]
+            )
         show_table(shown)
     if sales:
         if rents:
@@ -102,7 +115,9 @@ def _show_list(listed: "PriceList", only: str | None) -> None:
 
     rows = writer(sys.stdout, lineterminator="\n")
     rows.writerow(COLUMNS)
-    rows.writerows(line for line in listed.lines() if only in (None, line[0].partition(":")[2]))
+    rows.writerows(
+        line for line in listed.lines() if only in (None, line[0].partition(":")[2])
+    )
 
 
 def read_prices_of(path: Path | None) -> "PriceList":
@@ -123,7 +138,9 @@ def read_prices_of(path: Path | None) -> "PriceList":
 
 def _rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
     fit = (rent for rent in listed.rents if only in (None, rent.device))
-    for rent in sorted(fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)):
+    for rent in sorted(
+        fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)
+    ):
         yield {
             "gpu": rent.device,
             "cloud": rent.cloud,
@@ -178,15 +195,20 @@ def _offers() -> Iterable[Any]:
         offers: Iterable[Any] = gpuhunt.query(min_gpu_count=1)
     except Exception as error:  # each cloud's client has errors of its own
         hint = "try again, or plan with the list that comes with Corral: corral plan prices"
-        raise OffersUnreachable(f"gpuhunt could not be asked: {error}", hint=hint) from error
+        raise OffersUnreachable(
+            f"gpuhunt could not be asked: {error}", hint=hint
+        ) from error
     return offers
 
 
-def cheapest(offers: Iterable[Any], only: str | None) -> Iterator[tuple[str, str, float]]:
-    """Return CLOUD:GPU, the kind of price and the USD per GPU-hour of the cheapest offers.
+def cheapest(
+    offers: Iterable[Any], only: str | None
+) -> Iterator[tuple[str, str, float]]:
+    """Return CLOUD:GPU, the kind of price and the USD per GPU-hour of the cheapest
+    offers.
 
-    Only the cheapest offer of each CLOUD:GPU and kind of price is returned. GPUs that are
-    not in the catalog are reported and left out.
+    Only the cheapest offer of each CLOUD:GPU and kind of price is returned. GPUs that
+    are not in the catalog are reported and left out.
     """
     from corral.catalog.devices import device
 

@@ -1,4 +1,5 @@
-"""plan reliability: how often a long run fails, how often it should save, how many spares."""
+"""plan reliability: how often a long run fails, how often it should save, how many
+spares."""
 
 from typing import Annotated
 
@@ -14,8 +15,10 @@ from corral.plan.reliability.request import ReliabilityRequest
 
 @with_metavars
 def reliability(
-    request: Annotated[ReliabilityRequest, Parameter(name="*")], *, out: Out | None = None
+    request: Annotated[ReliabilityRequest, Parameter(name="*")],
+    *,
+    out: Out | None = None,
 ) -> None:
-    """Compute how often a long run fails, how often it should save, and how many spares it
-    needs."""
+    """Compute how often a long run fails, how often it should save, and how many spares
+    it needs."""
     (out or Out()).show(report(found_of(with_config(request))))

@@ -1,4 +1,5 @@
-"""plan serve: which GPUs serve a model within its targets, how many, and what a token costs."""
+"""plan serve: which GPUs serve a model within its targets, how many, and what a token
+costs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,8 @@ def serve(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Find the cheapest GPUs that serve a model within latency targets, queueing included.
+    """Find the cheapest GPUs that serve a model within latency targets, queueing
+    included.
 
     Args:
         prices: Your own price list; its form: corral plan prices --help.

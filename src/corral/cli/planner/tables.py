@@ -32,14 +32,18 @@ def read_rows(path: Path) -> CsvRows:
     text = read_text(path, "a table", hint=HINT)
     try:
         read = csv.DictReader(StringIO(text, newline=""), strict=True)
-        columns = read.fieldnames = tuple(name.strip() for name in read.fieldnames or ())
+        columns = read.fieldnames = tuple(
+            name.strip() for name in read.fieldnames or ()
+        )
         twice = sorted({name for name in columns if columns.count(name) > 1})
         if not columns or twice:
             what = f"has a column {twice[0]!r} twice" if twice else "is empty"
             raise TableInvalid(f"{path} {what}", hint=HINT)
         return CsvRows(columns=columns, rows=tuple(_whole(row, path) for row in read))
     except csv.Error as error:
-        raise TableInvalid(f"{path} cannot be read as a table: {error}", hint=HINT) from error
+        raise TableInvalid(
+            f"{path} cannot be read as a table: {error}", hint=HINT
+        ) from error
 
 
 def _whole(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:
@@ -51,7 +55,9 @@ def _whole(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:
     return {str(name): (value or "").strip() for name, value in row.items()}
 
 
-def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_rows(
+    path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
     """Raises: Conflict."""
     try:
         with path.open("w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,5 @@
-"""plan train: how a run is best laid out, how long it takes, and what would make it faster."""
+"""plan train: how a run is best laid out, how long it takes, and what would make it
+faster."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,8 @@ def train(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Find the best layouts of a training run: how long it takes, and what would make it faster.
+    """Find the best layouts of a training run: how long it takes, and what would make
+    it faster.
 
     Args:
         prices: Your own price list; its form: corral plan prices --help.

@@ -1,1 +1,2 @@
-"""Slurm's commands over a Corral cluster: sbatch, srun, squeue, scancel, sinfo, sacct, scontrol."""
+"""Slurm's commands over a Corral cluster: sbatch, srun, squeue, scancel, sinfo, sacct,
+scontrol."""

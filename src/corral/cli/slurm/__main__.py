@@ -1,5 +1,5 @@
-"""`python -m corral.cli.slurm NAME ARGUMENTS`: what the shims run. Modules come with their command:
-a shim answers before a person notices."""
+"""`python -m corral.cli.slurm NAME ARGUMENTS`: what the shims run. Modules come with
+their command: a shim answers before a person notices."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""Tables in Slurm's forms: -o "%.18i %j", -O JobID:10,Name and sacct's -o JobID,State%20. Pure."""
+"""Tables in Slurm's forms: -o "%.18i %j", -O JobID:10,Name and sacct's -o
+JobID,State%20. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,8 +17,8 @@ _SACCT: Final = re.compile(r"([A-Za-z_]+)(?:%(-?\d+))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column: its title and what it shows. `width` is that of sacct; below 0: to the left. What
-    is not cut may be wider than its column, as times are."""
+    """A column: its title and what it shows. `width` is that of sacct; below 0: to the
+    left. What is not cut may be wider than its column, as times are."""
 
     title: str
     value: Value
@@ -27,7 +28,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A column as it was asked for, or plain text between columns. `width` 0: as it is."""
+    """A column as it was asked for, or plain text between columns. `width` 0: as it
+    is."""
 
     field: Field | None = None
     text: str = ""
@@ -84,15 +86,20 @@ def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
         if match is None or field is None:
             raise SlurmRefusal(f'Invalid field requested: "{part}"')
         width = int(match.group(2) or field.width)
-        cells.append(Cell(field=field, width=abs(width), right=width > 0, marks_cut=True))
+        cells.append(
+            Cell(field=field, width=abs(width), right=width > 0, marks_cut=True)
+        )
     return cells
 
 
-def table(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) -> list[str]:
+def table(
+    cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True
+) -> list[str]:
     """Lines as squeue and sinfo print them."""
     listed = list(rows)
     values = [
-        [cell.field.value(row) if cell.field else cell.text for cell in cells] for row in listed
+        [cell.field.value(row) if cell.field else cell.text for cell in cells]
+        for row in listed
     ]
     titles = [cell.field.title if cell.field else cell.text for cell in cells]
     fits = [
@@ -104,7 +111,11 @@ def table(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) ->
 
 
 def _line(
-    cells: Sequence[Cell], values: Sequence[str], fits: Sequence[int], *, is_title: bool = False
+    cells: Sequence[Cell],
+    values: Sequence[str],
+    fits: Sequence[int],
+    *,
+    is_title: bool = False,
 ) -> str:
     return "".join(
         cell.shown(value, fit, is_title=is_title) if cell.field else value
@@ -112,10 +123,13 @@ def _line(
     )
 
 
-def ruled(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) -> list[str]:
+def ruled(
+    cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True
+) -> list[str]:
     """Lines as sacct prints them, each column with a space behind it."""
     values = [
-        [cell.shown(cell.field.value(row), 0) for cell in cells if cell.field] for row in rows
+        [cell.shown(cell.field.value(row), 0) for cell in cells if cell.field]
+        for row in rows
     ]
     if header:
         titles = [cell.shown(cell.field.title, 0) for cell in cells if cell.field]
@@ -124,9 +138,15 @@ def ruled(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) ->
 
 
 def parsable(
-    cells: Sequence[Cell], rows: Iterable[Any], *, header: bool, ending: bool, divider: str = "|"
+    cells: Sequence[Cell],
+    rows: Iterable[Any],
+    *,
+    header: bool,
+    ending: bool,
+    divider: str = "|",
 ) -> list[str]:
-    """Lines whose columns are as long as they are; `ending`: a bar behind the last one, too."""
+    """Lines whose columns are as long as they are; `ending`: a bar behind the last one,
+    too."""
     values = [[cell.field.value(row) for cell in cells if cell.field] for row in rows]
     titles = [cell.field.title for cell in cells if cell.field]
     lines = [titles, *values] if header else values

@@ -91,9 +91,9 @@ class HeadClient:
         raise AssertionError("the last try answers or raises")
 
     def follow(self, path: str, query: Mapping[str, str | int]) -> Iterator[Any]:
-        """Yield the messages of a stream to its end. It continues where it stopped when the head
-        comes back or another takes over. Raises: a Refusal, or Unreachable if no head has answered
-        for long."""
+        """Yield the messages of a stream to its end. It continues where it stopped when
+        the head comes back or another takes over. Raises: a Refusal, or Unreachable if
+        no head has answered for long."""
         stream: Stream[Any] = Stream(
             path=path,
             query=dict(query),
@@ -105,7 +105,9 @@ class HeadClient:
             target = self.where.target()
             try:
                 with closing(_connection(target, self.where)) as connection:
-                    answer = _sent(connection, target, "GET", path, following.query(), None)
+                    answer = _sent(
+                        connection, target, "GET", path, following.query(), None
+                    )
                     if answer.status >= 400 and answer.status != 503:
                         raise error_of(answer.status, answer.read())
                     while answer.status < 400 and (piece := answer.read1(PIECE)):
@@ -121,7 +123,9 @@ class HeadClient:
     def until_over(self, id: str) -> Row:
         """The job, once it is over."""
         while True:
-            for _ in self.follow(f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}):
+            for _ in self.follow(
+                f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}
+            ):
                 pass
             job_row = self.job(id)
             if job_row["state"] in ("DONE", "FAILED", "CANCELLED"):
@@ -131,7 +135,9 @@ class HeadClient:
 
 def _connection(target: HeadTarget, where: Where) -> http.client.HTTPConnection:
     trusted = where.trust(target) if target.is_tls else None
-    return connection_to(target.url, target.token, timeout=TIMEOUT_SECONDS, trusted=trusted)
+    return connection_to(
+        target.url, target.token, timeout=TIMEOUT_SECONDS, trusted=trusted
+    )
 
 
 def _sent(

@@ -14,9 +14,12 @@ from corral.wire.slurm.shims import COMMANDS, MARK, is_shim
 def install(
     *,
     into: Annotated[Path, Parameter(name="--into")],
-    force: Annotated[bool, Parameter(name="--force", negative="", show_default=False)] = False,
+    force: Annotated[
+        bool, Parameter(name="--force", negative="", show_default=False)
+    ] = False,
 ) -> int:
-    """Install sbatch, srun, squeue, scancel, sinfo, sacct and others, which use this cluster.
+    """Install sbatch, srun, squeue, scancel, sinfo, sacct and others, which use this
+    cluster.
 
     Args:
         into: Directory that comes first in PATH.

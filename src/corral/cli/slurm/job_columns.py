@@ -22,11 +22,15 @@ UNKNOWN: Final = "N/A"
 
 
 class SlurmJobRow:
-    """A row of a listing; what a listing does not hold is fetched when it is shown. `indices`: the
-    waiting jobs of one array that this row stands for."""
+    """A row of a listing; what a listing does not hold is fetched when it is shown.
+    `indices`: the waiting jobs of one array that this row stands for."""
 
     def __init__(
-        self, row: Row, now: float, whole: Callable[[str], Row], indices: Sequence[int] = ()
+        self,
+        row: Row,
+        now: float,
+        whole: Callable[[str], Row],
+        indices: Sequence[int] = (),
     ) -> None:
         self.row = row
         self.now = now
@@ -39,8 +43,8 @@ class SlurmJobRow:
 
     @cached_property
     def plan(self) -> BatchPlan | None:
-        """Return how the batch script of the job runs. None: it has none, or belongs to another
-        user."""
+        """Return how the batch script of the job runs. None: it has none, or belongs to
+        another user."""
         return plan_in(self.detail["run"] or "")
 
     @property
@@ -50,7 +54,8 @@ class SlurmJobRow:
 
     @property
     def command(self) -> str | None:
-        """The script's path; of a job without a script the first line of its command."""
+        """The script's path; of a job without a script the first line of its
+        command."""
         if self.plan is not None:
             return self.plan.script or None
         return str(self.detail["run"] or "").split("\n", 1)[0] or None
@@ -69,7 +74,9 @@ class SlurmJobRow:
             "x": self.plan.name,
             "u": str(self.row["owner"]),
         }
-        return os.path.join(self.plan.chdir, file_name(pattern or self.plan.output, known_columns))
+        return os.path.join(
+            self.plan.chdir, file_name(pattern or self.plan.output, known_columns)
+        )
 
     @property
     def id(self) -> str:
@@ -137,11 +144,22 @@ class SlurmJobRow:
 
     @property
     def left_seconds(self) -> float | None:
-        return None if self.limit_seconds is None else self.limit_seconds - self.used_seconds
+        return (
+            None
+            if self.limit_seconds is None
+            else self.limit_seconds - self.used_seconds
+        )
 
     @property
     def where_or_why(self) -> str:
-        if self.state in ("PENDING", "REQUEUED", "FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE"):
+        if self.state in (
+            "PENDING",
+            "REQUEUED",
+            "FAILED",
+            "TIMEOUT",
+            "NODE_FAIL",
+            "DEADLINE",
+        ):
             return f"({reason_of(self.row)})"
         return self.nodes
 
@@ -172,16 +190,32 @@ def _index(job: SlurmJobRow) -> str:
 
 KNOWN: Final = (
     SlurmColumn(letter="i", name="jobarrayid", title="JOBID", value=lambda job: job.id),
-    SlurmColumn(letter="A", name="jobid", title="JOBID", value=lambda job: raw_of(job.row["id"])),
-    SlurmColumn(letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array),
+    SlurmColumn(
+        letter="A", name="jobid", title="JOBID", value=lambda job: raw_of(job.row["id"])
+    ),
+    SlurmColumn(
+        letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array
+    ),
     SlurmColumn(letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_index),
     SlurmColumn(
-        letter="P", name="partition", title="PARTITION", value=lambda job: job.row["queue"]
+        letter="P",
+        name="partition",
+        title="PARTITION",
+        value=lambda job: job.row["queue"],
     ),
     SlurmColumn(letter="j", name="name", title="NAME", value=lambda job: job.name),
-    SlurmColumn(letter="u", name="username", title="USER", value=lambda job: job.row["owner"]),
-    SlurmColumn(letter="a", name="account", title="ACCOUNT", value=lambda job: job.row["queue"]),
-    SlurmColumn(letter="t", name="statecompact", title="ST", value=lambda job: COMPACT[job.state]),
+    SlurmColumn(
+        letter="u", name="username", title="USER", value=lambda job: job.row["owner"]
+    ),
+    SlurmColumn(
+        letter="a", name="account", title="ACCOUNT", value=lambda job: job.row["queue"]
+    ),
+    SlurmColumn(
+        letter="t",
+        name="statecompact",
+        title="ST",
+        value=lambda job: COMPACT[job.state],
+    ),
     SlurmColumn(letter="T", name="state", title="STATE", value=lambda job: job.state),
     SlurmColumn(
         letter="M",
@@ -202,10 +236,17 @@ KNOWN: Final = (
         value=lambda job: value_forms.duration_text(job.left_seconds),
     ),
     SlurmColumn(
-        letter="D", name="numnodes", title="NODES", value=lambda job: str(job.row["shape"]["nodes"])
+        letter="D",
+        name="numnodes",
+        title="NODES",
+        value=lambda job: str(job.row["shape"]["nodes"]),
     ),
-    SlurmColumn(letter="C", name="numcpus", title="CPUS", value=lambda job: str(job.cpus)),
-    SlurmColumn(letter="m", name="minmemory", title="MIN_MEMORY", value=lambda job: job.memory),
+    SlurmColumn(
+        letter="C", name="numcpus", title="CPUS", value=lambda job: str(job.cpus)
+    ),
+    SlurmColumn(
+        letter="m", name="minmemory", title="MIN_MEMORY", value=lambda job: job.memory
+    ),
     SlurmColumn(
         letter="b",
         name="tres-per-node".replace("-", ""),
@@ -213,10 +254,17 @@ KNOWN: Final = (
         value=lambda job: job.gpus,
     ),
     SlurmColumn(
-        letter="R", name="reasonlist", title="NODELIST(REASON)", value=lambda job: job.where_or_why
+        letter="R",
+        name="reasonlist",
+        title="NODELIST(REASON)",
+        value=lambda job: job.where_or_why,
     ),
-    SlurmColumn(letter="N", name="nodelist", title="NODELIST", value=lambda job: job.nodes),
-    SlurmColumn(letter="r", name="reason", title="REASON", value=lambda job: reason_of(job.row)),
+    SlurmColumn(
+        letter="N", name="nodelist", title="NODELIST", value=lambda job: job.nodes
+    ),
+    SlurmColumn(
+        letter="r", name="reason", title="REASON", value=lambda job: reason_of(job.row)
+    ),
     SlurmColumn(
         letter="S",
         name="starttime",
@@ -224,7 +272,10 @@ KNOWN: Final = (
         value=lambda job: moment(job.row["started_at"]),
     ),
     SlurmColumn(
-        letter="e", name="endtime", title="END_TIME", value=lambda job: moment(job.ends_at)
+        letter="e",
+        name="endtime",
+        title="END_TIME",
+        value=lambda job: moment(job.ends_at),
     ),
     SlurmColumn(
         letter="V",
@@ -239,7 +290,10 @@ KNOWN: Final = (
         value=lambda job: str(job.row["priority"]),
     ),
     SlurmColumn(
-        letter="p", name="priority", title="PRIORITY", value=lambda job: str(job.row["priority"])
+        letter="p",
+        name="priority",
+        title="PRIORITY",
+        value=lambda job: str(job.row["priority"]),
     ),
     SlurmColumn(letter="q", name="qos", title="QOS", value=lambda job: "normal"),
     SlurmColumn(
@@ -254,9 +308,15 @@ KNOWN: Final = (
         title="FEATURES",
         value=lambda job: "&".join(job.detail["place"]["constraints"]) or "(null)",
     ),
-    SlurmColumn(letter="E", name="dependency", title="DEPENDENCY", value=lambda job: "(null)"),
-    SlurmColumn(letter="k", name="comment", title="COMMENT", value=lambda job: "(null)"),
-    SlurmColumn(letter="v", name="reservation", title="RESERVATION", value=lambda job: "(null)"),
+    SlurmColumn(
+        letter="E", name="dependency", title="DEPENDENCY", value=lambda job: "(null)"
+    ),
+    SlurmColumn(
+        letter="k", name="comment", title="COMMENT", value=lambda job: "(null)"
+    ),
+    SlurmColumn(
+        letter="v", name="reservation", title="RESERVATION", value=lambda job: "(null)"
+    ),
     SlurmColumn(
         letter="B",
         name="batchhost",
@@ -264,16 +324,24 @@ KNOWN: Final = (
         value=lambda job: next(iter(job.row["nodes"]), "n/a"),
     ),
     SlurmColumn(
-        letter="o", name="command", title="COMMAND", value=lambda job: job.command or "(null)"
+        letter="o",
+        name="command",
+        title="COMMAND",
+        value=lambda job: job.command or "(null)",
     ),
     SlurmColumn(
-        letter="Z", name="workdir", title="WORK_DIR", value=lambda job: job.directory or "(null)"
+        letter="Z",
+        name="workdir",
+        title="WORK_DIR",
+        value=lambda job: job.directory or "(null)",
     ),
 )
 _TIMES: Final = "lLM"
 LETTERS: Final = {
     slurm_column.letter: Field(
-        title=slurm_column.title, value=slurm_column.value, is_cut=slurm_column.letter not in _TIMES
+        title=slurm_column.title,
+        value=slurm_column.value,
+        is_cut=slurm_column.letter not in _TIMES,
     )
     for slurm_column in KNOWN
 }

@@ -30,7 +30,8 @@ def _state(job: SlurmJobRow) -> str:
 
 
 def _uid(name: str) -> str:
-    """Return the uid of a user as Slurm writes it; the name if there is no account here."""
+    """Return the uid of a user as Slurm writes it; the name if there is no account
+    here."""
     import pwd
 
     try:
@@ -46,7 +47,9 @@ def _is_there(job: SlurmJobRow) -> bool:
 def _tres(job: SlurmJobRow) -> str:
     shape = job.row["shape"]
     gpus = (
-        f",gres/gpu={shape['gpus_per_node'] * shape['nodes']:g}" if shape["gpus_per_node"] else ""
+        f",gres/gpu={shape['gpus_per_node'] * shape['nodes']:g}"
+        if shape["gpus_per_node"]
+        else ""
     )
     return f"billing={job.cpus},cpu={job.cpus}{gpus},mem={job.memory},node={shape['nodes']}"
 
@@ -64,7 +67,9 @@ def _seconds(job: SlurmJobRow) -> str:
 
 FIELDS: Final = {
     "jobid": Field(title="JobID", width=-12, value=lambda job: job.id),
-    "jobidraw": Field(title="JobIDRaw", width=-12, value=lambda job: raw_of(job.row["id"])),
+    "jobidraw": Field(
+        title="JobIDRaw", width=-12, value=lambda job: raw_of(job.row["id"])
+    ),
     "jobname": Field(title="JobName", value=lambda job: job.name),
     "partition": Field(title="Partition", value=lambda job: job.row["queue"]),
     "account": Field(title="Account", value=lambda job: job.row["queue"]),
@@ -74,27 +79,44 @@ FIELDS: Final = {
     "derivedexitcode": Field(title="DerivedExitCode", width=15, value=exit_of),
     "reason": Field(title="Reason", width=22, value=lambda job: reason_of(job.row)),
     "nodelist": Field(title="NodeList", width=15, value=_nodes),
-    "nnodes": Field(title="NNodes", width=8, value=lambda job: str(job.row["shape"]["nodes"])),
+    "nnodes": Field(
+        title="NNodes", width=8, value=lambda job: str(job.row["shape"]["nodes"])
+    ),
     "allocnodes": Field(
-        title="AllocNodes", value=lambda job: str(job.row["shape"]["nodes"] * _is_there(job))
+        title="AllocNodes",
+        value=lambda job: str(job.row["shape"]["nodes"] * _is_there(job)),
     ),
     "ncpus": Field(title="NCPUS", value=lambda job: str(job.cpus * _is_there(job))),
-    "alloccpus": Field(title="AllocCPUS", value=lambda job: str(job.cpus * _is_there(job))),
+    "alloccpus": Field(
+        title="AllocCPUS", value=lambda job: str(job.cpus * _is_there(job))
+    ),
     "reqcpus": Field(title="ReqCPUS", width=8, value=lambda job: str(job.cpus)),
     "reqmem": Field(title="ReqMem", value=lambda job: job.memory),
     "reqtres": Field(title="ReqTRES", value=_tres),
-    "alloctres": Field(title="AllocTRES", value=lambda job: _tres(job) if _is_there(job) else ""),
+    "alloctres": Field(
+        title="AllocTRES", value=lambda job: _tres(job) if _is_there(job) else ""
+    ),
     "submit": Field(
-        title="Submit", width=19, value=lambda job: moment(job.row["submitted_at"], "Unknown")
+        title="Submit",
+        width=19,
+        value=lambda job: moment(job.row["submitted_at"], "Unknown"),
     ),
     "eligible": Field(
-        title="Eligible", width=19, value=lambda job: moment(job.row["submitted_at"], "Unknown")
+        title="Eligible",
+        width=19,
+        value=lambda job: moment(job.row["submitted_at"], "Unknown"),
     ),
     "start": Field(
-        title="Start", width=19, value=lambda job: moment(job.row["started_at"], "Unknown")
+        title="Start",
+        width=19,
+        value=lambda job: moment(job.row["started_at"], "Unknown"),
     ),
-    "end": Field(title="End", width=19, value=lambda job: moment(job.row["ended_at"], "Unknown")),
-    "elapsed": Field(title="Elapsed", value=lambda job: value_forms.elapsed_text(job.used_seconds)),
+    "end": Field(
+        title="End", width=19, value=lambda job: moment(job.row["ended_at"], "Unknown")
+    ),
+    "elapsed": Field(
+        title="Elapsed", value=lambda job: value_forms.elapsed_text(job.used_seconds)
+    ),
     "elapsedraw": Field(title="ElapsedRaw", value=_seconds),
     "timelimit": Field(
         title="Timelimit",
@@ -121,7 +143,9 @@ FIELDS: Final = {
     "comment": Field(title="Comment", width=14, value=lambda job: ""),
     "workdir": Field(title="WorkDir", width=20, value=lambda job: job.directory or ""),
     "submitline": Field(title="SubmitLine", width=20, value=lambda job: ""),
-    "restarts": Field(title="Restarts", value=lambda job: str(max(0, job.row["attempt"] - 1))),
+    "restarts": Field(
+        title="Restarts", value=lambda job: str(max(0, job.row["attempt"] - 1))
+    ),
 }
 
 
@@ -146,14 +170,22 @@ def main(words: Sequence[str]) -> int:
 
 
 def _lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
-    usual = BRIEF if read.has("brief") else ",".join(FIELDS) if read.has("long") else DEFAULT
+    usual = (
+        BRIEF
+        if read.has("brief")
+        else ",".join(FIELDS)
+        if read.has("long")
+        else DEFAULT
+    )
     text = read.get("format") or os.environ.get("SACCT_FORMAT") or usual
     cells = columns.sacct(text.lower(), FIELDS)
     header = not read.has("noheader")
     if read.has("parsable") or read.has("parsable2"):
         ending = not read.has("parsable2")
         divider = read.get("delimiter") or "|"
-        return columns.parsable(cells, jobs, header=header, ending=ending, divider=divider)
+        return columns.parsable(
+            cells, jobs, header=header, ending=ending, divider=divider
+        )
     return columns.ruled(cells, jobs, header=header)
 
 
@@ -182,7 +214,8 @@ def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobR
 
 
 def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
-    """Return the jobs that exist; an unknown one has no line, as in Slurm's own record."""
+    """Return the jobs that exist; an unknown one has no line, as in Slurm's own
+    record."""
     rows: dict[str, dict[str, Any]] = {}
     for id in ids_of(text):
         try:
@@ -220,7 +253,9 @@ def _past(text: str, here: datetime) -> float:
         return here.timestamp()
     just_before = datetime.fromtimestamp(midnight.timestamp() - 1, UTC).astimezone()
     is_clock = ":" in text and "-" not in text and "/" not in text
-    return value_forms.moment(text, just_before if is_clock else here, "--starttime").timestamp()
+    return value_forms.moment(
+        text, just_before if is_clock else here, "--starttime"
+    ).timestamp()
 
 
 def _users(read: ParsedOptions, *, named: bool) -> set[str] | None:
@@ -248,10 +283,16 @@ def _record(job: SlurmJobRow) -> dict[str, Any]:
         "account": job.row["queue"],
         "partition": job.row["queue"],
         "state": {"current": job.state, "reason": reason_of(job.row)},
-        "exit_code": {"status": "SUCCESS" if not code else "ERROR", "return_code": code or 0},
+        "exit_code": {
+            "status": "SUCCESS" if not code else "ERROR",
+            "return_code": code or 0,
+        },
         "nodes": job.nodes,
         "allocation_nodes": job.row["shape"]["nodes"],
-        "required": {"CPUs": job.cpus, "memory": job.row["shape"]["memory_bytes_per_node"]},
+        "required": {
+            "CPUs": job.cpus,
+            "memory": job.row["shape"]["memory_bytes_per_node"],
+        },
         "time": {
             "elapsed": int(job.used_seconds),
             "start": int(job.row["started_at"] or 0),

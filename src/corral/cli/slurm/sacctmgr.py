@@ -1,4 +1,5 @@
-"""sacctmgr and sshare: who may use which account. Accounts are queues, and are only shown here."""
+"""sacctmgr and sshare: who may use which account. Accounts are queues, and are only
+shown here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,8 +88,14 @@ def main(words: Sequence[str]) -> int:
             f"No valid entity in list command: {entity or 'none'}",
             hint=f"here there are: {', '.join(_SHOWN)}",
         )
-    rows = _rows(HeadClient(), entity, names, assigned, with_accounts=read.has("associations"))
-    usual = _WITH_ACCOUNTS if entity == "user" and read.has("associations") else _SHOWN[entity]
+    rows = _rows(
+        HeadClient(), entity, names, assigned, with_accounts=read.has("associations")
+    )
+    usual = (
+        _WITH_ACCOUNTS
+        if entity == "user" and read.has("associations")
+        else _SHOWN[entity]
+    )
     _print(read, assigned.get("format") or read.get("format") or usual, rows)
     return 0
 
@@ -107,7 +114,8 @@ def shares(words: Sequence[str]) -> int:
 
 
 def _parsed(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
-    """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no weight."""
+    """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no
+    weight."""
     plain = [word for word in read.rest if "=" not in word and word.lower() != "where"]
     pairs = (word.partition("=") for word in read.rest if "=" in word)
     assigned = {name.lower(): value for name, _, value in pairs}
@@ -128,12 +136,17 @@ def _rows(
     if entity in ("cluster", "qos"):
         return [Association(user="", account="", queue={"form": {}}, total_weight=1.0)]
     queues = {queue["name"]: queue for queue in head.ask("GET", "/v1/queues")["queues"]}
-    accounts = [queues.get(name, {"name": name, "form": {}}) for name in partitions(head)]
+    accounts = [
+        queues.get(name, {"name": name, "form": {}}) for name in partitions(head)
+    ]
     wanted = set(filter(None, (assigned.get("account") or "").split(",")))
     if entity == "account":
         wanted |= set(names)
         names = []
-    users = [*names, *filter(None, (assigned.get("user") or assigned.get("name") or "").split(","))]
+    users = [
+        *names,
+        *filter(None, (assigned.get("user") or assigned.get("name") or "").split(",")),
+    ]
     total = sum(map(_weight, accounts))
     associations = [
         Association(user=user, account=queue["name"], queue=queue, total_weight=total)
@@ -150,10 +163,15 @@ def _rows(
 
 
 def _may_use(queue: Queue, user: str) -> bool:
-    """Return whether the queue's own list lets the user in; groups are judged by the head alone."""
+    """Return whether the queue's own list lets the user in; groups are judged by the
+    head alone."""
     allowed = queue["form"].get("allow")
     names = [allowed] if isinstance(allowed, str) else allowed
-    return not names or user in names or any(not str(name).isidentifier() for name in names)
+    return (
+        not names
+        or user in names
+        or any(not str(name).isidentifier() for name in names)
+    )
 
 
 def _print(read: ParsedOptions, text: str, rows: Sequence[Association]) -> None:

@@ -44,15 +44,23 @@ def here() -> Here:
     """Return the directory, time and environment of this process."""
     now = datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
     directory = os.environ.get("PWD", "")
-    if not directory or not os.path.isdir(directory) or not os.path.samefile(directory, "."):
+    if (
+        not directory
+        or not os.path.isdir(directory)
+        or not os.path.samefile(directory, ".")
+    ):
         directory = os.getcwd()
     return Here(
-        directory=directory, host=socket.gethostname(), now=now, environment=dict(os.environ)
+        directory=directory,
+        host=socket.gethostname(),
+        now=now,
+        environment=dict(os.environ),
     )
 
 
 def read_script(rest: Sequence[str]) -> tuple[str, str]:
-    """(text, name) of the script that is named, else of standard input. Raises: Wrong."""
+    """(text, name) of the script that is named, else of standard input. Raises:
+    Wrong."""
     if not rest:
         return sys.stdin.read(), "sbatch"
     path = Path(rest[0])
@@ -81,12 +89,18 @@ def _submitted(head: HeadClient, batch: BatchSubmission) -> int:
     return max(codes)
 
 
-def submit(head: HeadClient, spec: dict[str, Any], *, hold: bool) -> list[dict[str, Any]]:
+def submit(
+    head: HeadClient, spec: dict[str, Any], *, hold: bool
+) -> list[dict[str, Any]]:
     """Submit the spec and return its jobs; with `hold` none begins before its release.
 
     Raises: Wrong, in Slurm's words.
     """
-    body = {"specs": [spec], "key": secrets.token_hex(16), **({"held": True} if hold else {})}
+    body = {
+        "specs": [spec],
+        "key": secrets.token_hex(16),
+        **({"held": True} if hold else {}),
+    }
     try:
         return list(head.ask("POST", "/v1/jobs", body=body)["jobs"])
     except Unreachable as error:
@@ -116,7 +130,11 @@ def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
 
 def _plain(job: dict[str, Any]) -> str:
     index = job["array_index"]
-    return str(job["name"]).removesuffix(f"_{index}") if index is not None else str(job["name"])
+    return (
+        str(job["name"]).removesuffix(f"_{index}")
+        if index is not None
+        else str(job["name"])
+    )
 
 
 def _code_of(job: dict[str, Any]) -> int:
@@ -129,7 +147,9 @@ def _told(head: HeadClient, batch: BatchSubmission) -> int:
     try:
         planned = head.ask("POST", "/v1/jobs", {"dry_run": 1}, body)["plan"][0]
     except Refusal as error:
-        raise SlurmRefusal(f"allocation failure: {error.message}", hint=error.hint) from None
+        raise SlurmRefusal(
+            f"allocation failure: {error.message}", hint=error.hint
+        ) from None
     now = SystemClock().wall()
     starts = planned["forecast"]["starts"] if planned["forecast"] else None
     later = (starts["high_seconds"] or starts["low_seconds"]) if starts else 0.0

@@ -32,7 +32,9 @@ def main(words: Sequence[str]) -> int:
     if not read.rest and not any(read.has(filter_name) for filter_name in _FILTERS):
         raise SlurmRefusal("No job identification provided")
     head = HeadClient()
-    chosen_rows = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
+    chosen_rows = [
+        row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)
+    ]
     if number is None:
         failed = not _cancelled(head, read, chosen_rows)
     else:
@@ -41,8 +43,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _signal(read: ParsedOptions) -> int | None:
-    """Return the signal to send. None: cancel the job. Every other signal, TERM included, goes to
-    the steps and changes no state, as in Slurm."""
+    """Return the signal to send. None: cancel the job. Every other signal, TERM
+    included, goes to the steps and changes no state, as in Slurm."""
     number = signal_number(read.get("signal") or "KILL")
     return None if number == SIGKILL else number
 
@@ -67,7 +69,9 @@ def _asked(read: ParsedOptions, head: HeadClient) -> list[dict[str, Any]]:
 def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
     job = SlurmJobRow(row, SystemClock().wall(), lambda _: row)
     states = states_named(read.get("state") or "all")
-    users = {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
+    users = (
+        {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
+    )
     nodes = set(expand(read.get("nodelist") or "")) if read.has("nodelist") else set()
     is_over = job.row["state"] in OVER
     return (
@@ -80,21 +84,29 @@ def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
     )
 
 
-def _cancelled(head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, Any]]) -> bool:
-    """Cancel the jobs by one request. Return whether none was refused; a job that is over is no
-    reason to fail, as with Slurm."""
+def _cancelled(
+    head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, Any]]
+) -> bool:
+    """Cancel the jobs by one request. Return whether none was refused; a job that is
+    over is no reason to fail, as with Slurm."""
     ids = [row["id"] for row in meant if row["state"] not in OVER]
     well = True
     for first in range(0, len(ids), MOST_CHANGED):
         for outcome in head.cancel(ids[first : first + MOST_CHANGED]):
             if outcome["code"] == Conflict.code or not outcome["jobs"]:
                 continue
-            denied = "Access/permission denied: " if outcome["code"] == Forbidden.code else ""
+            denied = (
+                "Access/permission denied: "
+                if outcome["code"] == Forbidden.code
+                else ""
+            )
             well = _refused(read, outcome["jobs"][0], denied + outcome["message"])
     return well
 
 
-def _signalled(head: HeadClient, read: ParsedOptions, row: dict[str, Any], number: int) -> bool:
+def _signalled(
+    head: HeadClient, read: ParsedOptions, row: dict[str, Any], number: int
+) -> bool:
     """Return whether the job was sent the signal, or is over."""
     if row["state"] in OVER:
         return True

@@ -21,9 +21,16 @@ from corral.wire.slurm.sbatch import plain_name
 from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 _FLAGS: Final = {
-    "-o": "oneliner", "--oneliner": "oneliner", "--json": "json", "-d": "", "--details": "",
-    "-a": "", "--all": "", "-Q": "", "--quiet": "",
-}  # fmt: skip
+    "-o": "oneliner",
+    "--oneliner": "oneliner",
+    "--json": "json",
+    "-d": "",
+    "--details": "",
+    "-a": "",
+    "--all": "",
+    "-Q": "",
+    "--quiet": "",
+}
 USAGE: Final = """Usage: scontrol [-o] [--json] COMMAND
   show job|node|partition [NAME]    show hostnames|hostlist [LIST]    show config
   requeue ID...    hold ID...    release ID...    ping    version
@@ -118,8 +125,9 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
     yield f"   UserId={row['owner']} GroupId=N/A MCS_label=N/A"
     yield f"   Priority={row['priority']} Nice=0 Account={row['queue']} QOS=normal"
     yield f"   JobState={job.state} Reason={reason_of(row)} Dependency=(null)"
-    yield f"   Requeue=1 Restarts={max(0, row['attempt'] - 1)} BatchFlag=1 Reboot=0 " + (
-        f"ExitCode={exit_text(row)}"
+    yield (
+        f"   Requeue=1 Restarts={max(0, row['attempt'] - 1)} BatchFlag=1 Reboot=0 "
+        + (f"ExitCode={exit_text(row)}")
     )
     yield f"   RunTime={clock} TimeLimit={limit} TimeMin=N/A"
     yield f"   SubmitTime={moment(row['submitted_at'])} EligibleTime={moment(row['submitted_at'])}"
@@ -272,7 +280,8 @@ def _update(words: Sequence[str]) -> int:
     ids = changes_by_name.pop("jobid", None) or changes_by_name.pop("job", None)
     if not ids:
         raise SlurmRefusal(
-            "only jobs are updated here", hint="write: scontrol update JobId=17 NAME=VALUE"
+            "only jobs are updated here",
+            hint="write: scontrol update JobId=17 NAME=VALUE",
         )
     changes = [change_of(name, value) for name, value in changes_by_name.items()]
     if not changes:
@@ -282,8 +291,8 @@ def _update(words: Sequence[str]) -> int:
 
 
 def change_of(name: str, value: str) -> tuple[str, object]:
-    """Return the field and value of a job that a Slurm option in small letters changes. Raises:
-    Wrong."""
+    """Return the field and value of a job that a Slurm option in small letters changes.
+    Raises: Wrong."""
     if name in ("timelimit", "timemin"):
         seconds = value_forms.seconds(value, "TimeLimit")
         if seconds is None or value[:1] in "+-":

@@ -1,5 +1,5 @@
-"""A batch script where a spec file is asked for (corral apply -f train.sbatch), or a command
-(corral run train.sbatch)."""
+"""A batch script where a spec file is asked for (corral apply -f train.sbatch), or a
+command (corral run train.sbatch)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,13 +19,16 @@ def names_script(path: Path) -> bool:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(2) == b"#!" and is_batch_script(read_script([str(path)])[0])
+            return file.read(2) == b"#!" and is_batch_script(
+                read_script([str(path)])[0]
+            )
     except (OSError, ValueError, SlurmRefusal):
         return False  # whoever reads it next says why
 
 
 def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return what sbatch would submit with these arguments; None if the file is not a batch script.
+    """Return what sbatch would submit with these arguments; None if the file is not a
+    batch script.
 
     Raises: SpecInvalid for an option that cannot be meant, or not here.
     """
@@ -39,7 +42,8 @@ def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] 
         raise SpecInvalid(f"{path}: {wrong}", hint=hint) from None
     if batch.singleton:
         raise SpecInvalid(
-            f"{path}: --dependency=singleton needs to know who waits", hint=f"run: sbatch {path}"
+            f"{path}: --dependency=singleton needs to know who waits",
+            hint=f"run: sbatch {path}",
         )
     for batch_note in batch.notes:
         note(batch_note)

@@ -25,9 +25,14 @@ NODES_LONG: Final = "%#N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 REASONS: Final = "%20E %9u %19H %N"
 SUMMARY: Final = "%#P %.5a %.10l %.16F %N"
 _COMPACT: Final = {
-    "idle": "idle", "mixed": "mix", "allocated": "alloc", "drained": "drain", "draining": "drng",
-    "down": "down", "unknown": "unk",
-}  # fmt: skip
+    "idle": "idle",
+    "mixed": "mix",
+    "allocated": "alloc",
+    "drained": "drain",
+    "draining": "drng",
+    "down": "down",
+    "unknown": "unk",
+}
 Row = Mapping[str, Any]
 
 
@@ -51,9 +56,13 @@ class NodeGroup:
         """allocated/idle/other/total, of CPUs or of nodes."""
         each = [(node, int(node["cpus"]) if cpus else 1) for node in self.nodes]
         busy = sum(
-            count for node_state, count in each if state_of(node_state) in ("mixed", "allocated")
+            count
+            for node_state, count in each
+            if state_of(node_state) in ("mixed", "allocated")
         )
-        idle = sum(count for node_state, count in each if state_of(node_state) == "idle")
+        idle = sum(
+            count for node_state, count in each if state_of(node_state) == "idle"
+        )
         total = sum(count for _, count in each)
         return f"{busy}/{idle}/{total - busy - idle}/{total}"
 
@@ -90,7 +99,10 @@ def gres_of(node: Row) -> str:
 
 
 def features_of(node: Row) -> str:
-    return ",".join(f"{name}={value}" for name, value in node["labels"].items()) or "(null)"
+    return (
+        ",".join(f"{name}={value}" for name, value in node["labels"].items())
+        or "(null)"
+    )
 
 
 def _span(found: Iterable[int]) -> str:
@@ -102,7 +114,9 @@ def _f(title: str, value: Any) -> Field:
     return Field(title=title, value=value)
 
 
-_NODE_LIST: Final = _f("NODELIST", lambda one: compress_sorted([node["id"] for node in one.nodes]))
+_NODE_LIST: Final = _f(
+    "NODELIST", lambda one: compress_sorted([node["id"] for node in one.nodes])
+)
 _NONE: Final = "none"
 LETTERS: Final = {
     "P": _f("PARTITION", lambda one: one.partition),
@@ -119,30 +133,57 @@ LETTERS: Final = {
     "F": _f("NODES(A/I/O/T)", lambda one: one.sums(cpus=False)),
     "C": _f("CPUS(A/I/O/T)", lambda one: one.sums(cpus=True)),
     "c": _f("CPUS", lambda one: _span(int(node["cpus"]) for node in one.nodes)),
-    "m": _f("MEMORY", lambda one: _span(node["memory_bytes"] // 2**20 for node in one.nodes)),
+    "m": _f(
+        "MEMORY", lambda one: _span(node["memory_bytes"] // 2**20 for node in one.nodes)
+    ),
     "G": _f("GRES", lambda one: gres_of(one.nodes[0]) if one.nodes else "(null)"),
-    "f": _f("AVAIL_FEATURES", lambda one: features_of(one.nodes[0]) if one.nodes else "(null)"),
-    "b": _f("ACTIVE_FEATURES", lambda one: features_of(one.nodes[0]) if one.nodes else "(null)"),
-    "E": _f("REASON", lambda one: (why_of(one.nodes[0]) or _NONE) if one.nodes else _NONE),
+    "f": _f(
+        "AVAIL_FEATURES",
+        lambda one: features_of(one.nodes[0]) if one.nodes else "(null)",
+    ),
+    "b": _f(
+        "ACTIVE_FEATURES",
+        lambda one: features_of(one.nodes[0]) if one.nodes else "(null)",
+    ),
+    "E": _f(
+        "REASON", lambda one: (why_of(one.nodes[0]) or _NONE) if one.nodes else _NONE
+    ),
     "H": _f("TIMESTAMP", lambda one: moment(one.nodes[0]["since"], "Unknown")),
     "u": _f("USER", lambda one: "root"),
     "g": _f("GROUPS", lambda one: "all"),
     "h": _f("OVERSUBS", lambda one: "NO"),
     "r": _f("ROOT", lambda one: "no"),
     "s": _f("JOB_SIZE", lambda one: "1-infinite"),
-    "z": _f("S:C:T", lambda one: f"{_span(int(node['cpus']) for node in one.nodes)}:1:1"),
+    "z": _f(
+        "S:C:T", lambda one: f"{_span(int(node['cpus']) for node in one.nodes)}:1:1"
+    ),
     "d": _f("TMP_DISK", lambda one: "0"),
     "w": _f("WEIGHT", lambda one: "1"),
 }
 NAMES: Final = {
-    "partition": LETTERS["P"], "partitionname": LETTERS["R"], "available": LETTERS["a"],
-    "time": LETTERS["l"], "nodes": LETTERS["D"], "statecompact": LETTERS["t"],
-    "statelong": LETTERS["T"], "nodelist": LETTERS["N"], "nodehost": LETTERS["n"],
-    "nodeaddr": LETTERS["o"], "nodeai": LETTERS["A"], "nodeaiot": LETTERS["F"],
-    "cpusstate": LETTERS["C"], "cpus": LETTERS["c"], "memory": LETTERS["m"], "gres": LETTERS["G"],
-    "features": LETTERS["f"], "reason": LETTERS["E"], "timestamp": LETTERS["H"],
-    "gresused": _f("GRES_USED", lambda one: used_of(one.nodes[0]) if one.nodes else "(null)"),
-}  # fmt: skip
+    "partition": LETTERS["P"],
+    "partitionname": LETTERS["R"],
+    "available": LETTERS["a"],
+    "time": LETTERS["l"],
+    "nodes": LETTERS["D"],
+    "statecompact": LETTERS["t"],
+    "statelong": LETTERS["T"],
+    "nodelist": LETTERS["N"],
+    "nodehost": LETTERS["n"],
+    "nodeaddr": LETTERS["o"],
+    "nodeai": LETTERS["A"],
+    "nodeaiot": LETTERS["F"],
+    "cpusstate": LETTERS["C"],
+    "cpus": LETTERS["c"],
+    "memory": LETTERS["m"],
+    "gres": LETTERS["G"],
+    "features": LETTERS["f"],
+    "reason": LETTERS["E"],
+    "timestamp": LETTERS["H"],
+    "gresused": _f(
+        "GRES_USED", lambda one: used_of(one.nodes[0]) if one.nodes else "(null)"
+    ),
+}
 
 
 def used_of(node: Row) -> str:
@@ -165,12 +206,20 @@ def main(words: Sequence[str]) -> int:
 
 
 def _show(read: ParsedOptions, head: HeadClient) -> None:
-    nodes = [node for node in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, node)]
+    nodes = [
+        node for node in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, node)
+    ]
     if read.has("json"):
-        print(json.dumps({**document([]), "nodes": [record(node) for node in nodes]}, indent=2))
+        print(
+            json.dumps(
+                {**document([]), "nodes": [record(node) for node in nodes]}, indent=2
+            )
+        )
         return
     cells = _cells(read)
-    partitions_asked = (read.get("partition") or "").split(",") if read.has("partition") else None
+    partitions_asked = (
+        (read.get("partition") or "").split(",") if read.has("partition") else None
+    )
     queues = partitions(head)
     groups = [
         group
@@ -201,16 +250,24 @@ def _cells(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = DEFAULT
-    for name, form in (("list-reasons", REASONS), ("summarize", SUMMARY), ("long", LONG)):
+    for name, form in (
+        ("list-reasons", REASONS),
+        ("summarize", SUMMARY),
+        ("long", LONG),
+    ):
         usual = form if read.has(name) else usual
     if read.has("Node"):
         usual = NODES_LONG if read.has("long") else NODES
-    return columns.percent(read.get("format") or os.environ.get("SINFO_FORMAT") or usual, LETTERS)
+    return columns.percent(
+        read.get("format") or os.environ.get("SINFO_FORMAT") or usual, LETTERS
+    )
 
 
 def _is_meant(read: ParsedOptions, node: Row) -> bool:
     states = {
-        state_text.lower() for state_text in (read.get("states") or "").split(",") if state_text
+        state_text.lower()
+        for state_text in (read.get("states") or "").split(",")
+        if state_text
     }
     state = state_of(node)
     named = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
@@ -220,18 +277,27 @@ def _is_meant(read: ParsedOptions, node: Row) -> bool:
         and (not named or node["id"] in named)
         and (not read.has("dead") or silent)
         and (not read.has("responding") or not silent)
-        and (not read.has("list-reasons") or state in ("down", "drained", "draining", "unknown"))
+        and (
+            not read.has("list-reasons")
+            or state in ("down", "drained", "draining", "unknown")
+        )
     )
 
 
-def _groups(read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]) -> list[NodeGroup]:
+def _groups(
+    read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]
+) -> list[NodeGroup]:
     """Return the nodes grouped by state, or one by one on request."""
     title = f"{name}*" if name == "default" else name
     if read.has("summarize"):
         return [NodeGroup(partition=title, nodes=tuple(nodes), limit=limit)]
     alike: dict[object, list[Row]] = {}
     for node in nodes:
-        key = node["id"] if read.has("Node") else (state_of(node), node["liveness"], gres_of(node))
+        key = (
+            node["id"]
+            if read.has("Node")
+            else (state_of(node), node["liveness"], gres_of(node))
+        )
         alike.setdefault(key, []).append(node)
     return [
         NodeGroup(partition=title, nodes=tuple(group_nodes), limit=limit)

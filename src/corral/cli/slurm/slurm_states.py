@@ -7,17 +7,36 @@ from corral.wire.slurm.reasons import slurm_reason
 from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 COMPACT: Final = {
-    "PENDING": "PD", "CONFIGURING": "CF", "RUNNING": "R", "COMPLETING": "CG", "REQUEUED": "RQ",
-    "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F", "TIMEOUT": "TO", "NODE_FAIL": "NF",
-    "PREEMPTED": "PR", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "SUSPENDED": "S",
+    "PENDING": "PD",
+    "CONFIGURING": "CF",
+    "RUNNING": "R",
+    "COMPLETING": "CG",
+    "REQUEUED": "RQ",
+    "COMPLETED": "CD",
+    "CANCELLED": "CA",
+    "FAILED": "F",
+    "TIMEOUT": "TO",
+    "NODE_FAIL": "NF",
+    "PREEMPTED": "PR",
+    "DEADLINE": "DL",
+    "OUT_OF_MEMORY": "OOM",
+    "SUSPENDED": "S",
     "BOOT_FAIL": "BF",
-}  # fmt: skip
-ACTIVE: Final = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED"})
+}
+ACTIVE: Final = frozenset(
+    {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED"}
+)
 _STATES: Final = {
-    "HELD": "PENDING", "QUEUED": "PENDING", "SUSPENDED": "PENDING", "STARTING": "CONFIGURING",
-    "RUNNING": "RUNNING", "STOPPING": "COMPLETING", "RECOVERING": "REQUEUED",
-    "DONE": "COMPLETED", "CANCELLED": "CANCELLED",
-}  # fmt: skip
+    "HELD": "PENDING",
+    "QUEUED": "PENDING",
+    "SUSPENDED": "PENDING",
+    "STARTING": "CONFIGURING",
+    "RUNNING": "RUNNING",
+    "STOPPING": "COMPLETING",
+    "RECOVERING": "REQUEUED",
+    "DONE": "COMPLETED",
+    "CANCELLED": "CANCELLED",
+}
 _FAILURES: Final = {
     "TimeLimit": "TIMEOUT",
     "NodeFail": "NODE_FAIL",

@@ -24,7 +24,14 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 DEFAULT: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 STARTS: Final = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-_ORDER: Final = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED")
+_ORDER: Final = (
+    "PENDING",
+    "RUNNING",
+    "SUSPENDED",
+    "CONFIGURING",
+    "COMPLETING",
+    "REQUEUED",
+)
 
 
 def main(words: Sequence[str]) -> int:
@@ -58,22 +65,32 @@ def _show(read: ParsedOptions) -> None:
     header = not read.has("noheader")
     if header and read.has("long") and not read.has("format"):
         print(today(now))
-    for line in columns.table(_cells(read), ordered(jobs, read.get("sort")), header=header):
+    for line in columns.table(
+        _cells(read), ordered(jobs, read.get("sort")), header=header
+    ):
         print(line)
 
 
 def today(now: float) -> str:
     """The line that comes first in long tables."""
-    return datetime.fromtimestamp(now, UTC).astimezone().strftime("%a %b %d %H:%M:%S %Y")
+    return (
+        datetime.fromtimestamp(now, UTC).astimezone().strftime("%a %b %d %H:%M:%S %Y")
+    )
 
 
 def _cells(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = (
-        LONG if read.has("long") else STARTS.replace("%20Y ", "") if read.has("start") else DEFAULT
+        LONG
+        if read.has("long")
+        else STARTS.replace("%20Y ", "")
+        if read.has("start")
+        else DEFAULT
     )
-    text = read.get("format") or (None if read.has("long") else os.environ.get("SQUEUE_FORMAT"))
+    text = read.get("format") or (
+        None if read.has("long") else os.environ.get("SQUEUE_FORMAT")
+    )
     return columns.percent(text or usual, LETTERS)
 
 
@@ -148,7 +165,8 @@ def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
 
 
 def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
-    """Sort by partition, state and priority; or by the letters of -S, the last letter first."""
+    """Sort by partition, state and priority; or by the letters of -S, the last letter
+    first."""
     slurm_job_rows = sorted(
         jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0)
     )
@@ -165,7 +183,9 @@ def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
     return slurm_job_rows
 
 
-def _sort(jobs: list[SlurmJobRow], show: Callable[[SlurmJobRow], str], *, downwards: bool) -> None:
+def _sort(
+    jobs: list[SlurmJobRow], show: Callable[[SlurmJobRow], str], *, downwards: bool
+) -> None:
     jobs.sort(key=lambda job: _numeric(show(job)), reverse=downwards)
 
 
@@ -181,7 +201,8 @@ def _expected(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
     """Return the likely start: the later end of the predicted interval."""
     start_forecast = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
     seconds = (
-        start_forecast["starts"]["high_seconds"] or start_forecast["starts"]["low_seconds"]
+        start_forecast["starts"]["high_seconds"]
+        or start_forecast["starts"]["low_seconds"]
         if start_forecast
         else None
     )

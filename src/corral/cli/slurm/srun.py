@@ -1,4 +1,5 @@
-"""srun: a step of the job that it is in; elsewhere a job of its own, followed to its end."""
+"""srun: a step of the job that it is in; elsewhere a job of its own, followed to its
+end."""
 
 import os
 import signal
@@ -38,7 +39,8 @@ def main(words: Sequence[str]) -> int:
     socket = os.environ.get(STEPS)
     if socket and read.has("pty"):
         raise SlurmRefusal(
-            "--pty is for a job of its own", hint="open a shell in this one: corral attach"
+            "--pty is for a job of its own",
+            hint="open a shell in this one: corral attach",
         )
     if socket:
         return srun_step.run(read, socket)
@@ -58,12 +60,17 @@ def _run_job(read: ParsedOptions) -> int:
     def cancel(number: int, frame: FrameType | None) -> None:
         if not cancelled.is_set():
             cancelled.set()
-            threading.Thread(target=head.change, args=(id, "cancel"), daemon=True).start()
+            threading.Thread(
+                target=head.change, args=(id, "cancel"), daemon=True
+            ).start()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, cancel)
     if job["state"] in ("QUEUED", "HELD") and not read.has("quiet"):
-        print(f"srun: job {number_of(id)} queued and waiting for resources", file=sys.stderr)
+        print(
+            f"srun: job {number_of(id)} queued and waiting for resources",
+            file=sys.stderr,
+        )
     for piece in head.follow(f"/v1/jobs/{id}/logs", {"follow": 1, "rank": 0}):
         sys.stdout.write(piece.get("data", ""))
         sys.stdout.flush()

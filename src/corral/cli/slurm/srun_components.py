@@ -29,7 +29,8 @@ def divided(words: Sequence[str]) -> list[list[str]]:
 
 
 def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the components with the nodes of each: as many as it asks for, behind those before it.
+    """Return the components with the nodes of each: as many as it asks for, behind
+    those before it.
 
     Raises: Wrong.
     """
@@ -37,9 +38,15 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
     for words in components:
         read = SRUN.read(words)
         if not read.rest:
-            raise SlurmRefusal("a component has no command to execute", before="fatal: ")
+            raise SlurmRefusal(
+                "a component has no command to execute", before="fatal: "
+            )
         nodes = value_forms.nodes(read.get("nodes") or "1")[1]
-        each = read.get("ntasks-per-node") or os.environ.get("SLURM_NTASKS_PER_NODE") or "1"
+        each = (
+            read.get("ntasks-per-node")
+            or os.environ.get("SLURM_NTASKS_PER_NODE")
+            or "1"
+        )
         tasks = nodes * value_forms.count(
             each, "--ntasks-per-node"
         )  # and not those of the whole job
@@ -71,7 +78,10 @@ def run(components: Sequence[Sequence[str]]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
-    ends_all = [SRUN.read(words).get("kill-on-bad-exit") not in (None, "0") for words in components]
+    ends_all = [
+        SRUN.read(words).get("kill-on-bad-exit") not in (None, "0")
+        for words in components
+    ]
     return _ended(steps, ends_all)
 
 

@@ -1,4 +1,5 @@
-"""srun --pty outside of a job: a terminal in a job of its own, which is over when it is left."""
+"""srun --pty outside of a job: a terminal in a job of its own, which is over when it is
+left."""
 
 import shlex
 import signal
@@ -12,23 +13,26 @@ from corral.cli.slurm.sbatch import submit
 from corral.wire.slurm.ids import number_of, raw_of
 from corral.wire.slurm.options import ParsedOptions
 
-_KEPT: Final = ".terminal-environment"  # in the attempt's own folder, where its ranks begin
+# in the attempt's own folder, where its ranks begin
+_KEPT: Final = ".terminal-environment"
 _ENDED: Final = ".terminal-ended"  # FIFO in that folder: exit code of the terminal
-# What the job itself does: it keeps its place, leaves the variables of a batch job to what runs in
-# the terminal, and ends as that ends. They are whole when the file has its name.
+# What the job itself does: it keeps its place, leaves the variables of a batch job to
+# what runs in the terminal, and ends as that ends. They are whole when the file has its
+# name.
 SCRIPT: Final = (
     '#!/bin/sh\numask 077\nhere=$(dirname "$CORRAL_SLURM_BIN")\n'
     f'mkfifo "$here/{_ENDED}"\n'
     f'export -p > "$here/{_KEPT}.new"\nmv "$here/{_KEPT}.new" "$here/{_KEPT}"\n'
     f'read -r code < "$here/{_ENDED}"\nexit "$code"\n'
 )
-END_SECONDS: Final = 10.0  # until a job whose terminal is closed is over, before it is cancelled
+# until a job whose terminal is closed is over, before it is cancelled
+END_SECONDS: Final = 10.0
 _OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 
 def command(words: Sequence[str]) -> str:
-    """Return the shell command for the terminal. It survives a Ctrl-C that is meant for the
-    program."""
+    """Return the shell command for the terminal. It survives a Ctrl-C that is meant for
+    the program."""
     wait = f"while [ ! -e {_KEPT} ]; do sleep 0.1; done"
     take_over = f'term=$TERM; . ./{_KEPT}; export TERM="$term"; cd "$PWD"'
     tell = f'code=$?; echo $code > "$1/{_ENDED}"; exit $code'
@@ -37,8 +41,8 @@ def command(words: Sequence[str]) -> str:
 
 
 def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
-    """Submit it, open the terminal when it runs, and end it with what ran there: whose exit code is
-    the answer."""
+    """Submit it, open the terminal when it runs, and end it with what ran there: whose
+    exit code is the answer."""
     from corral.cli.attach import attach  # only now is what it needs worth its time
 
     if not read.has("quiet"):
@@ -50,7 +54,10 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if job["state"] in ("QUEUED", "HELD") and not read.has("quiet"):
-            print(f"srun: job {number_of(id)} queued and waiting for resources", file=sys.stderr)
+            print(
+                f"srun: job {number_of(id)} queued and waiting for resources",
+                file=sys.stderr,
+            )
         ended = _until_running(head, id)
         if ended is not None:
             print(f"srun: error: job {raw_of(id)}: {ended['reason']}", file=sys.stderr)

@@ -55,7 +55,10 @@ class SrunStep:
         if len(self._codes) < sum(self._sizes) or not self._sizes:
             print("srun: error: the step was lost with its job", file=sys.stderr)
             return 1
-        return max((code if code >= 0 else 128 - code for code in self._codes.values()), default=0)
+        return max(
+            (code if code >= 0 else 128 - code for code in self._codes.values()),
+            default=0,
+        )
 
     def _begin(self, message: Message) -> None:
         self._number = str(message["step"])
@@ -102,7 +105,9 @@ class SrunStep:
         if lines[-1]:
             self._partial[(task, stream)] = lines[-1]
         width = len(str(max(0, sum(self._sizes) - 1)))
-        return b"".join(f"{task:>{width}}: ".encode() + line + b"\n" for line in lines[:-1])
+        return b"".join(
+            f"{task:>{width}}: ".encode() + line + b"\n" for line in lines[:-1]
+        )
 
     def _flush(self) -> None:
         for (task, stream), rest in list(self._partial.items()):
@@ -119,11 +124,18 @@ class SrunStep:
             pattern = os.devnull
         path = self._path(pattern, task)
         if path not in self._files:
-            mode = os.O_APPEND if (self._read.get("open-mode") or "")[:1] == "a" else os.O_TRUNC
+            mode = (
+                os.O_APPEND
+                if (self._read.get("open-mode") or "")[:1] == "a"
+                else os.O_TRUNC
+            )
             try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
             except OSError as trouble:
-                print(f"srun: error: Could not open stdout file: {trouble}", file=sys.stderr)
+                print(
+                    f"srun: error: Could not open stdout file: {trouble}",
+                    file=sys.stderr,
+                )
                 descriptor = 1
             self._files[path] = descriptor
         return self._files[path]
@@ -144,7 +156,9 @@ class SrunStep:
             "n": str(node),
             "N": self._nodes[node] if node < len(self._nodes) else "",
         }
-        return os.path.join(self._read.get("chdir") or ".", file_name(pattern, patterns))
+        return os.path.join(
+            self._read.get("chdir") or ".", file_name(pattern, patterns)
+        )
 
     def _node_of(self, task: int) -> int:
         """The place of its node in the step."""
@@ -164,12 +178,16 @@ class SrunStep:
         if code:
             node = self._nodes[self._node_of(task)]
             how = f"Exited with exit code {code}" if code > 0 else _killed(-code)
-            print(f"srun: error: {node}: task {task}: {how}", file=sys.stderr, flush=True)
+            print(
+                f"srun: error: {node}: task {task}: {how}", file=sys.stderr, flush=True
+            )
             if self._read.get("kill-on-bad-exit") not in (None, "0"):
                 self._signal_all(signal.SIGKILL)
         wait = self._read.get("wait")
         if len(self._codes) == 1 and wait not in (None, "0"):
-            timer = threading.Timer(float(wait or 0), self._signal_all, (signal.SIGKILL,))
+            timer = threading.Timer(
+                float(wait or 0), self._signal_all, (signal.SIGKILL,)
+            )
             timer.daemon = True
             timer.start()
         return len(self._codes) == sum(self._sizes)
@@ -190,7 +208,9 @@ def _input(read: ParsedOptions) -> str | int:
 def _request(read: ParsedOptions) -> Message:
     """Return the request of srun to the first node. Raises: Wrong."""
     srun_options = SrunOptions(
-        nodes=value_forms.nodes(read.get("nodes") or "1")[1] if read.has("nodes") else None,
+        nodes=value_forms.nodes(read.get("nodes") or "1")[1]
+        if read.has("nodes")
+        else None,
         tasks=_count(read, "ntasks"),
         tasks_per_node=_count(read, "ntasks-per-node"),
         cpus_per_task=_count(read, "cpus-per-task"),
@@ -198,7 +218,9 @@ def _request(read: ParsedOptions) -> Message:
         on=tuple(_hosts(read, "nodelist")),
         off=tuple(_hosts(read, "exclude")),
     )
-    gpus = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")[1]
+    gpus = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")[
+        1
+    ]
     return {
         "type": "run",
         "asked": asdict(srun_options),

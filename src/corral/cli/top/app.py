@@ -56,8 +56,12 @@ class Top(App[None]):
         self.feed = feed or Feed(client)
         self.said, self._said_at = "", 0.0
         self.tables: dict[str, AnyListing] = {
-            "nodes": RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words),
-            "gpus": RowTable(gpus.COLUMNS, gpus.cells, gpus.ORDERS, lambda row: row.words),
+            "nodes": RowTable(
+                nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words
+            ),
+            "gpus": RowTable(
+                gpus.COLUMNS, gpus.cells, gpus.ORDERS, lambda row: row.words
+            ),
             "jobs": RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS),
         }
         self.shown = "nodes"
@@ -85,12 +89,15 @@ class Top(App[None]):
         return self.tables[self.shown]
 
     def renew(self) -> None:
-        """There may be news: the table in sight takes it in, the others when they are opened. Rows
-        that would be made of the same answers are not made again; but times of jobs go on."""
+        """There may be news: the table in sight takes it in, the others when they are
+        opened. Rows that would be made of the same answers are not made again; but
+        times of jobs go on."""
         top_state, now = self.feed.known, self.feed.wall()
         answers = (top_state.status, top_state.gpus, top_state.jobs)
         before = self._made_of.get(self.shown, (None,) * len(answers))
-        is_new = any(answer is not other for answer, other in zip(answers, before, strict=True))
+        is_new = any(
+            answer is not other for answer, other in zip(answers, before, strict=True)
+        )
         self._made_of[self.shown] = answers
         if self.shown in BESIDE:
             self.tables["jobs"].take(jobs.rows(top_state, now))
@@ -143,7 +150,9 @@ class Top(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the tables do nothing while something is open above them."""
-        is_ours = action in {key.action.partition("(")[0] for key in key_bindings.TABLES}
+        is_ours = action in {
+            key.action.partition("(")[0] for key in key_bindings.TABLES
+        }
         return not is_ours or action == "quit" or len(self.screen_stack) == 1
 
     def action_table(self, name: str) -> None:
@@ -168,7 +177,8 @@ class Top(App[None]):
         self._moved()
 
     def _moved(self) -> None:
-        """Near the end of what is listed of the jobs the head is asked for more of them."""
+        """Near the end of what is listed of the jobs the head is asked for more of
+        them."""
         wanted = self.feed.wanted
         is_near = self.table.cursor >= len(self.table.rows) - NEAR
         if self.shown == "jobs" and self.feed.known.more and is_near:
@@ -176,7 +186,9 @@ class Top(App[None]):
                 more = min(MOST_JOBS, len(self.feed.known.jobs) + PAGE)
                 self.feed.want(JobsQuery(wanted.which, wanted.text, more))
             elif self.table.cursor == len(self.table.rows) - 1:
-                self.tell(f"the first {MOST_JOBS} are listed; others are found with / and f")
+                self.tell(
+                    f"the first {MOST_JOBS} are listed; others are found with / and f"
+                )
         self.redraw()
 
     def action_sort(self) -> None:

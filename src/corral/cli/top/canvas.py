@@ -45,5 +45,7 @@ class Canvas(Widget):
             self._lines, self._drawn_for = self._draw(width, height), (width, height)
         line = self._lines[y] if y < len(self._lines) else ()
         base = self.rich_style
-        strip = Strip([Segment(text, base + STYLES.get(tone, PLAIN)) for text, tone in line])
+        strip = Strip(
+            [Segment(text, base + STYLES.get(tone, PLAIN)) for text, tone in line]
+        )
         return strip.adjust_cell_length(width, base)

@@ -20,15 +20,19 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 def top(
     *,
     once: _Flag = False,
-    rows: Annotated[WholeNumber, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = ROWS,
+    rows: Annotated[
+        WholeNumber, Parameter(validator=Number(gte=1, lte=MOST_ROWS))
+    ] = ROWS,
     no_color: Annotated[
-        bool, Parameter(name=["--no-color", "--no-colour"], negative="", show_default=False)
+        bool,
+        Parameter(name=["--no-color", "--no-colour"], negative="", show_default=False),
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Show nodes, GPUs and jobs live; ? lists the keys.
 
-    Without a terminal, with --once and with --json it prints one view. NO_COLOR is respected.
+    Without a terminal, with --once and with --json it prints one view. NO_COLOR is
+    respected.
 
     Args:
         once: Print one view as plain text.
@@ -44,7 +48,8 @@ def top(
     else:
         check_textual()
         with common.client() as client:
-            client.newest_events()  # a head that is not there is refused before a screen opens
+            # a head that is not there is refused before a screen opens
+            client.newest_events()
         if no_color:
             os.environ["NO_COLOR"] = "1"
         asyncio.run(_live(common))
@@ -70,7 +75,8 @@ async def _look(common: Common, rows: int, *, as_json: bool) -> None:
         print_json(feed.known.as_json())
     else:
         out = console()
-        whole = not out.is_terminal and "COLUMNS" not in os.environ  # a pipe has no width
+        # a pipe has no width
+        whole = not out.is_terminal and "COLUMNS" not in os.environ
         show(feed, WIDEST if whole else out.width, rows)
 
 

@@ -1,8 +1,9 @@
 """Requests of the live view to the head, as infrequent as possible.
 
-Each second the feed sends one small request: the number of the newest event. It requests
-listings again only if that number has changed or new sensor values are due. No listing may
-take more than a fiftieth of the time, regardless of the size of the cluster.
+Each second the feed sends one small request: the number of the newest event. It
+requests listings again only if that number has changed or new sensor values are due. No
+listing may take more than a fiftieth of the time, regardless of the size of the
+cluster.
 """
 
 import asyncio
@@ -88,7 +89,9 @@ class Feed:
     wanted: JobsQuery = JobsQuery()
     failures: int = 0
     _paces: dict[str, PollPace] = field(
-        default_factory=lambda: {name: PollPace() for name in ("status", "gpus", "jobs")}
+        default_factory=lambda: {
+            name: PollPace() for name in ("status", "gpus", "jobs")
+        }
     )
     _listed: JobsQuery | None = None  # the jobs that are known
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -144,7 +147,9 @@ class Feed:
         self.failures = 0
 
     async def _renew(self, number: int) -> None:
-        if (status := await self._if_due("status", number, self.source.status)) is not None:
+        if (
+            status := await self._if_due("status", number, self.source.status)
+        ) is not None:
             self.known = replace(self.known, status=status, at=self.wall())
         if (gpus := await self._if_due("gpus", number, self.source.gpus)) is not None:
             self.known = replace(self.known, gpus=gpus, at=self.wall())
@@ -158,7 +163,9 @@ class Feed:
             jobs = job_views[: wanted.count]
             self.known = replace(self.known, jobs=jobs, more=more, at=self.wall())
 
-    async def _if_due(self, name: str, number: int, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _if_due(
+        self, name: str, number: int, ask: Callable[[], Awaitable[T]]
+    ) -> T | None:
         pace, now = self._paces[name], self.clock()
         if not pace.is_due(now, number):
             return None
@@ -174,6 +181,9 @@ class Feed:
             if rows_left <= 0:
                 break
             job_views += await self.source.jobs(
-                everything=chain.everything, limit=rows_left, states=chain.states, text=wanted.text
+                everything=chain.everything,
+                limit=rows_left,
+                states=chain.states,
+                text=wanted.text,
             )
         return job_views

@@ -28,7 +28,8 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """One GPU. `holders`: ids of its jobs; `job`: the first one's name, `user` whose it is."""
+    """One GPU. `holders`: ids of its jobs; `job`: the first one's name, `user` whose it
+    is."""
 
     node: str
     index: int
@@ -57,7 +58,8 @@ def rows(known: TopState) -> list[GpuRow]:
         return []
     nodes = known.status.nodes if known.status is not None else []
     types = {
-        node.id: ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend for node in nodes
+        node.id: ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
+        for node in nodes
     }
     gpu_rows = []
     for node in known.gpus.nodes:
@@ -75,7 +77,19 @@ def rows(known: TopState) -> list[GpuRow]:
             job = known.job_of.get(holders.partition(",")[0])
             name, user = (job.name, job.owner) if job is not None else ("", "")
             gpu_rows.append(
-                GpuRow(node.node, index, kind, busy, memory, watts, heat, holders, sign, name, user)
+                GpuRow(
+                    node.node,
+                    index,
+                    kind,
+                    busy,
+                    memory,
+                    watts,
+                    heat,
+                    holders,
+                    sign,
+                    name,
+                    user,
+                )
             )
     return gpu_rows
 
@@ -97,14 +111,18 @@ def cells(row: GpuRow) -> Sequence[Cell]:
 
 
 def _job(row: GpuRow) -> Cell:
-    sign_text = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(row.sign, "")
+    sign_text = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(
+        row.sign, ""
+    )
     if sign_text:
         return [TextPart(sign_text, "bad" if row.sign == "lost" else "warn")]
     if not row.holders:
         return [TextPart("free", "dim")]
     first, _, more = row.holders.partition(",")
     others = f" and {more.count(',') + 1} more" if more else ""
-    return [TextPart(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))]
+    return [
+        TextPart(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))
+    ]
 
 
 ORDERS: Final[Mapping[str, Order[GpuRow]]] = {

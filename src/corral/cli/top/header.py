@@ -37,7 +37,11 @@ def _gpus(known: TopState) -> list[TextPart]:
     if gpus.away:
         parts.append(TextPart(f", {gpus.away} away", "warn"))
     if known.held_busy is not None:
-        parts.append(TextPart(f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)))
+        parts.append(
+            TextPart(
+                f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)
+            )
+        )
     if known.watts is not None:
         parts.append(TextPart(f"  {watts_text(known.watts)}"))
     if gpus.pretend:
@@ -65,7 +69,8 @@ def _work(known: TopState) -> list[TextPart]:
     parts = [
         TextPart("nodes ", "title"),
         TextPart(
-            f"{alive} of {len(status.nodes)} alive", "" if alive == len(status.nodes) else "warn"
+            f"{alive} of {len(status.nodes)} alive",
+            "" if alive == len(status.nodes) else "warn",
         ),
         TextPart("  jobs ", "title"),
         TextPart(f"{running} running, {queued} waiting"),
@@ -74,21 +79,34 @@ def _work(known: TopState) -> list[TextPart]:
     if known.gpus is not None:
         parts.append(TextPart(f"  {money_text(known.gpus)}"))
         unpriced = known.gpus.unpriced_gpus
-        parts.append(TextPart(f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"))
+        parts.append(
+            TextPart(
+                f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"
+            )
+        )
     return parts
 
 
 def _news(known: TopState, now: float, said: str) -> list[TextPart]:
-    """The worst that there is to say: no head, what a key came to, a warning, the time."""
+    """The worst that there is to say: no head, what a key came to, a warning, the
+    time."""
     if not known.link.live:
         return away(known.link, known.at, now)
     if said:
         return [TextPart(clean(said), "warn")]
     warnings = known.status.warnings if known.status is not None else []
     if warnings:
-        more = f" (and {len(warnings) - 1} more: corral status)" if len(warnings) > 1 else ""
+        more = (
+            f" (and {len(warnings) - 1} more: corral status)"
+            if len(warnings) > 1
+            else ""
+        )
         return [TextPart(clean(warnings[0]) + more, "warn")]
-    where = f"{known.status.cluster.engine}, {known.status.head.url}" if known.status else ""
+    where = (
+        f"{known.status.cluster.engine}, {known.status.head.url}"
+        if known.status
+        else ""
+    )
     return [TextPart(f"{where}  {clock_text(now)[11:]}", "dim")]
 
 
@@ -97,7 +115,12 @@ def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
     since = age_text(now - link.since)
     shown = f"; shown is {clock_text(at)[11:]}" if at else ""
     hint = f"; {link.hint}" if link.hint else ""
-    return [TextPart(clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"), "bad")]
+    return [
+        TextPart(
+            clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"),
+            "bad",
+        )
+    ]
 
 
 def busy_tone(share: float | None) -> str:

@@ -84,7 +84,9 @@ class JobFeed:
             self._about.asked(began, self.clock() - began, 0)
         began = self.clock()
         if self.known.job is not None and self._curves.is_due(began, 0):
-            self.known = replace(self.known, picture=await self._picture(self.known.job))
+            self.known = replace(
+                self.known, picture=await self._picture(self.known.job)
+            )
             self._curves.asked(began, self.clock() - began, 0)
 
     async def _read_log(self) -> None:
@@ -95,7 +97,9 @@ class JobFeed:
         except Refusal as error:  # another's: the rest may be seen
             self.known = replace(self.known, log=(), log_said=error.message)
             return
-        self.known = replace(self.known, log=text.splitlines()[-LOG_LINES:], log_said="")
+        self.known = replace(
+            self.known, log=text.splitlines()[-LOG_LINES:], log_said=""
+        )
 
     async def _picture(self, job: "api.JobDetail") -> Picture:
         until = job.ended_at if job.ended_at is not None else self.wall()
@@ -104,7 +108,11 @@ class JobFeed:
         asks = job_asks(job, grid.since, grid.until, nodes=MOST_NODES)
         answers = [
             await self.source.series(
-                ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS
+                ask.key,
+                since=ask.since,
+                until=ask.until,
+                fields=ask.fields,
+                points=POINTS,
             )
             for ask in asks
         ]

@@ -1,4 +1,5 @@
-"""The page of one job: why it is where it is, its curves, and what it printed last. No I/O."""
+"""The page of one job: why it is where it is, its curves, and what it printed last. No
+I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ NUMBERS: Final = 8  # of each of its numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKnown:
-    """The newest answers about one job; None: not yet. `log_said`: why there is no log."""
+    """The newest answers about one job; None: not yet. `log_said`: why there is no
+    log."""
 
     job: "api.JobDetail | None" = None
     why: "api.Why | None" = None
@@ -42,13 +44,19 @@ def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
     if job is None:
         link_state = known.link.why or "asking the head"
         return _filled(
-            [[TextPart(clean(link_state), "bad" if known.link.why else "dim")]], width, height
+            [[TextPart(clean(link_state), "bad" if known.link.why else "dim")]],
+            width,
+            height,
         )
     top: list[Line] = [_title(job), _facts(job, now), *_why(job, known.why, width)]
     curves = _curves(known.picture, width)
     room = height - len(top) - 1
     curves = curves[: max(0, room - LEAST_LOG)]
-    lines: list[Line] = [*top, *curves, [TextPart("LOG", "title"), TextPart(_of_log(known), "dim")]]
+    lines: list[Line] = [
+        *top,
+        *curves,
+        [TextPart("LOG", "title"), TextPart(_of_log(known), "dim")],
+    ]
     lines_left = max(0, height - len(lines))
     printed = known.log[max(0, len(known.log) - lines_left) :] if lines_left else ()
     lines += [[TextPart(clean(text.expandtabs(4)))] for text in printed]
@@ -103,14 +111,18 @@ def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
             failed = why.failed
             at = f", {failed.failed_at}" if failed.failed_at else ""
             quote = f" ({failed.quote}{at})" if failed.quote else ""
-            texts += [f"{failed.text}: {failed.evidence}{quote}", f"next: {failed.next}"]
+            texts += [
+                f"{failed.text}: {failed.evidence}{quote}",
+                f"next: {failed.next}",
+            ]
         texts += [why.forecast.text] if why.forecast is not None else []
         texts += [why.holders] if why.holders else []
         texts += [why.ending.text] if why.ending is not None and why.ending.text else []
         texts += why.suggestions
     why_lines = [line for text in texts for line in wrapped(clean(text), width, 2)]
     return [
-        [TextPart(line, "warn" if at == 0 else "")] for at, line in enumerate(why_lines[:MOST_WHY])
+        [TextPart(line, "warn" if at == 0 else "")]
+        for at, line in enumerate(why_lines[:MOST_WHY])
     ]
 
 
@@ -127,7 +139,10 @@ def _curves(picture: Picture | None, width: int) -> list[Line]:
 def _curve(row: CurveRow, width: int) -> Line:
     unit_text = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
     low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
-    numbers = [value_text(number, row.unit) for number in (row.last, row.low, row.mean, row.high)]
+    numbers = [
+        value_text(number, row.unit)
+        for number in (row.last, row.low, row.mean, row.high)
+    ]
     wide = max(1, width - NAMES - NUMBERS * len(numbers) - 2)
     return [
         *sized([TextPart(row.name + unit_text)], NAMES),

@@ -29,9 +29,13 @@ COLUMNS: Final = (
     TextColumn("WHERE OR WHY", 12, grows=True),
 )
 TONES: Final = {
-    "green": "good", "yellow": "warn", "red": "bad", "dim": "dim", "cyan": "strong",
+    "green": "good",
+    "yellow": "warn",
+    "red": "bad",
+    "dim": "dim",
+    "cyan": "strong",
     "magenta": "warn",
-}  # fmt: skip
+}
 ON_NODES: Final = ("RUNNING", "STARTING", "STOPPING", "RECOVERING")
 WAITING: Final = ("QUEUED", "HELD", "SUSPENDED")
 OVER: Final = ("DONE", "FAILED", "CANCELLED")
@@ -81,7 +85,9 @@ class TopJobRow:
 
 def rows(known: TopState, now: float) -> list[TopJobRow]:
     busy = known.busy_of
-    return [TopJobRow(job, busy.get(job.id), now, at) for at, job in enumerate(known.jobs)]
+    return [
+        TopJobRow(job, busy.get(job.id), now, at) for at, job in enumerate(known.jobs)
+    ]
 
 
 def cells(row: TopJobRow) -> Sequence[Cell]:
@@ -108,7 +114,10 @@ def _where_or_why(job: "api.JobView") -> str:
 
 def _progress(row: TopJobRow) -> Cell:
     if row.done is not None:
-        return [TextPart(bar(row.done, BAR), "good"), TextPart(f" {share_text(row.done)}")]
+        return [
+            TextPart(bar(row.done, BAR), "good"),
+            TextPart(f" {share_text(row.done)}"),
+        ]
     step = row.job.progress.step if row.job.progress is not None else None
     return [TextPart("" if step is None else f"step {step}")]
 

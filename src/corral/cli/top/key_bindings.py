@@ -6,8 +6,8 @@ from corral.cli.top.styled_text import Line, TextPart
 
 
 class Key(NamedTuple):
-    """`keys` as textual names them, `shown` as a person does; `brief` is for the footer, "" keeps
-    it out of there."""
+    """`keys` as textual names them, `shown` as a person does; `brief` is for the
+    footer, "" keeps it out of there."""
 
     keys: str
     action: str
@@ -29,9 +29,27 @@ TABLES: Final = (
     Key("end,G", "to(1000000000)", "", "", ""),
     Key("s", "sort", "s", "sort", "sort by the next column"),
     Key("r", "turn", "r", "", "turn the order round"),
-    Key("slash", "filter", "/", "filter", "show only rows with what is typed; Esc ends it"),
-    Key("f", "which", "f", "which", "which jobs: unfinished, on nodes, waiting, over, all"),
-    Key("enter", "open", "Enter", "open", "open a job; of a node its GPUs, of a GPU its job"),
+    Key(
+        "slash",
+        "filter",
+        "/",
+        "filter",
+        "show only rows with what is typed; Esc ends it",
+    ),
+    Key(
+        "f",
+        "which",
+        "f",
+        "which",
+        "which jobs: unfinished, on nodes, waiting, over, all",
+    ),
+    Key(
+        "enter",
+        "open",
+        "Enter",
+        "open",
+        "open a job; of a node its GPUs, of a GPU its job",
+    ),
     Key("c", "cancel", "c", "cancel", "cancel the chosen job, after a question"),
     Key("escape", "leave", "Esc", "", "back; take the filter away"),
     Key("question_mark", "help", "?", "help", "this page"),
@@ -62,7 +80,9 @@ def help_lines() -> list[Line]:
         "their name or their id, also those beyond what is listed.",
     )
     rows: list[Line] = [
-        [TextPart(f"{key.shown:<11}", "title"), TextPart(key.help)] for key in TABLES if key.shown
+        [TextPart(f"{key.shown:<11}", "title"), TextPart(key.help)]
+        for key in TABLES
+        if key.shown
     ]
     blank: list[Line] = [[]]
     return [*rows, *blank, *([TextPart(text, "dim")] for text in about)]

@@ -35,7 +35,14 @@ COLUMNS: Final = (
     TextColumn("HEAT", 5, goes=4, right=True),
     TextColumn("NOTE", 10, goes=1, grows=True),
 )
-TROUBLE: Final = {"dead": 0, "silent": 1, "draining": 2, "cordoned": 3, "closed": 4, "alive": 5}
+TROUBLE: Final = {
+    "dead": 0,
+    "silent": 1,
+    "draining": 2,
+    "cordoned": 3,
+    "closed": 4,
+    "alive": 5,
+}
 TONES: Final = {"dead": "bad", "silent": "bad", "alive": "good"}
 
 
@@ -76,7 +83,11 @@ class TopNodeRow:
         watt_readings = (
             []
             if self.gpus is None
-            else [power_watt for power_watt in self.gpus.power_watts if power_watt is not None]
+            else [
+                power_watt
+                for power_watt in self.gpus.power_watts
+                if power_watt is not None
+            ]
         )
         return sum(watt_readings) if watt_readings else None
 
@@ -84,7 +95,9 @@ class TopNodeRow:
     def heat(self) -> float | None:
         """Return the temperature of its hottest GPU."""
         celsius = [] if self.gpus is None else self.gpus.temperature_celsius
-        return max((reading for reading in celsius if reading is not None), default=None)
+        return max(
+            (reading for reading in celsius if reading is not None), default=None
+        )
 
     @property
     def used(self) -> float:
@@ -94,12 +107,21 @@ class TopNodeRow:
     def note(self) -> str:
         """Return its fault, why it takes no work, or what it is."""
         node = self.node
-        suspect = "suspect: cordon it with: corral node cordon --suspects" if node.suspect else ""
+        suspect = (
+            "suspect: cordon it with: corral node cordon --suspects"
+            if node.suspect
+            else ""
+        )
         why = node.why if node.liveness != "alive" else ""
-        remarks = [remark for remark in (suspect, node.health, why, node.closed) if remark]
+        remarks = [
+            remark for remark in (suspect, node.health, why, node.closed) if remark
+        ]
         what = ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
         labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
-        return clean("; ".join(remarks) or " ".join(remark for remark in (what, labels) if remark))
+        return clean(
+            "; ".join(remarks)
+            or " ".join(remark for remark in (what, labels) if remark)
+        )
 
     @property
     def words(self) -> str:
@@ -134,7 +156,9 @@ def heat_bar(gpus: "GpusOfNode | None") -> list[TextPart]:
         return []
     marks = [
         mark(busy, held=bool(holders), sign=sign)
-        for busy, holders, sign in zip(gpus.utilisation, gpus.holders, gpus.signs, strict=True)
+        for busy, holders, sign in zip(
+            gpus.utilisation, gpus.holders, gpus.signs, strict=True
+        )
     ]
     return marks[:GPUS_SHOWN]
 
@@ -146,7 +170,9 @@ def mark(busy: float | None, *, held: bool, sign: str) -> TextPart:
         return FREE
     if busy is None:
         return UNKNOWN
-    return TextPart(BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy))
+    return TextPart(
+        BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy)
+    )
 
 
 ORDERS: Final[Mapping[str, Order[TopNodeRow]]] = {

@@ -9,8 +9,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[R]):
-    """Sort order of a table by one column. `down`: highest first; rows without a value are last
-    either way."""
+    """Sort order of a table by one column. `down`: highest first; rows without a value
+    are last either way."""
 
     title: str
     key: Callable[[R], Any]

@@ -25,7 +25,9 @@ class JobScreen(Screen[None]):
         if key.action != "quit"
     ]
 
-    def __init__(self, client: JobSource, id: str, cancel: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, client: JobSource, id: str, cancel: Callable[[str, str], None]
+    ) -> None:
         """`cancel`: asks whether the job of this id and name is to be."""
         super().__init__()
         self.feed = JobFeed(client, id)

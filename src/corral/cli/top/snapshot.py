@@ -7,7 +7,14 @@ from corral.cli.printing import note, say
 from corral.cli.top import jobs, nodes
 from corral.cli.top.feed import Feed
 from corral.cli.top.header import header
-from corral.cli.top.styled_text import TextColumn, fitted, lengths, plain, row_line, title_line
+from corral.cli.top.styled_text import (
+    TextColumn,
+    fitted,
+    lengths,
+    plain,
+    row_line,
+    title_line,
+)
 from corral.cli.top.table import AnyListing, RowTable
 
 ROWS: Final = 20  # of each table

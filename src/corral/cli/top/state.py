@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeadLink:
-    """Whether the head answered last. `since`: the wall clock when it first did not; `why` and
-    `hint` in its words, or in those of whoever did not reach it."""
+    """Whether the head answered last. `since`: the wall clock when it first did not;
+    `why` and `hint` in its words, or in those of whoever did not reach it."""
 
     live: bool = True
     since: float = 0.0
@@ -23,8 +23,8 @@ class HeadLink:
 
 @dataclass(frozen=True, kw_only=True)
 class TopState:
-    """The newest answers; None: not yet. `more`: there are jobs beyond those listed. `at`: the wall
-    clock of the newest answer."""
+    """The newest answers; None: not yet. `more`: there are jobs beyond those listed.
+    `at`: the wall clock of the newest answer."""
 
     status: "api.Status | None" = None
     gpus: "answers.GpusNow | None" = None
@@ -39,7 +39,9 @@ class TopState:
 
     @cached_property
     def gpus_of(self) -> "Mapping[str, answers.GpusOfNode]":
-        return {} if self.gpus is None else {node.node: node for node in self.gpus.nodes}
+        return (
+            {} if self.gpus is None else {node.node: node for node in self.gpus.nodes}
+        )
 
     @cached_property
     def busy_of(self) -> Mapping[str, float]:
@@ -76,8 +78,12 @@ class TopState:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "status": self.status.model_dump(mode="json") if self.status is not None else None,
-            "gpus": self.gpus.model_dump(mode="json") if self.gpus is not None else None,
+            "status": self.status.model_dump(mode="json")
+            if self.status is not None
+            else None,
+            "gpus": self.gpus.model_dump(mode="json")
+            if self.gpus is not None
+            else None,
             "jobs": [job.model_dump(mode="json") for job in self.jobs],
             "more_jobs": self.more,
         }

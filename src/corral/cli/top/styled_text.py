@@ -11,7 +11,8 @@ ELLIPSIS: Final = "…"
 
 
 class TextPart(NamedTuple):
-    """Some text. `tone`: good, warn, bad, dim, strong, title, chosen, or "" for none."""
+    """Some text. `tone`: good, warn, bad, dim, strong, title, chosen, or "" for
+    none."""
 
     text: str
     tone: str = ""
@@ -23,9 +24,9 @@ Cell = Sequence[TextPart]
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """`width` is what it should have, and no less unless it is the only one. The one with the
-    highest `goes` leaves first when there is no room; 0 stays. One that `grows` takes what is left,
-    up to `most`."""
+    """`width` is what it should have, and no less unless it is the only one. The one
+    with the highest `goes` leaves first when there is no room; 0 stays. One that
+    `grows` takes what is left, up to `most`."""
 
     title: str
     width: int
@@ -38,13 +39,15 @@ class TextColumn:
 def fitted(
     columns: Sequence[TextColumn], width: int, needs: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
-    """(place, width) of the columns that have room, in their order. All of them, with the gaps,
-    are no wider than `width`. `needs`: what the cells of each take; the last that grows has all
-    that is left."""
+    """(place, width) of the columns that have room, in their order. All of them, with
+    the gaps, are no wider than `width`. `needs`: what the cells of each take; the last
+    that grows has all that is left."""
     kept_columns = list(range(len(columns)))
 
     def needed() -> int:
-        return sum(columns[at].width for at in kept_columns) + GAP * (len(kept_columns) - 1)
+        return sum(columns[at].width for at in kept_columns) + GAP * (
+            len(kept_columns) - 1
+        )
 
     while len(kept_columns) > 1 and needed() > width:
         kept_columns.remove(max(kept_columns, key=lambda at: (columns[at].goes, at)))
@@ -56,18 +59,27 @@ def fitted(
     for at in kept_columns:
         text_column = columns[at]
         most = (
-            min(text_column.most, needs[at]) if at < len(needs) and at != last else text_column.most
+            min(text_column.most, needs[at])
+            if at < len(needs) and at != last
+            else text_column.most
         )
-        more = max(0, min(spare_width, most - text_column.width)) if text_column.grows else 0
+        more = (
+            max(0, min(spare_width, most - text_column.width))
+            if text_column.grows
+            else 0
+        )
         spare_width -= more
         cell_texts.append((at, text_column.width + more))
     return cell_texts
 
 
 def row_line(
-    columns: Sequence[TextColumn], cells: Sequence[Cell], places: Sequence[tuple[int, int]]
+    columns: Sequence[TextColumn],
+    cells: Sequence[Cell],
+    places: Sequence[tuple[int, int]],
 ) -> list[TextPart]:
-    """One line of a table: each cell cut or filled to its column. `places`: as `fitted` says."""
+    """One line of a table: each cell cut or filled to its column. `places`: as `fitted`
+    says."""
     parts: list[TextPart] = []
     for number, (at, wide) in enumerate(places):
         if number:
@@ -84,7 +96,11 @@ def title_line(
 ) -> list[TextPart]:
     """The titles; the one that is sorted by has an arrow before it."""
     cells = [
-        [TextPart(f"{arrow if column.title == sorted_by else ''}{column.title}", "title")]
+        [
+            TextPart(
+                f"{arrow if column.title == sorted_by else ''}{column.title}", "title"
+            )
+        ]
         for column in columns
     ]
     return row_line(columns, cells, places)
@@ -110,7 +126,8 @@ def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:
-    """Words in lines of this width, `most` of them; what is left out ends in an ellipsis."""
+    """Words in lines of this width, `most` of them; what is left out ends in an
+    ellipsis."""
     lines: list[str] = [""]
     for word in text.split():
         joined = f"{lines[-1]} {word}".strip()

@@ -28,8 +28,8 @@ R = TypeVar("R", bound=Keyed)
 
 @dataclass
 class RowTable(Generic[R]):
-    """`key`: of the chosen row, which stays chosen when rows come, go and move. `first`: the row
-    that is the uppermost in sight."""
+    """`key`: of the chosen row, which stays chosen when rows come, go and move.
+    `first`: the row that is the uppermost in sight."""
 
     columns: Sequence[TextColumn]
     cells: Callable[[R], Sequence[Cell]]
@@ -43,7 +43,8 @@ class RowTable(Generic[R]):
     key: str = ""
     cursor: int = 0
     first: int = 0
-    needs: list[int] = field(default_factory=list)  # columns only grow, or they would jump about
+    # columns only grow, or they would jump about
+    needs: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.by = self.by or next(iter(self.orders))
@@ -95,8 +96,8 @@ class RowTable(Generic[R]):
         return self.rows[self.cursor] if self.rows else None
 
     def lines(self, width: int, height: int, *, marked: bool = True) -> list[Line]:
-        """The titles and the rows in sight: those alone are made into text. `marked`: the chosen
-        row stands out."""
+        """The titles and the rows in sight: those alone are made into text. `marked`:
+        the chosen row stands out."""
         room = max(1, height - 1)
         self.first = max(0, min(self.first, self.cursor, len(self.rows) - room))
         self.first = max(self.first, self.cursor - room + 1)

@@ -1,1 +1,2 @@
-"""Nodes that a batch system lends by the attempt: what slurm and kubernetes have in common."""
+"""Nodes that a batch system lends by the attempt: what slurm and kubernetes have in
+common."""

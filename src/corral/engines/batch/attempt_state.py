@@ -11,8 +11,8 @@ MISSED_LOOKS: Final = 2  # a ticket that was not there this often is not there
 
 @dataclass(slots=True, kw_only=True)
 class BatchAttemptState:
-    """`ticket`: its newest one. `missed`: looks since that have shown none. `refusal`: why the
-    batch system will not take it."""
+    """`ticket`: its newest one. `missed`: looks since that have shown none. `refusal`:
+    why the batch system will not take it."""
 
     key: AttemptKey
     submitted: bool = False

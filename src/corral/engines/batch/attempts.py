@@ -1,5 +1,5 @@
-"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done next. No
-I/O."""
+"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done
+next. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -24,9 +24,12 @@ from corral.engines.batch.submitted_attempt import (
     refused,
 )
 
-LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
-LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
-TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
+# that a part is given beyond its grace before the batch system ends it
+LATE_SECONDS: Final = 15.0
+# that a settled one's parts are given to go: their last logs take 30
+LEAVE_SECONDS: Final = 60.0
+# that the batch system is given to say why it ended what it ended
+TELL_SECONDS: Final = 5.0
 UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
 REPORT_SECONDS: Final = 5.0  # that parts of a dead node are given after a head's begin
 NEVER_ANSWERED: Final = "it has not answered since the head began"
@@ -45,10 +48,12 @@ class Due:
 
 
 class Desk:
-    """The state of lending. `at` is a clock that never goes back, in seconds. `places`: the batch
-    system does, so all that begins has been handed over before."""
+    """The state of lending. `at` is a clock that never goes back, in seconds. `places`:
+    the batch system does, so all that begins has been handed over before."""
 
-    def __init__(self, *, places: bool = False, lender: str = "the batch system") -> None:
+    def __init__(
+        self, *, places: bool = False, lender: str = "the batch system"
+    ) -> None:
         self._places = places
         self._lender = lender
         self._spoken_at: dict[NodeId, float] = {}  # by the head's serving clock
@@ -95,16 +100,25 @@ class Desk:
             handed.submitted = handed.submitted or not handed.handing
         for key, handed in self.attempts.items():
             ticket = tickets.get(key)
-            handed.missed = 0 if ticket is not None else handed.missed + handed.submitted
+            handed.missed = (
+                0 if ticket is not None else handed.missed + handed.submitted
+            )
             if ticket is not None:
                 handed.ticket = ticket
             elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
-                blame = handed.ticket.blame or "the batch system knows nothing of it any more"
-                handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
+                blame = (
+                    handed.ticket.blame
+                    or "the batch system knows nothing of it any more"
+                )
+                handed.ticket = replace(
+                    handed.ticket, state=TicketState.ENDED, blame=blame
+                )
             count_room(handed, at)
             count_running(handed, at)
 
-    def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
+    def hear(
+        self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()
+    ) -> None:
         """Take the word of a part: of its own attempt alone."""
         key = key_of(part)
         if key is not None and (signals or key in self.attempts):
@@ -117,13 +131,19 @@ class Desk:
                     handed.left_at = self.looked_at or 0.0
 
     def hand(self, key: AttemptKey) -> None:
-        """It is being handed over: what a look shows of it meanwhile may be half of it."""
+        """It is being handed over: what a look shows of it meanwhile may be half of
+        it."""
         self._handed(key).handing = True
 
     def submitted(self, key: AttemptKey) -> None:
         """It was handed over, or equipped; the next looks show it."""
         handed = self._handed(key)
-        handed.handing, handed.submitted, handed.is_equipped, handed.missed = False, True, True, 0
+        handed.handing, handed.submitted, handed.is_equipped, handed.missed = (
+            False,
+            True,
+            True,
+            0,
+        )
 
     def not_submitted(self, key: AttemptKey) -> None:
         """It could not be handed over now."""
@@ -150,11 +170,15 @@ class Desk:
     # -- what follows ----------------------------------------------------------------------------
 
     def due(self, at: float) -> Due:
-        """Return the actions that are due. Nothing before the first poll: what exists would be
-        unknown."""
+        """Return the actions that are due. Nothing before the first poll: what exists
+        would be unknown."""
         if self.looked_at is None:
             return Due()
-        cancel = [key for key, handed in self.attempts.items() if self._must_be_ended(handed, at)]
+        cancel = [
+            key
+            for key, handed in self.attempts.items()
+            if self._must_be_ended(handed, at)
+        ]
         done = [key for key, handed in self.attempts.items() if is_done(handed)]
         late = [key for key, handed in self.attempts.items() if may_begin_yet(handed)]
         return Due(
@@ -167,14 +191,15 @@ class Desk:
     def words(self, serving: float, *, is_stale: bool = False) -> list[NodeFacts]:
         """Return the whole word of each node.
 
-        A node that does not answer remains as silent as it was; what the parts on it say of their
-        attempts is passed on all the same, for an end is reported once. So it is for a node that
-        has not answered since the head began: its last contact counts as of that moment, which
-        is 0, and takes nothing new.
+        A node that does not answer remains as silent as it was; what the parts on it
+        say of their attempts is passed on all the same, for an end is reported once. So
+        it is for a node that has not answered since the head began: its last contact
+        counts as of that moment, which is 0, and takes nothing new.
 
         Args:
             serving: now, by the head's serving clock.
-            is_stale: the batch system has not answered for long, so no node counts as in contact.
+            is_stale: the batch system has not answered for long, so no node counts as
+                in contact.
         """
         reports = self._reporting()
         silent = {
@@ -207,8 +232,8 @@ class Desk:
     def _reporting(self) -> set[NodeId]:
         """Return the nodes of which only their parts speak, and something may be new.
 
-        A node that is down is among them for REPORT_SECONDS after the head's begin: an end that was
-        reported while no head was there is reported again.
+        A node that is down is among them for REPORT_SECONDS after the head's begin: an
+        end that was reported while no head was there is reported again.
         """
         is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
         node_ids: set[NodeId] = set()
@@ -219,13 +244,22 @@ class Desk:
                     continue
                 if node.down and is_new and handed.submitted:
                     node_ids.add(where)
-                if not node.down and where not in self._spoken_at and where in handed.parts:
+                if (
+                    not node.down
+                    and where not in self._spoken_at
+                    and where in handed.parts
+                ):
                     node_ids.add(where)
         return node_ids
 
     def _signals(self, node: NodeId) -> tuple[Signal, ...]:
-        """Return the signals of all pilots of the node; the head takes each once (0062)."""
-        return tuple(signal for it in self.attempts.values() for signal in it.signals.get(node, ()))
+        """Return the signals of all pilots of the node; the head takes each once
+        (0062)."""
+        return tuple(
+            signal
+            for it in self.attempts.values()
+            for signal in it.signals.get(node, ())
+        )
 
     def proofs(self) -> Mapping[NodeId, str]:
         """Nodes on which nothing runs any more, with the proof."""
@@ -235,11 +269,13 @@ class Desk:
 
     def gone(self) -> Set[NodeId]:
         """Return the nodes that the batch system has removed."""
-        return {node.node for node in self.nodes.values() if node.gone} & self.proofs().keys()
+        return {
+            node.node for node in self.nodes.values() if node.gone
+        } & self.proofs().keys()
 
     def part_word(self, part: NodeId) -> DesiredState | None:
-        """Return the part of the node's desired state that concerns the pilot; None before the node
-        has any."""
+        """Return the part of the node's desired state that concerns the pilot; None
+        before the node has any."""
         key, word = key_of(part), self._wanted.get(node_of(part))
         if word is None or key is None:
             return None
@@ -251,9 +287,12 @@ class Desk:
             boot=BootId(""),
             run=tuple(launch for launch in word.run if launch.key == key),
             stop=tuple(stop for stop in word.stop if stop.key == key),
-            settled=(key,) if over else (),  # for good: a later word of the node's is silent of it
+            # for good: a later word of the node's is silent of it
+            settled=(key,) if over else (),
             committed=tuple(
-                committed_step for committed_step in word.committed if committed_step[0] == key
+                committed_step
+                for committed_step in word.committed
+                if committed_step[0] == key
             ),
             notices=tuple(notice for notice in word.notices if notice.key == key),
         )
@@ -278,21 +317,32 @@ class Desk:
 
     def is_unheard(self, key: AttemptKey) -> bool:
         """Whether it runs, and an agent of it does not reach the head."""
-        return (handed := self.attempts.get(key)) is not None and bool(self._unheard(handed))
+        return (handed := self.attempts.get(key)) is not None and bool(
+            self._unheard(handed)
+        )
 
     def unheard(self) -> list[str]:
-        """A sentence for each attempt that runs and whose agents do not reach the head."""
-        silent_attempts = ((key, self._unheard(handed)) for key, handed in self.attempts.items())
+        """A sentence for each attempt that runs and whose agents do not reach the
+        head."""
+        silent_attempts = (
+            (key, self._unheard(handed)) for key, handed in self.attempts.items()
+        )
         return [f"{key[0]}: {why}" for key, why in silent_attempts if why]
 
     def _unheard(self, handed: Handed) -> str:
-        if handed.running_since is None or handed.stop_since is not None or handed.settled:
+        if (
+            handed.running_since is None
+            or handed.stop_since is not None
+            or handed.settled
+        ):
             return ""
         seconds = (self.looked_at or 0.0) - handed.running_since
         missing = sorted(handed.wanted_on - handed.parts.keys())
         if seconds < UNHEARD_SECONDS or not missing:
             return ""
-        where = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
+        where = ", ".join(missing[:3]) + (
+            f" and {len(missing) - 3} more" if missing[3:] else ""
+        )
         return f"it runs on {where}, but its agent has not reached the head for {seconds:.0f} s"
 
     # -- the rules -------------------------------------------------------------------------------
@@ -301,8 +351,8 @@ class Desk:
         return self.attempts.setdefault(key, Handed(key=key))
 
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
-        """Gangs to be handed over, or equipped: each of their nodes has its order, and none is to
-        stop."""
+        """Gangs to be handed over, or equipped: each of their nodes has its order, and
+        none is to stop."""
         launches_by_attempt: dict[AttemptKey, list[Launch]] = {}
         for word in self._wanted.values():
             for launch in word.run:
@@ -315,13 +365,15 @@ class Desk:
             if fresh and len(launches) == len(launches[0].nodes):
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
 
-    def _seen(self, handed: Handed, node: NodeId, *, by_part_alone: bool = False) -> Seen:
-        """Return the report of the attempt on the node: that of its pilot comes first, unless the
-        batch system knows that it is over.
+    def _seen(
+        self, handed: Handed, node: NodeId, *, by_part_alone: bool = False
+    ) -> Seen:
+        """Return the report of the attempt on the node: that of its pilot comes first,
+        unless the batch system knows that it is over.
 
         Args:
-            by_part_alone: leave out what the batch system says: it has no proof about a node that
-                does not answer.
+            by_part_alone: leave out what the batch system says: it has no proof about a
+                node that does not answer.
         """
         part = handed.parts.get(node)
         if part is not None and part.phase in OVER:
@@ -331,25 +383,33 @@ class Desk:
         if handed.refusal:
             return refused(handed.key, handed.refusal, handed.refusal_is_infra)
         if handed.is_gone:
-            return ended(handed, part) if not handed.displaced else displaced(handed, node)
-        if handed.stop_since is not None and not handed.submitted and not handed.handing:
+            return (
+                ended(handed, part) if not handed.displaced else displaced(handed, node)
+            )
+        if (
+            handed.stop_since is not None
+            and not handed.submitted
+            and not handed.handing
+        ):
             return refused(handed.key, NEVER_CAME, True)
         return part or Seen(key=handed.key, phase=Phase.STARTING)
 
     def _left(self, handed: Handed, part: Seen) -> Seen:
-        """It was made to end. The batch system may say why until nothing of it is left, or for
-        TELL_SECONDS; then it is the batch system's doing."""
+        """It was made to end. The batch system may say why until nothing of it is left,
+        or for TELL_SECONDS; then it is the batch system's doing."""
         if handed.ticket is not None and handed.ticket.blame:
             return ended(handed, part)
         late = (self.looked_at or 0.0) >= (handed.left_at or 0.0) + TELL_SECONDS
         if not handed.is_gone and not late:
             return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
-        return replace(part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender)
+        return replace(
+            part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender
+        )
 
     def _must_be_ended(self, handed: Handed, at: float) -> bool:
-        """A stopped attempt that only waits is ended at once; a running one's parts obey by
-        themselves, and are ended when they are late. One whose parts have reported runs, even if
-        the last poll still shows it waiting."""
+        """A stopped attempt that only waits is ended at once; a running one's parts
+        obey by themselves, and are ended when they are late. One whose parts have
+        reported runs, even if the last poll still shows it waiting."""
         if handed.ticket is None or handed.is_gone:
             return False
         if handed.displaced:
@@ -357,7 +417,9 @@ class Desk:
         if handed.stop_since is not None:
             if handed.ticket.state == TicketState.WAITING and not handed.parts:
                 return True
-            return at - handed.stop_since > self._grace_seconds(handed.key) + LATE_SECONDS
+            return (
+                at - handed.stop_since > self._grace_seconds(handed.key) + LATE_SECONDS
+            )
         return handed.settled_at is not None and at - handed.settled_at > LEAVE_SECONDS
 
     def _grace_seconds(self, key: AttemptKey) -> float:
@@ -370,11 +432,13 @@ class Desk:
         return max((stop.grace_seconds for stop in stops), default=0.0)
 
     def _offered(self, node: LentNode) -> Inventory:
-        """Return the node's capacity and what others hold. Where the batch system places, only the
-        taken GPUs count, for numbering Corral's own; the room is not Corral's to judge."""
+        """Return the node's capacity and what others hold. Where the batch system
+        places, only the taken GPUs count, for numbering Corral's own; the room is not
+        Corral's to judge."""
         word, has = self._wanted.get(node.node), node.inventory
         gpus = _taken(
-            node, [gpu for launch in (word.run if word else ()) for gpu in launch.seat.gpus]
+            node,
+            [gpu for launch in (word.run if word else ()) for gpu in launch.seat.gpus],
         )
         if self._places:
             return replace(has, gpus=gpus)
@@ -383,12 +447,14 @@ class Desk:
             gpus=gpus,
             taken_cpu_millis=min(node.foreign.cpu_millis, has.cpu_millis),
             taken_memory_bytes=min(node.foreign.memory_bytes, has.memory_bytes),
-            closed=node.closed or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
+            closed=node.closed
+            or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
         )
 
 
 def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
-    """Its GPUs, of which those are called taken that others hold: the last that Corral does not."""
+    """Its GPUs, of which those are called taken that others hold: the last that Corral
+    does not."""
     free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
     taken = free[len(free) - min(node.foreign.gpus, len(free)) :]
     return tuple(replace(gpu, taken=gpu.index in taken) for gpu in node.inventory.gpus)

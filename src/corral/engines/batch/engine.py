@@ -1,4 +1,5 @@
-"""An engine over a batch system: it stands in for the agents of the nodes that are lent."""
+"""An engine over a batch system: it stands in for the agents of the nodes that are
+lent."""
 
 import asyncio
 import logging
@@ -20,7 +21,12 @@ from corral.domain.pilot import part_of
 from corral.domain.resources import Shape
 from corral.engines.batch.attempts import Desk, Due
 from corral.engines.batch.external_queue import Asking
-from corral.engines.batch.interfaces import BatchSnapshot, BatchSystem, PartFiles, PlacingDriver
+from corral.engines.batch.interfaces import (
+    BatchSnapshot,
+    BatchSystem,
+    PartFiles,
+    PlacingDriver,
+)
 from corral.ports.engine import NO_ANSWER, Placer
 from corral.wire.node import encode_settings
 from corral.wire.shim_launch import early_of
@@ -37,12 +43,13 @@ log = logging.getLogger(__name__)
 class HeadLinks:
     """The head, as far as an engine needs it.
 
-    `push` hands a word to the connected agent of a node or a part; `hear` takes a node's word in;
-    `register` lets a token in, by its SHA-256, and `forget` keeps no token of it; `wake`
-    lets the head look now; `serving` is its serving clock, in seconds; `cluster` is known from the
-    engine's start on; `hears` says whether a node's agent is connected; `waiting` are the shapes of
-    the jobs that wait for room, the first first. `queues` are a job's queue and those above it,
-    the nearest first; empty for a job that the head does not have.
+    `push` hands a word to the connected agent of a node or a part; `hear` takes a
+    node's word in; `register` lets a token in, by its SHA-256, and `forget` keeps no
+    token of it; `wake` lets the head look now; `serving` is its serving clock, in
+    seconds; `cluster` is known from the engine's start on; `hears` says whether a
+    node's agent is connected; `waiting` are the shapes of the jobs that wait for room,
+    the first first. `queues` are a job's queue and those above it, the nearest first;
+    empty for a job that the head does not have.
     """
 
     push: Callable[[DesiredState], None]
@@ -83,23 +90,29 @@ class LendingEngine:
     links: HeadLinks
     look_seconds: float = 1.0
     late_seconds: float = LATE_SECONDS
-    way: Callable[[], str] = lambda: ""  # how its agents are to reach the head, for people
+    # how its agents are to reach the head, for people
+    way: Callable[[], str] = lambda: ""
     placing_driver: PlacingDriver | None = None  # the same, where it places by itself
     desk: Desk = field(default_factory=Desk)
     asking: Asking = field(default_factory=Asking)
     trouble: str = ""
-    _doors: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _doors: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(AT_ONCE)
+    )
     _stir: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
     _pauses: dict[tuple[str, AttemptKey], Pause] = field(default_factory=dict)
     _known: tuple[object, object] = ({}, {})  # proofs, and who was given nodes
-    _unfitted: set[NodeId] = field(default_factory=set)  # parts that wait for their word
+    # parts that wait for their word
+    _unfitted: set[NodeId] = field(default_factory=set)
     _looks: bool = False  # the batch system is being asked now
     _looked_at: float = 0.0
     _next_look: float = 0.0
 
     def __post_init__(self) -> None:
-        self.desk = Desk(places=self.placing_driver is not None, lender=self.name.capitalize())
+        self.desk = Desk(
+            places=self.placing_driver is not None, lender=self.name.capitalize()
+        )
 
     @property
     def placer(self) -> Placer | None:
@@ -107,7 +120,8 @@ class LendingEngine:
         return self if self.placing_driver is not None else None
 
     async def start(self) -> None:
-        """Look, and go on looking. A batch system that does not answer is asked again."""
+        """Look, and go on looking. A batch system that does not answer is asked
+        again."""
         self._task = asyncio.create_task(self._run())
 
     def look_after(self) -> None:
@@ -127,7 +141,9 @@ class LendingEngine:
 
     def apply(self, wanted: DesiredState) -> None:
         if self.placing_driver is not None:
-            keys = [launch.key for launch in wanted.run] + [stop.key for stop in wanted.stop]
+            keys = [launch.key for launch in wanted.run] + [
+                stop.key for stop in wanted.stop
+            ]
             for key in keys:
                 self.desk.begins(key, self.asking.begins(key))
         self.desk.want(wanted, _now())
@@ -156,8 +172,9 @@ class LendingEngine:
         self._stir.set()
 
     def part_word(self, part: NodeId) -> DesiredState | None:
-        """The newest word for a part, its launch as the batch system has fitted it; None while that
-        has not reported all that the launch needs. An order is final once it was sent."""
+        """The newest word for a part, its launch as the batch system has fitted it;
+        None while that has not reported all that the launch needs. An order is final
+        once it was sent."""
         word = self.desk.part_word(part)
         if word is None:
             return None
@@ -177,12 +194,17 @@ class LendingEngine:
         return not self.desk.attempts and not self.asking.asked
 
     async def down(self, *, kill: bool) -> None:
-        """With `kill` every attempt is ended; without, they run on and are found again."""
+        """With `kill` every attempt is ended; without, they run on and are found
+        again."""
         await self._stop()
         if kill:
-            left_keys = [key for key, handed in self.desk.attempts.items() if handed.is_left]
+            left_keys = [
+                key for key, handed in self.desk.attempts.items() if handed.is_left
+            ]
             left_keys += [
-                key for key, queued_attempt in self.asking.asked.items() if queued_attempt.is_left
+                key
+                for key, queued_attempt in self.asking.asked.items()
+                if queued_attempt.is_left
             ]
             for key in left_keys:
                 await self._try(self.driver.cancel, "cancel", key)
@@ -198,13 +220,17 @@ class LendingEngine:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        """Act at once on what is new, also while a look takes long; speak each `look_seconds`."""
+        """Act at once on what is new, also while a look takes long; speak each
+        `look_seconds`."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._stir.clear()
                 if not self._looks and _now() >= self._next_look:
                     self._looks = True
-                    self._looked_at, self._next_look = _now(), _now() + self.look_seconds
+                    self._looked_at, self._next_look = (
+                        _now(),
+                        _now() + self.look_seconds,
+                    )
                     group.create_task(self._look())
                 due = self.desk.due(_now())
                 for gang in due.submit:
@@ -241,18 +267,27 @@ class LendingEngine:
     def _note_troubles(self, look: BatchSnapshot) -> None:
         """Keep what cannot be used now for `trouble`; log it when it is new."""
         unheard = self.desk.unheard()
-        more = [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")] if unheard else []
-        trouble = "; ".join(f"{self.name}: {complaint}" for complaint in (*look.troubles, *more))
+        more = (
+            [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")]
+            if unheard
+            else []
+        )
+        trouble = "; ".join(
+            f"{self.name}: {complaint}" for complaint in (*look.troubles, *more)
+        )
         if trouble and trouble != self.trouble:
             log.warning(trouble)
         self.trouble = trouble
 
     def _say_late(self) -> None:
         """Report that it starts slowly, unless its error is known already."""
-        self.trouble = self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
+        self.trouble = (
+            self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
+        )
 
     def _take(self, look: BatchSnapshot) -> None:
-        """Process a poll. Where the batch system places, waiting jobs have no attempt yet."""
+        """Process a poll. Where the batch system places, waiting jobs have no attempt
+        yet."""
         if self.placing_driver is not None:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
@@ -269,13 +304,15 @@ class LendingEngine:
             self.links.wake()
 
     async def _act(self, due: Due) -> None:
-        """Carry out what is due; each action is tried again at the next turn until it succeeds."""
+        """Carry out what is due; each action is tried again at the next turn until it
+        succeeds."""
         for key in due.withhold:
             if await self._try(self.driver.withhold, "withhold", key):
                 self.desk.withheld(key)
         for key in due.cancel:
             await self._try(self.driver.cancel, "cancel", key)
-        for key in () if self._looks else due.forget:  # a look would still show what has just gone
+        # a look would still show what has just gone
+        for key in () if self._looks else due.forget:
             where = self.desk.attempts[key].where
             if await self._try(self.driver.forget, "forget", key):
                 for node in where:
@@ -295,7 +332,9 @@ class LendingEngine:
             if await self._try(driver.forget, "forget", key):
                 self.asking.forgotten(key, _now())
 
-    async def _ask(self, driver: PlacingDriver, group: Sequence[ExternalCandidate]) -> None:
+    async def _ask(
+        self, driver: PlacingDriver, group: Sequence[ExternalCandidate]
+    ) -> None:
         first = group[0].key
         try:
             async with self._doors:
@@ -313,7 +352,10 @@ class LendingEngine:
         try:
             made = await asyncio.gather(*(self._part(launch) for launch in gang))
             async with self._doors:
-                parts = {launch.seat.node: part for launch, part in zip(gang, made, strict=True)}
+                parts = {
+                    launch.seat.node: part
+                    for launch, part in zip(gang, made, strict=True)
+                }
                 if self.placing_driver is not None:
                     await self.placing_driver.equip(gang, parts)
                 else:
@@ -336,7 +378,11 @@ class LendingEngine:
         fitted = self.driver.fitted(launch)
         workdir = None if launch.workdir is None else self.links.workdir(launch.workdir)
         has_workdir = workdir is not None
-        early = None if fitted is None else early_of(fitted, settings, has_workdir=has_workdir)
+        early = (
+            None
+            if fitted is None
+            else early_of(fitted, settings, has_workdir=has_workdir)
+        )
         return PartFiles(
             settings=encode_settings(settings),
             token=token + b"\n",
@@ -347,7 +393,8 @@ class LendingEngine:
     async def _try(
         self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
     ) -> bool:
-        """Whether it was done now. After each failure it is let be for twice as long."""
+        """Whether it was done now. After each failure it is let be for twice as
+        long."""
         pause = self._pauses.get((what, key), Pause())
         if _now() < pause.until:
             return False

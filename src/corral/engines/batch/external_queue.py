@@ -1,4 +1,5 @@
-"""Jobs in the batch system's own queue, where it places by itself. Rules only, no I/O."""
+"""Jobs in the batch system's own queue, where it places by itself. Rules only, no
+I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,17 @@ from corral.domain.observed_state import AttemptKey
 from corral.engines.batch.attempt_state import MISSED_LOOKS, BatchAttemptState
 from corral.engines.batch.interfaces import BatchSnapshot, Ticket, TicketState
 
-MOST_WAITING: Final = 1000  # that stand in the batch system's line at once; the others follow
-AGAIN_SECONDS: Final = 60.0  # after which what the batch system has refused or ended is asked again
+# that stand in the batch system's line at once; the others follow
+MOST_WAITING: Final = 1000
+# after which what the batch system has refused or ended is asked again
+AGAIN_SECONDS: Final = 60.0
 MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher one
 
 
 @dataclass(slots=True, kw_only=True)
 class QueuedAttempt(BatchAttemptState):
-    """One attempt that the batch system was asked to place. `excluded`: as it was asked."""
+    """One attempt that the batch system was asked to place. `excluded`: as it was
+    asked."""
 
     excluded: tuple[NodeId, ...] = ()
     is_withdrawn: bool = False
@@ -35,7 +39,9 @@ class QueuedAttempt(BatchAttemptState):
     @property
     def chosen(self) -> tuple[NodeId, ...]:
         """The nodes that it has been given."""
-        is_granted = self.ticket is not None and self.ticket.state == TicketState.RUNNING
+        is_granted = (
+            self.ticket is not None and self.ticket.state == TicketState.RUNNING
+        )
         return self.ticket.nodes if self.ticket is not None and is_granted else ()
 
 
@@ -50,13 +56,15 @@ class DueAsking:
 
 @dataclass(slots=True)
 class Asking:
-    """`asked`: all that was, or is to be, handed over and has not begun. What the head offers no
-    more is taken back; what has begun is the Desk's. Times by a clock that never goes back."""
+    """`asked`: all that was, or is to be, handed over and has not begun. What the head
+    offers no more is taken back; what has begun is the Desk's. Times by a clock that
+    never goes back."""
 
     asked: dict[AttemptKey, QueuedAttempt] = field(default_factory=dict)
     _offered: dict[AttemptKey, ExternalCandidate] | None = None
     _has_looked: bool = False
-    _again: dict[AttemptKey, tuple[float, str]] = field(default_factory=dict)  # not before, why
+    # not before, why
+    _again: dict[AttemptKey, tuple[float, str]] = field(default_factory=dict)
 
     # -- what comes in ---------------------------------------------------------------------------
 
@@ -65,7 +73,9 @@ class Asking:
         self._offered = {
             external_candidate.key: external_candidate for external_candidate in waiting
         }
-        self._again = {key: refusal for key, refusal in self._again.items() if key in self._offered}
+        self._again = {
+            key: refusal for key, refusal in self._again.items() if key in self._offered
+        }
         for key, queued_attempt in self.asked.items():
             queued_attempt.is_withdrawn |= key not in self._offered
 
@@ -87,13 +97,17 @@ class Asking:
     def submitted(self, group: Iterable[ExternalCandidate]) -> None:
         """It was handed over; the next looks show it."""
         for candidate in group:
-            queued_attempt = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
+            queued_attempt = self.asked.setdefault(
+                candidate.key, QueuedAttempt(key=candidate.key)
+            )
             queued_attempt.submitted, queued_attempt.excluded = True, candidate.excluded
 
     def refused(self, group: Iterable[ExternalCandidate], why: str) -> None:
         """The batch system will not take it as it is."""
         for candidate in group:
-            queued_attempt = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
+            queued_attempt = self.asked.setdefault(
+                candidate.key, QueuedAttempt(key=candidate.key)
+            )
             queued_attempt.refusal = why
 
     def begins(self, key: AttemptKey) -> Ticket | None:
@@ -102,7 +116,8 @@ class Asking:
         return None if queued_attempt is None else queued_attempt.ticket
 
     def forgotten(self, key: AttemptKey, at: float) -> None:
-        """Its folder is gone. An attempt that was not withdrawn here is submitted again later."""
+        """Its folder is gone. An attempt that was not withdrawn here is submitted again
+        later."""
         queued_attempt = self.asked.pop(key, None)
         if (
             queued_attempt is not None
@@ -131,7 +146,9 @@ class Asking:
         ]
         return DueAsking(
             ask=tuple(self._groups(at)),
-            cancel=tuple(key for key in withdrawn if self.asked[key].ticket is not None),
+            cancel=tuple(
+                key for key in withdrawn if self.asked[key].ticket is not None
+            ),
             forget=tuple(dict.fromkeys([*over, *never])),
         )
 
@@ -157,7 +174,8 @@ class Asking:
     # -- the rules -------------------------------------------------------------------------------
 
     def _must_be_asked_anew(self, one: QueuedAttempt) -> bool:
-        """It was given a node that will not do any more, or may have one now that would not."""
+        """It was given a node that will not do any more, or may have one now that would
+        not."""
         candidate = (self._offered or {}).get(one.key)
         if candidate is None or one.ticket is None:
             return False
@@ -178,7 +196,9 @@ class Asking:
         ]
         groups: dict[object, list[ExternalCandidate]] = {}
         for external_candidate in fresh[: max(room, 0)]:
-            groups.setdefault(_likeness(external_candidate), []).append(external_candidate)
+            groups.setdefault(_likeness(external_candidate), []).append(
+                external_candidate
+            )
         for group in groups.values():
             if allowed := self._allowed(group):
                 yield tuple(group[:allowed])
@@ -187,12 +207,13 @@ class Asking:
         queued_attempt = self.asked.get(key)
         not_before, _ = self._again.get(key, (at, ""))
         return not_before <= at and (
-            queued_attempt is None or not (queued_attempt.submitted or queued_attempt.refusal)
+            queued_attempt is None
+            or not (queued_attempt.submitted or queued_attempt.refusal)
         )
 
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
-        """The limit of an array holds over all its groups: alongside others, this many as are
-        left."""
+        """The limit of an array holds over all its groups: alongside others, this many
+        as are left."""
         first = group[0]
         limit = first.spec.array_limit
         if limit is None or first.array is None:
@@ -222,7 +243,8 @@ def _likeness(one: ExternalCandidate) -> object:
 
 
 def _why_over(one: QueuedAttempt) -> str:
-    """Return why the batch system no longer has a job that has not begun; "": it never had it."""
+    """Return why the batch system no longer has a job that has not begun; "": it never
+    had it."""
     if one.refusal:
         return one.refusal
     if one.ticket is None:

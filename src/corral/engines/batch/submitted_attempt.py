@@ -1,4 +1,5 @@
-"""One attempt that was handed over, as far as it has come, and what follows from that. No I/O."""
+"""One attempt that was handed over, as far as it has come, and what follows from that.
+No I/O."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -9,16 +10,17 @@ from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.engines.batch.attempt_state import BatchAttemptState
 from corral.engines.batch.interfaces import TicketState
 
-ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
+# that a node may lack the room for what Corral has placed there
+ROOM_SECONDS: Final = 15.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Handed(BatchAttemptState):
-    """One attempt, as far as it has come. `parts` is the newest word of each of its parts, and
-    `signals` what each has noticed that the head may not have recorded.
+    """One attempt, as far as it has come. `parts` is the newest word of each of its
+    parts, and `signals` what each has noticed that the head may not have recorded.
 
-    `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
-    system has placed, for any other has it from the start.
+    `is_equipped`: what its agents need is where they look for it; asked of one alone
+    that the batch system has placed, for any other has it from the start.
     """
 
     handing: bool = False  # its handover is in progress
@@ -29,7 +31,8 @@ class Handed(BatchAttemptState):
     wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
     parts: dict[NodeId, Seen] = field(default_factory=dict)
     signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
-    left_at: float | None = None  # when a part reported that it was ended, by the newest look
+    # when a part reported that it was ended, by the newest look
+    left_at: float | None = None
     running_since: float | None = None
     no_room_since: float | None = None
     displaced: str = ""  # why it was given back; "" while it was not
@@ -39,7 +42,11 @@ class Handed(BatchAttemptState):
     @property
     def where(self) -> set[NodeId]:
         """Every node that it concerns."""
-        return self.wanted_on | self.parts.keys() | set(self.ticket.nodes if self.ticket else ())
+        return (
+            self.wanted_on
+            | self.parts.keys()
+            | set(self.ticket.nodes if self.ticket else ())
+        )
 
     @property
     def is_left(self) -> bool:
@@ -49,7 +56,9 @@ class Handed(BatchAttemptState):
 
 def is_done(handed: Handed) -> bool:
     """Recorded on each node that it concerns, and nothing of it is left."""
-    is_left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
+    is_left = handed.handing or (
+        handed.submitted and not handed.is_gone and not handed.refusal
+    )
     return bool(handed.settled) and handed.where <= handed.settled and not is_left
 
 
@@ -60,7 +69,8 @@ def may_begin_yet(handed: Handed) -> bool:
 
 
 def count_room(handed: Handed, at: float) -> None:
-    """Give back what has waited too long for the room on its nodes, which others have taken."""
+    """Give back what has waited too long for the room on its nodes, which others have
+    taken."""
     ticket = handed.ticket
     if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
         handed.no_room_since = None
@@ -80,10 +90,12 @@ def count_running(handed: Handed, at: float) -> None:
 
 
 def displaced(handed: Handed, node: NodeId) -> Seen:
-    """Return the report of an attempt that was given back: only a node without room is the
-    cause."""
+    """Return the report of an attempt that was given back: only a node without room is
+    the cause."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
-    why = "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
+    why = (
+        "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
+    )
     return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)
 
 
@@ -92,7 +104,8 @@ def refused(key: AttemptKey, why: str, infra: bool) -> Seen:
 
 
 def ended(handed: Handed, part: Seen | None) -> Seen:
-    """Whether the batch system has nothing left of it, and its part has not reported its end."""
+    """Whether the batch system has nothing left of it, and its part has not reported
+    its end."""
     ticket = handed.ticket
     blame = ticket.blame if ticket is not None else ""
     return replace(

@@ -1,1 +1,2 @@
-"""The Kubernetes engine: an indexed Job for each attempt, on nodes that Corral has chosen."""
+"""The Kubernetes engine: an indexed Job for each attempt, on nodes that Corral has
+chosen."""

@@ -1,4 +1,5 @@
-"""The way to the API server: whose account, how long a call may take, what an answer means."""
+"""The way to the API server: whose account, how long a call may take, what an answer
+means."""
 
 import asyncio
 import logging
@@ -29,15 +30,17 @@ class NotTaken(Refusal):
 
 
 def client_of(settings: KubernetesSettings) -> AsyncClient:
-    """Return a client by the given kubeconfig, or by the one that kubectl finds, or by a pod's own
-    account.
+    """Return a client by the given kubeconfig, or by the one that kubectl finds, or by
+    a pod's own account.
 
     Raises: Conflict when none can be used.
     """
     try:
         config = read_config(settings)
         transport = RenewingTransport(config, lambda: read_config(settings))
-        made = AsyncClient(config=config, namespace=settings.namespace, transport=transport)
+        made = AsyncClient(
+            config=config, namespace=settings.namespace, transport=transport
+        )
     except CONFIG_FAULTS as wrong:
         raise Conflict(
             f"no way to Kubernetes: {wrong}",
@@ -62,7 +65,8 @@ def read_config(settings: KubernetesSettings) -> SingleConfig:
 
 @dataclass(slots=True, kw_only=True)
 class Access:
-    """Single calls, each bounded. Raises: Trouble when the server does not answer as it should."""
+    """Single calls, each bounded. Raises: Trouble when the server does not answer as it
+    should."""
 
     client: AsyncClient
     call_seconds: float
@@ -73,7 +77,9 @@ class Access:
             async with asyncio.timeout(self.call_seconds):
                 return await asked
         except TimeoutError as late:
-            raise trouble_of(TimeoutError(f"no answer in {self.call_seconds:g} s")) from late
+            raise trouble_of(
+                TimeoutError(f"no answer in {self.call_seconds:g} s")
+            ) from late
         except CALL_FAULTS as wrong:
             raise trouble_of(wrong) from wrong
 
@@ -81,10 +87,13 @@ class Access:
         self, kind: type[NamespacedResourceG], name: str, *, namespace: str
     ) -> Any | None:
         """None when it is not there. Raises: Trouble."""
-        return await self.ask(_or_none(self.client.get(kind, name, namespace=namespace)))
+        return await self.ask(
+            _or_none(self.client.get(kind, name, namespace=namespace))
+        )
 
     async def create(self, object: Any, *, namespace: str) -> Any | None:
-        """None when it was there already. Raises: NotTaken; Trouble, also where a quota is full."""
+        """None when it was there already. Raises: NotTaken; Trouble, also where a quota
+        is full."""
         client: Any = self.client  # its overloads take no object of any kind
         return await self.ask(_taken(client.create(object, namespace=namespace)))
 
@@ -96,8 +105,8 @@ class Access:
         namespace: str,
         grace_seconds: int | None = None,
     ) -> None:
-        """With all that it owns: Jobs keep their pods unless they are deleted with it. Raises:
-        Trouble."""
+        """With all that it owns: Jobs keep their pods unless they are deleted with it.
+        Raises: Trouble."""
         gone = self.client.delete(
             kind,
             name,
@@ -107,9 +116,13 @@ class Access:
         )
         await self.ask(_or_none(gone))
 
-    async def put(self, object: Any, is_same: Callable[[Any], bool], *, namespace: str) -> None:
+    async def put(
+        self, object: Any, is_same: Callable[[Any], bool], *, namespace: str
+    ) -> None:
         """Let it be there as it is here. Raises: NotTaken, Trouble."""
-        current = await self.find(type(object), object.metadata.name, namespace=namespace)
+        current = await self.find(
+            type(object), object.metadata.name, namespace=namespace
+        )
         if current is None:
             current = await self.create(object, namespace=namespace)
         if current is not None and not is_same(current):

@@ -15,7 +15,9 @@ from corral.engines.kubernetes.reasons import lacks_room, why_ended, why_waits
 
 
 def tickets_of(
-    jobs: Iterable[Job], pods: Iterable[Pod], events: Mapping[AttemptKey, Sequence[Event]]
+    jobs: Iterable[Job],
+    pods: Iterable[Pod],
+    events: Mapping[AttemptKey, Sequence[Event]],
 ) -> tuple[Ticket, ...]:
     """One for each attempt of which a Job or a pod is there."""
     own_job = {key: job for job in jobs if (key := _key(job)) is not None}
@@ -32,7 +34,8 @@ def tickets_of(
 def ticket_of(
     key: AttemptKey, job: Job | None, pods: Sequence[Pod], events: Sequence[Event]
 ) -> Ticket:
-    """An attempt is over when its Job is, or is gone, and no pod of it is left that may run.
+    """An attempt is over when its Job is, or is gone, and no pod of it is left that may
+    run.
 
     A pod that is being deleted runs until its kubelet has reported its end.
     """
@@ -58,7 +61,8 @@ def ticket_of(
 
 
 def addresses_of(pods: Iterable[Pod]) -> dict[NodeId, str]:
-    """Return the addresses of the ranks on each node, as far as Kubernetes has reported them."""
+    """Return the addresses of the ranks on each node, as far as Kubernetes has reported
+    them."""
     return {
         NodeId(node): pod.status.podIP
         for pod in pods

@@ -1,4 +1,5 @@
-"""Kubernetes as lending asks for it: what it has, handing an attempt over, ending it."""
+"""Kubernetes as lending asks for it: what it has, handing an attempt over, ending
+it."""
 
 import asyncio
 import json
@@ -60,10 +61,10 @@ class PendingSubmission:
 
 @dataclass(slots=True, kw_only=True)
 class KubernetesDriver:
-    """Implements lending.Driver. `named`: the cluster, which is known once the engine starts.
-    `head`: the files that tell pods where the head is; it may raise Trouble while that is unknown.
-    `stir`: called when Kubernetes has reported something new. `queues`: a job's queue and those
-    above it, the nearest first.
+    """Implements lending.Driver. `named`: the cluster, which is known once the engine
+    starts. `head`: the files that tell pods where the head is; it may raise Trouble
+    while that is unknown. `stir`: called when Kubernetes has reported something new.
+    `queues`: a job's queue and those above it, the nearest first.
     """
 
     named: Callable[[], ClusterId]
@@ -84,10 +85,13 @@ class KubernetesDriver:
     spaces: QueueNamespaces = field(init=False)
 
     def _begin(self) -> None:
-        """Watch what is there. The pods of others are watched for what they hold of the nodes."""
+        """Watch what is there. The pods of others are watched for what they hold of the
+        nodes."""
         self.cluster = names.short_cluster(self.named())
         space = self.access.client.namespace
-        self.head_map = HeadMap(access=self.access, cluster=self.cluster, namespace=space)
+        self.head_map = HeadMap(
+            access=self.access, cluster=self.cluster, namespace=space
+        )
 
         def mirror(kind: Any, **more: Any) -> Any:
             made: Mirror[Any] = Mirror(
@@ -112,7 +116,8 @@ class KubernetesDriver:
         self._mirrors += self.spaces.watch(space).mirrors
 
     async def look(self) -> BatchSnapshot:
-        """Return what the watches have received, once the server has shown that it still responds.
+        """Return what the watches have received, once the server has shown that it
+        still responds.
 
         Raises: Trouble.
         """
@@ -130,11 +135,17 @@ class KubernetesDriver:
         spaces = self.spaces
         jobs = [job for space in spaces for job in spaces.counted(space, space.jobs)]
         pods = [pod for space in spaces for pod in spaces.counted(space, space.pods)]
-        secrets = [secret for space in spaces for secret in spaces.counted(space, space.secrets)]
+        secrets = [
+            secret
+            for space in spaces
+            for secret in spaces.counted(space, space.secrets)
+        ]
         seen = attempt_tickets.tickets_of(jobs, pods, events)
         ticket_keys = {ticket.key for ticket in seen}
         handed_over = {
-            key: is_handed_over(secret) for secret in secrets if (key := key_of(secret)) is not None
+            key: is_handed_over(secret)
+            for secret in secrets
+            if (key := key_of(secret)) is not None
         }
         waiting = [
             _waiting(key, pending_submission.why)
@@ -145,7 +156,9 @@ class KubernetesDriver:
             nodes=(*lent_nodes, *gone),
             tickets=(*seen, *waiting),
             kept=tuple(
-                key for key, is_sent in handed_over.items() if is_sent or key in ticket_keys
+                key
+                for key, is_sent in handed_over.items()
+                if is_sent or key in ticket_keys
             ),
             unsent=tuple(
                 key
@@ -161,7 +174,8 @@ class KubernetesDriver:
             raise Trouble(missing)
 
     async def _all_synced(self) -> None:
-        """Raises: Trouble when one of the watches that all need has nothing to go by."""
+        """Raises: Trouble when one of the watches that all need has nothing to go
+        by."""
         for task in self._tasks:
             if task.done():  # a bug of ours: nothing is watched any more
                 task.result()
@@ -169,7 +183,9 @@ class KubernetesDriver:
             space.check_tasks()
         if not await self._answered(self._mirrors):
             raise Trouble(NO_ANSWER)
-        if why := next((mirror.trouble for mirror in self._mirrors if mirror.trouble), ""):
+        if why := next(
+            (mirror.trouble for mirror in self._mirrors if mirror.trouble), ""
+        ):
             raise Trouble(f"the API server of Kubernetes: {why}")
 
     async def _answered(self, mirrors: Iterable[Mirror[Any]]) -> bool:
@@ -199,7 +215,9 @@ class KubernetesDriver:
 
         Raises: Trouble.
         """
-        await self.spaces.own.find_claims([claim for claim, _ in self.settings.mounted_claims])
+        await self.spaces.own.find_claims(
+            [claim for claim, _ in self.settings.mounted_claims]
+        )
         if self.spaces.own.refusal and len(self.spaces.by_name) == 1:
             raise Trouble(self.spaces.own.refusal)
 
@@ -209,18 +227,23 @@ class KubernetesDriver:
         for space in self.spaces:  # all nodes of a cluster have the same one
             claims = {**space.claims, **claims}
         return [
-            nodes.lent_node(node, foreign.get(NodeId(name), Foreign()), self.settings, claims)
+            nodes.lent_node(
+                node, foreign.get(NodeId(name), Foreign()), self.settings, claims
+            )
             for (_, name), node in sorted(self.nodes.objects.items())
             if nodes.is_lent(node, self.settings)
         ]
 
     async def _tell_pods(self, lent: Sequence[LentNode]) -> list[LentNode]:
-        """Keep the ConfigMaps up to date. Returns: nodes that were lent and are not there any more.
+        """Keep the ConfigMaps up to date. Returns: nodes that were lent and are not
+        there any more.
 
         Raises: Trouble.
         """
         here = {place[1] for place in self.nodes.objects}
-        gone = {node: boot for node, boot in self.head_map.boots.items() if node not in here}
+        gone = {
+            node: boot for node, boot in self.head_map.boots.items() if node not in here
+        }
         gone = dict(list(gone.items())[-MOST_GONE:])
         address = self.head()
         await self.spaces.drop_unused()
@@ -229,19 +252,26 @@ class KubernetesDriver:
         )
         claims = [claim for claim, _ in self.settings.mounted_claims]
         others = [space for space in self.spaces if space is not self.spaces.own]
-        checks = [task for space in others if (task := space.start_check(address, claims))]
+        checks = [
+            task for space in others if (task := space.start_check(address, claims))
+        ]
         if checks:
             await asyncio.wait(checks, timeout=CHECK_WAIT_SECONDS)
         return [nodes.gone_node(NodeId(node), boot) for node, boot in gone.items()]
 
     async def _ask_events(self) -> None:
-        """Read the events of a Job: only they say why there are no pods. Raises: Trouble."""
+        """Read the events of a Job: only they say why there are no pods. Raises:
+        Trouble."""
         now, asked_places = time.monotonic(), {}
         for space in self.spaces:
             pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
             for job in self.spaces.counted(space, space.jobs):
                 key = key_of(job)
-                if key is None or key in pods or not attempt_tickets.lacks_pods(job, ()):
+                if (
+                    key is None
+                    or key in pods
+                    or not attempt_tickets.lacks_pods(job, ())
+                ):
                     continue
                 told_at, events = self._events.get(key, (0.0, []))
                 if now - told_at > EVENTS_SECONDS:
@@ -253,7 +283,9 @@ class KubernetesDriver:
         """None of a queue's namespace that does not answer. Raises: Trouble."""
         assert job.metadata is not None
         which: dict[str, Any] = {"involvedObject.uid": job.metadata.uid}
-        event_rows: Any = self.access.client.list(Event, namespace=space.name, fields=which)
+        event_rows: Any = self.access.client.list(
+            Event, namespace=space.name, fields=which
+        )
         try:
             return await self.access.ask(_all(event_rows))
         except Trouble:
@@ -261,14 +293,19 @@ class KubernetesDriver:
                 raise
             return []
 
-    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+    async def submit(
+        self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+    ) -> None:
         """Raises: Refusal, Trouble."""
         key = gang[0].key
         if self.spaces.job(key) is not None:
             self.held.pop(key, None)
             return
         secret = manifests.secret_of(self.cluster, gang, parts)
-        gpus = {name: nodes.gpu_resources(node) for (_, name), node in self.nodes.objects.items()}
+        gpus = {
+            name: nodes.gpu_resources(node)
+            for (_, name), node in self.nodes.objects.items()
+        }
         job = manifests.job_of(
             self.cluster,
             gang,
@@ -282,7 +319,10 @@ class KubernetesDriver:
             if key not in self.held:
                 log.warning("%s.%s waits: %s", *key, trouble.message)
             self.held[key] = PendingSubmission(
-                gang=tuple(gang), parts=parts, why=trouble.message, tried_at=time.monotonic()
+                gang=tuple(gang),
+                parts=parts,
+                why=trouble.message,
+                tried_at=time.monotonic(),
             )
             return
         self.held.pop(key, None)
@@ -316,27 +356,32 @@ class KubernetesDriver:
         self.spaces.placed_in.pop(key, None)
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """GPUs are counted again in a pod, which is in its image already, and its ranks are reached
-        at its own address; None until the addresses of the whole gang are known."""
+        """GPUs are counted again in a pod, which is in its image already, and its ranks
+        are reached at its own address; None until the addresses of the whole gang are
+        known."""
         seat = replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))), slices=())
         launch = replace(launch, seat=seat, image=None)
         if self.settings.host_network:
             return launch
-        own_addresses = self._addresses.get(launch.key) or self._find_addresses(launch.key)
+        own_addresses = self._addresses.get(launch.key) or self._find_addresses(
+            launch.key
+        )
         if own_addresses is None:
             return None
         return replace(launch, nodes=own_addresses, master_address=own_addresses[0])
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
-        """Return the addresses of the pods by node rank, once all have theirs: they never change
-        then."""
+        """Return the addresses of the pods by node rank, once all have theirs: they
+        never change then."""
         job = self.spaces.job(key)
         annotations = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(annotations.get(names.NODES, "[]"))]
         known_addresses = attempt_tickets.addresses_of(self.spaces.pods_of(key))
         if not gang or not known_addresses.keys() >= set(gang):
             return None
-        return self._addresses.setdefault(key, tuple(known_addresses[node] for node in gang))
+        return self._addresses.setdefault(
+            key, tuple(known_addresses[node] for node in gang)
+        )
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
         """The part asks its pod nothing: its GPUs are given to it."""
@@ -368,16 +413,20 @@ class KubernetesDriver:
         await self.access.client.close()
 
 
-def head_files(head_json: Path, certificate: str | None, url: str | None) -> Mapping[str, str]:
-    """Return the files by which pods find and verify the head. Raises: Trouble if it is not known
-    yet."""
+def head_files(
+    head_json: Path, certificate: str | None, url: str | None
+) -> Mapping[str, str]:
+    """Return the files by which pods find and verify the head. Raises: Trouble if it is
+    not known yet."""
     try:
         where = url or str(json.loads(head_json.read_text())["url"])
         files = {manifests.HEAD_JSON: json.dumps({"url": where})}
         if certificate is not None:
             files[manifests.CERTIFICATE] = Path(certificate).read_text()
     except (OSError, ValueError, KeyError) as absent:
-        raise Trouble(f"the address of the head cannot be given to pods: {absent}") from absent
+        raise Trouble(
+            f"the address of the head cannot be given to pods: {absent}"
+        ) from absent
     return files
 
 

@@ -32,12 +32,19 @@ def _way(head: Callable[[], Mapping[str, str]]) -> str:
 
 
 def kubernetes_engine(
-    settings: KubernetesSettings, links: HeadLinks, head: Callable[[], Mapping[str, str]]
+    settings: KubernetesSettings,
+    links: HeadLinks,
+    head: Callable[[], Mapping[str, str]],
 ) -> LendingEngine:
-    """`head`: the files that tell pods where the head is. Raises: Conflict without a kubeconfig."""
+    """`head`: the files that tell pods where the head is. Raises: Conflict without a
+    kubeconfig."""
     access = Access(client=client_of(settings), call_seconds=settings.call_seconds)
     driver = KubernetesDriver(
-        named=links.cluster, settings=settings, access=access, head=head, queues=links.queues
+        named=links.cluster,
+        settings=settings,
+        access=access,
+        head=head,
+        queues=links.queues,
     )
     engine = LendingEngine(
         name=NAME,

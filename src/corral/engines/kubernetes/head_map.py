@@ -1,4 +1,5 @@
-"""The ConfigMap in the cluster's own namespace: the head's address, and what the head remembers."""
+"""The ConfigMap in the cluster's own namespace: the head's address, and what the head
+remembers."""
 
 import asyncio
 import json
@@ -14,7 +15,8 @@ from corral.engines.kubernetes.api_server import Access
 from corral.engines.kubernetes.settings import NAMESPACE_NAME
 
 KEPT_NODES: Final = "nodes.json"  # those that were lent, with their boots
-USED_NAMESPACES: Final = "namespaces.json"  # namespace -> queues whose attempts may be there
+# namespace -> queues whose attempts may be there
+USED_NAMESPACES: Final = "namespaces.json"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,8 +25,8 @@ class HeadMap:
 
     Attributes:
         boots: node -> boot id, of the nodes that were lent.
-        used: namespace -> queues whose attempts may be there, the cluster's own namespace left
-            out. A queue is added before its first attempt is made there.
+        used: namespace -> queues whose attempts may be there, the cluster's own
+            namespace left out. A queue is added before its first attempt is made there.
     """
 
     access: Access
@@ -38,10 +40,13 @@ class HeadMap:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def read(self) -> None:
-        """Read what is there; what was used before is kept from the first time. Raises: Trouble."""
+        """Read what is there; what was used before is kept from the first time. Raises:
+        Trouble."""
         async with self._lock:
             name = names.head_name(self.cluster)
-            config_map = await self.access.find(ConfigMap, name, namespace=self.namespace)
+            config_map = await self.access.find(
+                ConfigMap, name, namespace=self.namespace
+            )
             self._written = (config_map.data or {}) if config_map is not None else {}
             self.boots = nodes.known_nodes(self._written.get(KEPT_NODES))
             if not self.is_read:
@@ -49,7 +54,8 @@ class HeadMap:
                 self.is_read = True
 
     async def write(self, address: Mapping[str, str], boots: Mapping[str, str]) -> None:
-        """Write it where it has changed. `address`: the files by which pods find the head.
+        """Write it where it has changed. `address`: the files by which pods find the
+        head.
 
         Raises: Trouble, NotTaken.
         """
@@ -59,7 +65,8 @@ class HeadMap:
             await self._put(self.used)
 
     async def add_use(self, namespace: str, queue: QueueName) -> None:
-        """Write down that attempts of the queue may be in the namespace. Raises: Trouble."""
+        """Write down that attempts of the queue may be in the namespace. Raises:
+        Trouble."""
         async with self._lock:
             queues = self.used.get(namespace, frozenset())
             if queue not in queues:

@@ -9,14 +9,15 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
-# What a kubeconfig, or the program that it names, may do wrong: it is absent, does not read, or
-# fails, and next time it may not.
+# What a kubeconfig, or the program that it names, may do wrong: it is absent, does not
+# read, or fails, and next time it may not.
 CONFIG_FAULTS: Final = (ConfigError, OSError, ValueError, KeyError, TypeError)
 UNAUTHORIZED: Final = 401
 
 
 class RenewingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests by the newest kubeconfig: its token, its certificates, its authority.
+    """Sends requests by the newest kubeconfig: its token, its certificates, its
+    authority.
 
     Args:
         read: returns what the kubeconfig says now.

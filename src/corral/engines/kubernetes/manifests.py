@@ -1,6 +1,7 @@
 """Manifests of an attempt in Kubernetes: a Secret and an indexed Job. Pure.
 
-Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/ (indexed completion mode).
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/ (indexed
+completion mode).
 """
 
 import json
@@ -67,14 +68,17 @@ from corral.engines.kubernetes.settings import (
 )
 
 PART: Final = "/corral/part"  # node.json and token of the pod's own part
-HEAD: Final = "/corral/head"  # head.json and the certificate, kept up to date by the kubelet
+# head.json and the certificate, kept up to date by the kubelet
+HEAD: Final = "/corral/head"
 HOME: Final = "/corral/home"  # of a restricted pod: its user has no home in the image
 AGENT: Final = "/corral/agent"  # of `agent_image`, copied by an init container
 AGENT_SOURCE: Final = "/opt/corral-agent"  # where that image has it (deploy/kubernetes)
 HEAD_JSON: Final = "head.json"
 CERTIFICATE: Final = "ca.pem"
-LATE_SECONDS: Final = 15  # beyond the job's own grace, for the agent to tell how it ended
-KEPT: Final = {  # by the cluster autoscaler and by Karpenter, which else move pods to save nodes
+# beyond the job's own grace, for the agent to tell how it ended
+LATE_SECONDS: Final = 15
+# by the cluster autoscaler and by Karpenter, which else move pods to save nodes
+KEPT: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
@@ -86,7 +90,9 @@ class NoImage(Refusal):
     code = "no_image"
 
 
-def secret_of(cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> Secret:
+def secret_of(
+    cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+) -> Secret:
     """The folders of all parts of an attempt; a pod sees its own alone."""
     files: dict[str, bytes] = {}
     for node, part in parts.items():
@@ -99,10 +105,12 @@ def secret_of(cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartF
 
 
 def head_map_of(cluster: str, files: Mapping[str, str]) -> ConfigMap:
-    """Return the ConfigMap with the head's address for all pods of a cluster; it holds no
-    secrets."""
+    """Return the ConfigMap with the head's address for all pods of a cluster; it holds
+    no secrets."""
     labels = {"app.kubernetes.io/managed-by": "corral", "corral.dev/cluster": cluster}
-    return ConfigMap(metadata=ObjectMeta(name=head_name(cluster), labels=labels), data=dict(files))
+    return ConfigMap(
+        metadata=ObjectMeta(name=head_name(cluster), labels=labels), data=dict(files)
+    )
 
 
 def job_of(
@@ -111,7 +119,8 @@ def job_of(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> Job:
-    """One pod on each node of the gang. `gpu_resources`: by what each GPU of a node is asked for.
+    """One pod on each node of the gang. `gpu_resources`: by what each GPU of a node is
+    asked for.
 
     Raises: NoImage; Trouble when a node is not known any more as it was.
     """
@@ -122,7 +131,9 @@ def job_of(
     annotations = {NAME: first.job_name, OWNER: first.owner, NODES: json.dumps(nodes)}
     return Job(
         metadata=ObjectMeta(
-            name=name_of(cluster, first.key), labels=labels | queue, annotations=annotations
+            name=name_of(cluster, first.key),
+            labels=labels | queue,
+            annotations=annotations,
         ),
         spec=JobSpec(
             completionMode="Indexed",
@@ -145,7 +156,11 @@ def _pod(
     settings: KubernetesSettings,
 ) -> PodSpec:
     first = gang[0]
-    pull = [LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None
+    pull = (
+        [LocalObjectReference(name=settings.pull_secret)]
+        if settings.pull_secret
+        else None
+    )
     return PodSpec(
         restartPolicy="Never",
         securityContext=_pod_security(settings),
@@ -160,7 +175,10 @@ def _pod(
         schedulerName=settings.scheduler,
         terminationGracePeriodSeconds=math.ceil(first.grace_seconds) + LATE_SECONDS,
         affinity=_affinity(cluster, gang),
-        tolerations=[Toleration(key=key, operator="Exists") for key in settings.tolerated] or None,
+        tolerations=[
+            Toleration(key=key, operator="Exists") for key in settings.tolerated
+        ]
+        or None,
         initContainers=[_agent_container(settings)] if settings.agent_image else None,
         containers=[_container(gang, gpu_resources, settings)],
         volumes=_volumes(cluster, gang, settings),
@@ -192,7 +210,9 @@ def _container_security(settings: KubernetesSettings) -> SecurityContext:
     if settings.security == PRIVILEGED:
         return SecurityContext(privileged=True)
     none = Capabilities(drop=["ALL"]) if settings.security == RESTRICTED else None
-    return SecurityContext(allowPrivilegeEscalation=False, privileged=False, capabilities=none)
+    return SecurityContext(
+        allowPrivilegeEscalation=False, privileged=False, capabilities=none
+    )
 
 
 def _affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
@@ -213,9 +233,13 @@ def _affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
     )
     return Affinity(
         nodeAffinity=NodeAffinity(
-            requiredDuringSchedulingIgnoredDuringExecution=NodeSelector(nodeSelectorTerms=terms)
+            requiredDuringSchedulingIgnoredDuringExecution=NodeSelector(
+                nodeSelectorTerms=terms
+            )
         ),
-        podAntiAffinity=PodAntiAffinity(requiredDuringSchedulingIgnoredDuringExecution=[apart]),
+        podAntiAffinity=PodAntiAffinity(
+            requiredDuringSchedulingIgnoredDuringExecution=[apart]
+        ),
     )
 
 
@@ -224,7 +248,8 @@ def _container(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> Container:
-    """The part's agent. It reads a copy of its folder, which is its own whoever it runs as."""
+    """The part's agent. It reads a copy of its folder, which is its own whoever it runs
+    as."""
     image = gang[0].image or settings.image
     if not image:
         raise NoImage(
@@ -237,7 +262,12 @@ def _container(
         f"exec {python} -P -m corral.agent --part $at"
     )
     mounts = [
-        VolumeMount(name="part", mountPath=PART, readOnly=True, subPathExpr="$(CORRAL_NODE_NAME)"),
+        VolumeMount(
+            name="part",
+            mountPath=PART,
+            readOnly=True,
+            subPathExpr="$(CORRAL_NODE_NAME)",
+        ),
         VolumeMount(name="head", mountPath=HEAD, readOnly=True),
         VolumeMount(name="shm", mountPath="/dev/shm"),
     ]
@@ -280,7 +310,8 @@ def _agent_container(settings: KubernetesSettings) -> Container:
 
 
 def _user_env(owner: str, settings: KubernetesSettings) -> list[EnvVar]:
-    """Programs ask for a name and a home, which the image's password file lacks for this user."""
+    """Programs ask for a name and a home, which the image's password file lacks for
+    this user."""
     if settings.security != RESTRICTED:
         return []
     pairs = {"HOME": HOME, "USER": owner, "LOGNAME": owner}
@@ -292,15 +323,18 @@ def _resources(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> ResourceRequirements:
-    """Return the resources of each pod: the same on every node, since one template makes them
-    all."""
+    """Return the resources of each pod: the same on every node, since one template
+    makes them all."""
     gpu_counts = [_gpus_of(launch, gpu_resources) for launch in gang]
     if any(other != gpu_counts[0] for other in gpu_counts):
-        raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")
+        raise Trouble(
+            f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names"
+        )
     limits = {name: str(count) for name, count in sorted(gpu_counts[0].items())}
     limits |= dict(settings.extra_resources)
     seat = gang[0].seat
-    requests = {"memory": str(seat.memory_bytes + AGENT_BYTES)}  # without any it is evicted first
+    # without any it is evicted first
+    requests = {"memory": str(seat.memory_bytes + AGENT_BYTES)}
     if seat.memory_bytes:
         limits["memory"] = requests["memory"]
     if seat.cpu_millis:
@@ -310,19 +344,27 @@ def _resources(
     return ResourceRequirements(limits=limits or None, requests=requests)
 
 
-def _gpus_of(launch: Launch, gpu_resources: Mapping[NodeId, Sequence[str]]) -> Counter[str]:
+def _gpus_of(
+    launch: Launch, gpu_resources: Mapping[NodeId, Sequence[str]]
+) -> Counter[str]:
     names = gpu_resources.get(launch.seat.node, ())
     if any(index >= len(names) for index in launch.seat.gpus):
-        raise Trouble(f"node {launch.seat.node} has {len(names)} GPUs now, fewer than were placed")
+        raise Trouble(
+            f"node {launch.seat.node} has {len(names)} GPUs now, fewer than were placed"
+        )
     return Counter(names[index] for index in launch.seat.gpus)
 
 
-def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings) -> list[Volume]:
+def _volumes(
+    cluster: str, gang: Sequence[Launch], settings: KubernetesSettings
+) -> list[Volume]:
     items = []
     for launch in gang:
         node = launch.seat.node
-        items += [KeyToPath(key=f"{node}.json", path=f"{node}/node.json"),
-                  KeyToPath(key=f"{node}.token", path=f"{node}/token")]  # fmt: skip
+        items += [
+            KeyToPath(key=f"{node}.json", path=f"{node}/node.json"),
+            KeyToPath(key=f"{node}.token", path=f"{node}/token"),
+        ]
     name = name_of(cluster, gang[0].key)
     volumes = [
         Volume(name="part", secret=SecretVolumeSource(secretName=name, items=items)),
@@ -336,16 +378,22 @@ def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings)
     for kind, mounted in _mounted(settings):
         for at, (source, _) in enumerate(mounted):
             volume = (
-                Volume(name=f"secret-{at}", secret=SecretVolumeSource(secretName=source))
+                Volume(
+                    name=f"secret-{at}", secret=SecretVolumeSource(secretName=source)
+                )
                 if kind == "secret"
                 else Volume(
                     name=f"claim-{at}",
-                    persistentVolumeClaim=PersistentVolumeClaimVolumeSource(claimName=source),
+                    persistentVolumeClaim=PersistentVolumeClaimVolumeSource(
+                        claimName=source
+                    ),
                 )
             )
             volumes.append(volume)
     return volumes
 
 
-def _mounted(settings: KubernetesSettings) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def _mounted(
+    settings: KubernetesSettings,
+) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     return [("claim", settings.mounted_claims), ("secret", settings.mounted_secrets)]

@@ -1,6 +1,7 @@
 """Names and labels of Corral's objects in Kubernetes.
 
-Names are as https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ wants them.
+Names are as https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+wants them.
 """
 
 from collections.abc import Mapping

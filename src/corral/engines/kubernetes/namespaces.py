@@ -1,4 +1,5 @@
-"""Namespaces of Kubernetes with Corral's Jobs: which one a queue uses, and what is in each."""
+"""Namespaces of Kubernetes with Corral's Jobs: which one a queue uses, and what is in
+each."""
 
 import asyncio
 import time
@@ -19,12 +20,15 @@ from corral.engines.kubernetes.watch_cache import Mirror
 
 CHECK_SECONDS: Final = 30.0  # between two checks of a namespace that can be used
 RETRY_SECONDS: Final = 5.0
-END_SECONDS: Final = 1  # the grace of pods that are late already; 0 would hide what still runs
+# the grace of pods that are late already; 0 would hide what still runs
+END_SECONDS: Final = 1
 UNCHECKED: Final = "it has not been checked yet"
 NO_ANSWER: Final = "the API server of Kubernetes: no answer"
 
 
-def namespace_of(path: Sequence[QueueName], by_queue: Mapping[QueueName, str], own: str) -> str:
+def namespace_of(
+    path: Sequence[QueueName], by_queue: Mapping[QueueName, str], own: str
+) -> str:
     """Return the namespace of the nearest queue that has one, else the cluster's own.
 
     Args:
@@ -41,7 +45,8 @@ class Namespace:
 
     Attributes:
         claims: PersistentVolumeClaim -> its uid, of those that were found.
-        refusal: why attempts cannot begin there, as the last check found; "" when they can.
+        refusal: why attempts cannot begin there, as the last check found; "" when they
+            can.
     """
 
     name: str
@@ -61,7 +66,8 @@ class Namespace:
     def unwatched(
         cls, name: str, cluster: str, access: Access, changed: Callable[[], None]
     ) -> "Namespace":
-        """Return an empty cache. `cluster`: as in labels. `changed` is called after each change."""
+        """Return an empty cache. `cluster`: as in labels. `changed` is called after
+        each change."""
 
         def mirror(kind: Any) -> Any:
             return Mirror(
@@ -102,7 +108,8 @@ class Namespace:
 
     @property
     def trouble(self) -> str:
-        """Return why attempts cannot begin there, or cannot be observed; "" if they can."""
+        """Return why attempts cannot begin there, or cannot be observed; "" if they
+        can."""
         troubles = (mirror.trouble for mirror in self.mirrors if mirror.trouble)
         late = "" if self.is_listed else NO_ANSWER
         return next(troubles, "") or self.refusal or late
@@ -120,7 +127,8 @@ class Namespace:
     ) -> asyncio.Task[None] | None:
         """Start a check where the files have changed, or the last check is old.
 
-        It runs alongside the looks: a namespace that is slow to answer must not delay the others.
+        It runs alongside the looks: a namespace that is slow to answer must not delay
+        the others.
         Returns: the check that runs; None when none is due.
         """
         if self._check is not None and not self._check.done():
@@ -132,13 +140,16 @@ class Namespace:
         return self._check
 
     async def check(self, files: Mapping[str, str], claims: Sequence[str]) -> None:
-        """Keep the head's address there up to date, and look for the claims that pods mount.
+        """Keep the head's address there up to date, and look for the claims that pods
+        mount.
 
         The result is `refusal`.
         """
         wanted = manifests.head_map_of(self.cluster, files)
         try:
-            await self.access.put(wanted, lambda there: there.data == files, namespace=self.name)
+            await self.access.put(
+                wanted, lambda there: there.data == files, namespace=self.name
+            )
             await self.find_claims(claims)
         except (Trouble, NotTaken) as wrong:
             self.refusal = wrong.message
@@ -146,7 +157,8 @@ class Namespace:
         self._checked_at = time.monotonic()
 
     async def find_claims(self, claims: Sequence[str]) -> None:
-        """Look for the claims that were not found yet; the first that is missing is the `refusal`.
+        """Look for the claims that were not found yet; the first that is missing is the
+        `refusal`.
 
         Raises: Trouble.
         """
@@ -157,7 +169,8 @@ class Namespace:
                 )
                 if claim_object is None:
                     self.refusal = (
-                        f"there is no PersistentVolumeClaim {claim} in namespace {self.name}"
+                        f"there is no PersistentVolumeClaim {claim} in namespace "
+                        f"{self.name}"
                     )
                     return
                 self.claims[claim] = claim_object.metadata.uid
@@ -184,9 +197,9 @@ class Namespace:
     async def hand_over(self, key: AttemptKey, secret: Secret, job: Job) -> None:
         """Make the Secret, then the Job, unless an earlier try has made it.
 
-        A Job is there only with its Secret, which is made before it and removed after it. So two
-        calls do where no earlier try was. A third one notes on the Secret that there was a Job:
-        without that, the next head knows that it may make one.
+        A Job is there only with its Secret, which is made before it and removed after
+        it. So two calls do where no earlier try was. A third one notes on the Secret
+        that there was a Job: without that, the next head knows that it may make one.
 
         Raises: NotTaken, Trouble.
         """
@@ -205,13 +218,19 @@ class Namespace:
             raise
         if made is not None:
             self.jobs.put(made)
-        with suppress(Trouble, NotTaken):  # the Job is there, which says the same while it is
-            await self._note_handed_over(created or secret, is_newest=created is not None)
+        # the Job is there, which says the same while it is
+        with suppress(Trouble, NotTaken):
+            await self._note_handed_over(
+                created or secret, is_newest=created is not None
+            )
 
     async def _note_handed_over(self, secret: Secret, *, is_newest: bool) -> None:
         """`is_newest`: it is as the server has answered. Raises: NotTaken, Trouble."""
         assert secret.metadata is not None
-        secret.metadata.annotations = {**(secret.metadata.annotations or {}), names.HANDED: "true"}
+        secret.metadata.annotations = {
+            **(secret.metadata.annotations or {}),
+            names.HANDED: "true",
+        }
         if is_newest:
             client: Any = self.access.client
             await self.access.ask(client.replace(secret, namespace=self.name))

@@ -1,4 +1,5 @@
-"""Capacity of Kubernetes' nodes for Corral, what others hold there, and which nodes are gone."""
+"""Capacity of Kubernetes' nodes for Corral, what others hold there, and which nodes are
+gone."""
 
 import json
 import re
@@ -25,9 +26,9 @@ from corral.engines.kubernetes.settings import (
 )
 from corral.wire.time_and_place import LABEL
 
-# Resources that device plugins offer, with the labels that name the type and tell the memory.
-# Sources: github.com/NVIDIA/k8s-device-plugin (gpu-feature-discovery, MIG strategy mixed),
-# github.com/ROCm/k8s-device-plugin (node labeller),
+# Resources that device plugins offer, with the labels that name the type and tell the
+# memory. Sources: github.com/NVIDIA/k8s-device-plugin (gpu-feature-discovery, MIG
+# strategy mixed), github.com/ROCm/k8s-device-plugin (node labeller),
 # github.com/intel/intel-device-plugins-for-kubernetes
 WHOLE: Final[Mapping[str, tuple[str, ...]]] = {
     "nvidia.com/gpu": ("nvidia.com/gpu.product",),
@@ -45,7 +46,8 @@ _MIB, _GB = 1024**2, 10**9
 
 
 def gpu_resources(node: Node) -> list[str]:
-    """The resource that each GPU of the node is asked for by, in the order of its indices."""
+    """The resource that each GPU of the node is asked for by, in the order of its
+    indices."""
     held_gpus = _gpu_counts(node)
     return [name for name in sorted(held_gpus) for _ in range(held_gpus[name])]
 
@@ -53,15 +55,21 @@ def gpu_resources(node: Node) -> list[str]:
 def unhealthy_gpus(node: Node) -> int:
     """Return how many GPUs the node has and does not offer now.
 
-    A device that fails is one, and so are all while their device plugin starts again. Source:
+    A device that fails is one, and so are all while their device plugin starts again.
+    Source:
     https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"""
     offered = _allocatable(node)
-    return sum(count - whole(offered, name) for name, count in _gpu_counts(node).items())
+    return sum(
+        count - whole(offered, name) for name, count in _gpu_counts(node).items()
+    )
 
 
 def _gpu_counts(node: Node) -> dict[str, int]:
     """GPUs of each resource, those that are not offered now too."""
-    offered, has = _allocatable(node), (node.status.capacity if node.status else None) or {}
+    offered, has = (
+        _allocatable(node),
+        (node.status.capacity if node.status else None) or {},
+    )
     names = {name for name in (*offered, *has) if name in WHOLE or MIG.fullmatch(name)}
     return {name: max(whole(offered, name), whole(has, name)) for name in names}
 
@@ -72,9 +80,13 @@ def gpu_types(node: Node) -> list[str]:
 
 
 def lent_node(
-    node: Node, foreign: Foreign, settings: KubernetesSettings, claims: Mapping[str, str]
+    node: Node,
+    foreign: Foreign,
+    settings: KubernetesSettings,
+    claims: Mapping[str, str],
 ) -> LentNode:
-    """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the same."""
+    """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the
+    same."""
     name = NodeId(_name(node))
     allocatable, labels = _allocatable(node), _labels(node)
     gpus = tuple(
@@ -89,14 +101,21 @@ def lent_node(
     inventory = Inventory(
         gpus=gpus,
         cpu_millis=millis(allocatable, "cpu"),
-        memory_bytes=max(whole(allocatable, "memory") - max(len(gpus), AGENTS) * AGENT_BYTES, 0),
+        memory_bytes=max(
+            whole(allocatable, "memory") - max(len(gpus), AGENTS) * AGENT_BYTES, 0
+        ),
         ports=PORTS,
-        shared=tuple(sorted((path, claims[claim]) for claim, path in settings.mounted_claims
-                            if claim in claims)),
+        shared=tuple(
+            sorted(
+                (path, claims[claim])
+                for claim, path in settings.mounted_claims
+                if claim in claims
+            )
+        ),
         labels=_told(labels, settings),
         containment=PRIVILEGED_POD if settings.security == PRIVILEGED else POD,
         shared_account=_account(settings),
-    )  # fmt: skip
+    )
     return LentNode(
         node=name,
         boot=BootId(boot_of(node)),
@@ -130,9 +149,13 @@ def closed(node: Node, settings: KubernetesSettings) -> str:
     spec = node.spec or NodeSpec()
     if spec.unschedulable:
         return "it is cordoned in Kubernetes"
-    taints = [taint.key for taint in spec.taints or [] if taint.effect != "PreferNoSchedule"]
+    taints = [
+        taint.key for taint in spec.taints or [] if taint.effect != "PreferNoSchedule"
+    ]
     strange = [key for key in taints if key not in settings.tolerated]
-    return f"it has a taint that is not tolerated: {', '.join(strange)}" if strange else ""
+    return (
+        f"it has a taint that is not tolerated: {', '.join(strange)}" if strange else ""
+    )
 
 
 def gone_node(name: NodeId, boot: str) -> LentNode:
@@ -143,7 +166,12 @@ def gone_node(name: NodeId, boot: str) -> LentNode:
     """
     down = f"node {name} has been deleted from Kubernetes"
     return LentNode(
-        node=name, boot=BootId(boot), address=name, inventory=Inventory(), down=down, gone=True
+        node=name,
+        boot=BootId(boot),
+        address=name,
+        inventory=Inventory(),
+        down=down,
+        gone=True,
     )
 
 
@@ -170,8 +198,8 @@ def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
 
 
 def asked_by(pod: Pod) -> dict[str, str]:
-    """Return the resources that the scheduler counts for a pod: the sum of its containers, or the
-    largest init container.
+    """Return the resources that the scheduler counts for a pod: the sum of its
+    containers, or the largest init container.
 
     Source:
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
@@ -204,7 +232,9 @@ def known_nodes(text: str | None) -> dict[str, str]:
 def address_of(node: Node) -> str:
     """Return the address of the node within the cluster."""
     status = node.status or NodeStatus()
-    kinds = {address.type: address.address for address in reversed(status.addresses or [])}
+    kinds = {
+        address.type: address.address for address in reversed(status.addresses or [])
+    }
     return kinds.get("InternalIP") or kinds.get("Hostname") or _name(node)
 
 
@@ -219,19 +249,28 @@ def _type_of(resource: str, labels: Mapping[str, str]) -> str:
     mig = MIG.fullmatch(resource)
     names: Sequence[str] = WHOLE["nvidia.com/gpu"] if mig else WHOLE[resource]
     product = next((labels[name] for name in names if labels.get(name)), "")
-    base = short_type(re.sub(r"-MIG-.*", "", product)) if product else resource.partition(".")[0]
+    base = (
+        short_type(re.sub(r"-MIG-.*", "", product))
+        if product
+        else resource.partition(".")[0]
+    )
     return f"{base}-{resource.partition('mig-')[2]}" if mig else base
 
 
 def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
     if mig := MIG.fullmatch(resource):
         return int(mig[2]) * _GB
-    memory_text = labels.get(MEMORY_LABEL, "") if resource.startswith("nvidia.com/") else ""
+    memory_text = (
+        labels.get(MEMORY_LABEL, "") if resource.startswith("nvidia.com/") else ""
+    )
     return int(memory_text) * _MIB if memory_text.isdecimal() else 0
 
 
-def _told(labels: Mapping[str, str], settings: KubernetesSettings) -> tuple[tuple[str, str], ...]:
-    """The node's labels, and of those that tell topology Corral's own words for them."""
+def _told(
+    labels: Mapping[str, str], settings: KubernetesSettings
+) -> tuple[tuple[str, str], ...]:
+    """The node's labels, and of those that tell topology Corral's own words for
+    them."""
     label_values = {
         name: value
         for name, value in labels.items()

@@ -22,15 +22,16 @@ T = TypeVar("T", bound=Any)
 
 @dataclass(slots=True, kw_only=True)
 class QueueNamespaces:
-    """The cluster's own namespace, those of queues, and those in which attempts may be left.
+    """The cluster's own namespace, those of queues, and those in which attempts may be
+    left.
 
     Attributes:
         own_name: the cluster's own namespace. Without it nothing begins anywhere.
         by_queue: the namespace of each queue that has one.
         queues: a job's queue and those above it, the nearest first.
         changed: called when Kubernetes has reported something new.
-        placed_in: the namespace that was chosen for an attempt, which never changes. It is empty
-            when the head begins: then an attempt is where its objects are.
+        placed_in: the namespace that was chosen for an attempt, which never changes. It
+            is empty when the head begins: then an attempt is where its objects are.
         by_name: all namespaces that are watched, the cluster's own first.
     """
 
@@ -55,19 +56,22 @@ class QueueNamespaces:
 
     def watch(self, namespace: str) -> Namespace:
         """Watch one more. To be called within the head's loop."""
-        namespace_watch = Namespace.unwatched(namespace, self.cluster, self.access, self.changed)
+        namespace_watch = Namespace.unwatched(
+            namespace, self.cluster, self.access, self.changed
+        )
         namespace_watch.watch()
         self.by_name[namespace] = namespace_watch
         return namespace_watch
 
     def watch_others(self) -> list[Namespace]:
-        """Watch the namespaces of queues, and those in which attempts of before may be."""
+        """Watch the namespaces of queues, and those in which attempts of before may
+        be."""
         wanted = {*self.by_queue.values(), *self.head_map.used}
         return [self.watch(name) for name in sorted(wanted - {self.own_name})]
 
     async def drop_unused(self) -> None:
-        """Forget which queues have used a namespace in which nothing is left. Watch it no more
-        where no queue has it by the settings."""
+        """Forget which queues have used a namespace in which nothing is left. Watch it
+        no more where no queue has it by the settings."""
         wanted = {*self.by_queue.values(), self.own_name}
         chosen = set(self.placed_in.values())
         for space in self:
@@ -83,16 +87,19 @@ class QueueNamespaces:
             why = space.refusal if space is self.own else space.trouble
             if why:
                 by_queue = self.by_queue.items()
-                queues = {queue for queue, namespace in by_queue if namespace == space.name}
+                queues = {
+                    queue for queue, namespace in by_queue if namespace == space.name
+                }
                 queues |= self.head_map.used.get(space.name, frozenset())
                 of = f" of {', '.join(sorted(queues)[:MOST_NAMED])}" if queues else ""
                 yield f"{_unusable(space.name, why)}; jobs{of} wait for it"
 
     async def choose(self, key: AttemptKey) -> Namespace:
-        """Choose the namespace of an attempt of which nothing was seen, once and for all.
+        """Choose the namespace of an attempt of which nothing was seen, once and for
+        all.
 
-        Raises: Trouble while the namespace cannot be used, and while the attempt may be in another
-        one that cannot be read.
+        Raises: Trouble while the namespace cannot be used, and while the attempt may be
+        in another one that cannot be read.
         """
         if (chosen := self.placed_in.get(key)) is not None:
             self._check_usable(self.by_name[chosen])
@@ -115,13 +122,15 @@ class QueueNamespaces:
         return space
 
     def _check_usable(self, space: Namespace) -> None:
-        """Raises: Trouble. What stops the cluster's own namespace has stopped the look."""
+        """Raises: Trouble. What stops the cluster's own namespace has stopped the
+        look."""
         if why := space.refusal if space is self.own else space.trouble:
             raise Trouble(f"it waits in Kubernetes: {_unusable(space.name, why)}")
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
-        """Whether the head can have made the attempt there. Teams may be able to make objects in
-        their namespaces: labels there prove nothing of attempts of other queues."""
+        """Whether the head can have made the attempt there. Teams may be able to make
+        objects in their namespaces: labels there prove nothing of attempts of other
+        queues."""
         if (chosen := self.placed_in.get(key)) is not None:
             return space.name == chosen
         if space is self.own:
@@ -131,7 +140,8 @@ class QueueNamespaces:
         return bool(used) and (not path or path[0] in used)
 
     def _may_hold(self, space: Namespace, key: AttemptKey) -> bool:
-        """Whether the attempt may be there and was not seen, for the namespace cannot be read."""
+        """Whether the attempt may be there and was not seen, for the namespace cannot
+        be read."""
         return not space.is_listed and self._may_be_in(space, key)
 
     def counted(self, space: Namespace, mirror: Mirror[T]) -> list[T]:
@@ -143,13 +153,18 @@ class QueueNamespaces:
         ]
 
     def where(self, key: AttemptKey) -> list[Namespace]:
-        """Return the namespace of the attempt; if it was not seen, all namespaces in which it may
-        be."""
+        """Return the namespace of the attempt; if it was not seen, all namespaces in
+        which it may be."""
         spaces = [namespace for namespace in self if self._may_be_in(namespace, key)]
         namespaces = [
-            space for space in spaces if space.name == self.placed_in.get(key) or space.holds(key)
+            space
+            for space in spaces
+            if space.name == self.placed_in.get(key) or space.holds(key)
         ]
-        return namespaces or [self.own, *(space for space in spaces if not space.is_listed)]
+        return namespaces or [
+            self.own,
+            *(space for space in spaces if not space.is_listed),
+        ]
 
     def job(self, key: AttemptKey) -> Job | None:
         """The Job of the attempt."""

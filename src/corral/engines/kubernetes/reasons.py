@@ -11,7 +11,8 @@ from lightkube.resources.core_v1 import Event, Pod
 
 from corral.engines.kubernetes.names import QUEUE
 
-# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff, and the kubelet's own
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff, and the
+# kubelet's own
 _WAITS: Final = {
     "ErrImagePull": "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
@@ -33,7 +34,8 @@ _DISRUPTED: Final = {
 }
 
 
-# https://github.com/kubernetes/kubernetes: the scheduler's plugins NodeResourcesFit and NodePorts
+# https://github.com/kubernetes/kubernetes: the scheduler's plugins NodeResourcesFit and
+# NodePorts
 _NO_ROOM: Final = ("Insufficient ", "Too many pods", "didn't have free ports")
 # The kubelet's words for a pod that is over its own limits, not for a node in want.
 _OVER_ITS_LIMIT: Final = (
@@ -55,12 +57,18 @@ def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> 
     """A sentence for `corral why`."""
     queue = _queue_of(job)
     if job is not None and job.spec is not None and job.spec.suspend:
-        by = f"Kueue has not let it in yet, by its queue {queue}" if queue else "it is suspended"
+        by = (
+            f"Kueue has not let it in yet, by its queue {queue}"
+            if queue
+            else "it is suspended"
+        )
         return f"it waits in Kubernetes: {by}"
     for pod in pods:
         if why := _why_pod_waits(pod):
             return f"it waits in Kubernetes: {why}"
-    refused = [event.message or "" for event in events if event.reason == "FailedCreate"]
+    refused = [
+        event.message or "" for event in events if event.reason == "FailedCreate"
+    ]
     if refused and not pods:
         return f"it waits in Kubernetes: {refused[-1]}"
     if any(pod.spec is not None and not pod.spec.nodeName for pod in pods):
@@ -93,11 +101,14 @@ def _why_pod_waits(pod: Pod) -> str:
 
 
 def lacks_room(pods: Iterable[Pod]) -> str:
-    """Return what the scheduler says where a pod's node has no room for it; "" elsewhere."""
+    """Return what the scheduler says where a pod's node has no room for it; ""
+    elsewhere."""
     for pod in pods:
         for condition in (pod.status or PodStatus()).conditions or []:
             condition_text = condition.message or ""
-            is_refused = condition.type == "PodScheduled" and condition.status == "False"
+            is_refused = (
+                condition.type == "PodScheduled" and condition.status == "False"
+            )
             if is_refused and any(word in condition_text for word in _NO_ROOM):
                 return condition_text
     return ""
@@ -126,23 +137,34 @@ def _why_pod_ended(pod: Pod) -> PodEnd | None:
     if status.reason == "Evicted":
         pod_message = status.message or "no reason given"
         is_own = any(words in pod_message for words in _OVER_ITS_LIMIT)
-        who = "it was evicted for what it used of its own" if is_own else "its node evicted it"
+        who = (
+            "it was evicted for what it used of its own"
+            if is_own
+            else "its node evicted it"
+        )
         return PodEnd(text=f"{who} (Evicted): {pod_message}", infra=not is_own)
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason == "OOMKilled":
-            return PodEnd(text="it took more memory than it asked for (OOMKilled)", infra=False)
+            return PodEnd(
+                text="it took more memory than it asked for (OOMKilled)", infra=False
+            )
     for condition in status.conditions or []:
         if condition.type == "DisruptionTarget" and condition.status == "True":
-            what = _DISRUPTED.get(condition.reason or "", "Kubernetes has ended its pod")
+            what = _DISRUPTED.get(
+                condition.reason or "", "Kubernetes has ended its pod"
+            )
             return PodEnd(
-                text=f"{what} ({condition.reason}): {condition.message or ''}".rstrip(": ")
+                text=f"{what} ({condition.reason}): {condition.message or ''}".rstrip(
+                    ": "
+                )
             )
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason in ("StartError", "ContainerCannotRun"):
             pod_message = (
-                f"its container could not be started ({ended.reason}): {ended.message or ''}"
+                f"its container could not be started ({ended.reason}): "
+                f"{ended.message or ''}"
             )
             return PodEnd(text=pod_message.rstrip(": "), infra=False)
         if ended is not None and ended.exitCode:

@@ -1,4 +1,5 @@
-"""Check of the rights of the head's account in Kubernetes, before anything depends on them."""
+"""Check of the rights of the head's account in Kubernetes, before anything depends on
+them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,11 +29,13 @@ class KubernetesRight:
 
 def _rights(group: str, resource: str, verbs: str) -> tuple[KubernetesRight, ...]:
     return tuple(
-        KubernetesRight(verb=verb, group=group, resource=resource) for verb in verbs.split()
+        KubernetesRight(verb=verb, group=group, resource=resource)
+        for verb in verbs.split()
     )
 
 
-# deploy/kubernetes/roles.yaml grants just these; tests/engines/kubernetes hold the two together.
+# deploy/kubernetes/roles.yaml grants just these; tests/engines/kubernetes hold the two
+# together.
 IN_NAMESPACE: Final = (
     *_rights("batch", "jobs", "get list watch create delete"),
     *_rights("", "pods", "get list watch delete"),
@@ -41,13 +44,17 @@ IN_NAMESPACE: Final = (
     *_rights("", "events", "list"),
     *_rights("", "persistentvolumeclaims", "get"),
 )
-IN_CLUSTER: Final = (*_rights("", "nodes", "list watch"), *_rights("", "pods", "list watch"))
+IN_CLUSTER: Final = (
+    *_rights("", "nodes", "list watch"),
+    *_rights("", "pods", "list watch"),
+)
 
 
 async def missing_rights(access: Access, namespace: str) -> str:
     """Return a sentence that names what the account may not do; "" when it may do all.
 
-    A server that does not answer this question, which every user may ask, is not judged.
+    A server that does not answer this question, which every user may ask, is not
+    judged.
 
     Raises: Trouble.
     """
@@ -57,7 +64,9 @@ async def missing_rights(access: Access, namespace: str) -> str:
     allowed = await asyncio.gather(
         *(_may(access, right, where) for right, where in kubernetes_rights)
     )
-    lacks = [pair for pair, may in zip(kubernetes_rights, allowed, strict=True) if not may]
+    lacks = [
+        pair for pair, may in zip(kubernetes_rights, allowed, strict=True) if not may
+    ]
     missing_text = ", ".join(str(right) for right, where in lacks if where)
     everywhere = ", ".join(str(right) for right, where in lacks if not where)
     parts = [f"{missing_text} in namespace {namespace}"] if missing_text else []
@@ -69,7 +78,10 @@ async def missing_rights(access: Access, namespace: str) -> str:
 
 async def _may(access: Access, right: KubernetesRight, namespace: str) -> bool:
     attributes = ResourceAttributes(
-        verb=right.verb, group=right.group, resource=right.resource, namespace=namespace or None
+        verb=right.verb,
+        group=right.group,
+        resource=right.resource,
+        namespace=namespace or None,
     )
     review = SelfSubjectAccessReview(
         spec=SelfSubjectAccessReviewSpec(resourceAttributes=attributes)

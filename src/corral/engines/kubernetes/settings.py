@@ -1,4 +1,5 @@
-"""Settings of a cluster on Kubernetes: `corral up --engine kubernetes --set image=...`."""
+"""Settings of a cluster on Kubernetes: `corral up --engine kubernetes --set
+image=...`."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +9,8 @@ from typing import ClassVar, Final
 from corral.domain.ids import NAME_RULE, QueueName, is_name
 from corral.engines.typed_settings import read_settings, wrong
 
-PORTS: Final = tuple(range(20_000, 20_032))  # each pod has its own network, and so all of them
+# each pod has its own network, and so all of them
+PORTS: Final = tuple(range(20_000, 20_032))
 RACK_LABELS: Final = (
     "topology.kubernetes.io/rack",
     "topology.k8s.aws/network-node-layer-3",
@@ -20,10 +22,12 @@ POD_LABELS: Final = (
     "topology.kubernetes.io/zone",
 )
 RESTRICTED: Final = "restricted"  # no root, no capability
-BASELINE: Final = "baseline"  # the image's own user, also root, with the runtime's capabilities
+# the image's own user, also root, with the runtime's capabilities
+BASELINE: Final = "baseline"
 PRIVILEGED: Final = "privileged"  # as root on the node
 NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
-AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims alongside the ranks
+# of each pod, for the agent and the shims alongside the ranks
+AGENT_BYTES: Final = 128 * 1024**2
 AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
 # A label as RFC 1123 has it.
 NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -32,27 +36,30 @@ _RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """`image`: for jobs that name none; it holds Python and Corral, as every job's image must
-    where there is no `agent_image`. That one has an agent that needs nothing of the job's image but
-    a shell: an init container copies it into each pod, and `python` is then left alone.
+    """`image`: for jobs that name none; it holds Python and Corral, as every job's
+    image must where there is no `agent_image`. That one has an agent that needs nothing
+    of the job's image but a shell: an init container copies it into each pod, and
+    `python` is then left alone.
 
-    `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own account, or
-    ~/.kube/config. `namespace`: where the Jobs are; None: the context's own.
-    `queue_namespaces`: other namespaces for the Jobs of some queues and of all queues below them,
-    QUEUE=NAMESPACE joined by commas.
-    `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's LocalQueue.
-    `nodes`: labels that a node must have to be lent, joined by commas. `tolerate`: keys of taints
-    that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
-    `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod alongside
-    its GPUs,
-    such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security Standards;
-    `cpu_limits`: whether the CPUs that a job asks for are also the most that its pods get.
-    `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`, `nvlink_label`: the labels
-    that tell topology.
+    `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own
+    account, or ~/.kube/config. `namespace`: where the Jobs are; None: the context's
+    own. `queue_namespaces`: other namespaces for the Jobs of some queues and of all
+    queues below them, QUEUE=NAMESPACE joined by commas.
+    `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's
+    LocalQueue. `nodes`: labels that a node must have to be lent, joined by commas.
+    `tolerate`: keys of taints that its pods tolerate. `claims`: PersistentVolumeClaims
+    that all pods mount, NAME:/PATH, and `secrets`: Secrets, likewise, joined by commas.
+    `extra`: resources for each pod alongside its GPUs,
+    such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security
+    Standards; `cpu_limits`: whether the CPUs that a job asks for are also the most that
+    its pods get. `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`,
+    `nvlink_label`: the labels that tell topology.
     """
 
     NAME: ClassVar[str] = "kubernetes"
-    FILES: ClassVar[Mapping[str, str]] = {"kubeconfig": "put one there that kubectl takes"}
+    FILES: ClassVar[Mapping[str, str]] = {
+        "kubeconfig": "put one there that kubectl takes"
+    }
     EXAMPLES: ClassVar[Mapping[str, str]] = {
         "image": "registry.example/train:1",
         "agent_image": "registry.example/corral-agent:1",
@@ -110,7 +117,9 @@ class KubernetesSettings:
 
     def __post_init__(self) -> None:
         for name in ("claims", "secrets"):
-            if any(not path.startswith("/") for _, path in _pairs(getattr(self, name), ":")):
+            if any(
+                not path.startswith("/") for _, path in _pairs(getattr(self, name), ":")
+            ):
                 what = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
                 raise wrong(KubernetesSettings, name, what)
         for name in ("nodes", "extra"):
@@ -135,7 +144,9 @@ class KubernetesSettings:
         fault = ""
         for queue, namespace in pairs:
             if not is_name(queue):
-                fault = f"{queue[:80]!r} is not a valid name of a queue: it has {NAME_RULE}"
+                fault = (
+                    f"{queue[:80]!r} is not a valid name of a queue: it has {NAME_RULE}"
+                )
             elif NAMESPACE_NAME.fullmatch(namespace) is None:
                 fault = (
                     f"{namespace[:80]!r} is not a valid name of a namespace: it has at most 63 "

@@ -1,6 +1,7 @@
 """A collection of the API server's, kept current by a watch that is resumed.
 
-Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+Source:
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
 import asyncio
@@ -18,8 +19,10 @@ from lightkube.core.resource import NamespacedResourceG
 from corral.domain.errors import Trouble
 from corral.engines.kubernetes.kubeconfig_reload import CONFIG_FAULTS
 
-WATCH_SECONDS: Final = 60  # the server ends a watch then, and it is resumed where it was
-QUIET_SECONDS: Final = 90.0  # no message for this long: list again, the connection may be dead
+# the server ends a watch then, and it is resumed where it was
+WATCH_SECONDS: Final = 60
+# no message for this long: list again, the connection may be dead
+QUIET_SECONDS: Final = 90.0
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 5.0
@@ -34,8 +37,8 @@ Place = tuple[str, str]  # namespace, name
 class Mirror(Generic[T]):
     """`objects` is what the server has, as of the newest reported change.
 
-    `changed` is called after each. While the server cannot be asked, `trouble` says why. `answered`
-    once the one or the other is known.
+    `changed` is called after each. While the server cannot be asked, `trouble` says
+    why. `answered` once the one or the other is known.
     """
 
     client: AsyncClient
@@ -52,11 +55,13 @@ class Mirror(Generic[T]):
 
     def put(self, object: T) -> None:
         """Record an object as the server has just returned it."""
-        if _version(object) > self.newest:  # else the watch has reported its later state
+        # else the watch has reported its later state
+        if _version(object) > self.newest:
             self.objects[place_of(object)] = object
 
     async def run(self) -> None:
-        """List, then follow; list again when the version is gone, or no message came for long."""
+        """List, then follow; list again when the version is gone, or no message came
+        for long."""
         wait_seconds = AGAIN_SECONDS
         while True:
             try:
@@ -80,7 +85,9 @@ class Mirror(Generic[T]):
 
     async def _list(self) -> str:
         """Returns: the version that was listed."""
-        list_async_iterable = self.client.list(self.kind, chunk_size=PAGE, **self._which())
+        list_async_iterable = self.client.list(
+            self.kind, chunk_size=PAGE, **self._which()
+        )
         objects = {place_of(listed): listed async for listed in list_async_iterable}
         self.objects, self.newest = objects, int(list_async_iterable.resourceVersion)
         self.lists += 1
@@ -92,7 +99,10 @@ class Mirror(Generic[T]):
     async def _follow(self, version: str) -> None:
         """Raises: TimeoutError when no message came for long; ApiError, HTTPError."""
         watch: Any = self.client.watch(
-            self.kind, server_timeout=WATCH_SECONDS, resource_version=version, **self._which()
+            self.kind,
+            server_timeout=WATCH_SECONDS,
+            resource_version=version,
+            **self._which(),
         )
         async with aclosing(watch) as events:
             while True:
@@ -118,7 +128,8 @@ def place_of(object: Any) -> Place:
 def _version(object: Any) -> int:
     """Versions of one kind of object are ordered.
 
-    Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+    Source:
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
     """
     return int(object.metadata.resourceVersion or 0)
 

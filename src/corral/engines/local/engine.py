@@ -1,4 +1,5 @@
-"""The local engine: nodes of this machine, whose agents outlive the head and are found again."""
+"""The local engine: nodes of this machine, whose agents outlive the head and are found
+again."""
 
 import asyncio
 import logging
@@ -32,8 +33,9 @@ log = logging.getLogger(__name__)
 class LocalEngine:
     """Implements ports.Engine. Made and used in the head's loop.
 
-    `push` hands a wanted state to the connected agent; `register` lets the head know a node's token
-    by its SHA-256; `on_death` wakes the head when something of a node has died.
+    `push` hands a wanted state to the connected agent; `register` lets the head know a
+    node's token by its SHA-256; `on_death` wakes the head when something of a node has
+    died.
     """
 
     cluster_dir: Path
@@ -48,12 +50,14 @@ class LocalEngine:
     trouble: str = ""
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
     labels: dict[NodeId, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more
+    # of when there were more
+    former: dict[NodeId, LocalNode] = field(default_factory=dict)
     _later: asyncio.Task[None] | None = None  # prepares nodes whose disks were full
 
     async def start(self) -> None:
-        """Adopt the agents that live, start the others. A node whose folder cannot be written
-        stays down until it can be; the others do not wait for it. Raises: OSError."""
+        """Adopt the agents that live, start the others. A node whose folder cannot be
+        written stays down until it can be; the others do not wait for it. Raises:
+        OSError."""
         shared = self.cluster_dir / "shared"
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
@@ -79,7 +83,8 @@ class LocalEngine:
             self._later = asyncio.create_task(self._begin_later(node_settings))
 
     async def _begin(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
-        """Prepare and begin these nodes. Return those whose folders cannot be written."""
+        """Prepare and begin these nodes. Return those whose folders cannot be
+        written."""
         prepared, left_over = [], []
         for settings in some:
             node = self.nodes[settings.node]
@@ -87,7 +92,9 @@ class LocalEngine:
                 sha256 = node.prepare(settings, self.settings.policy)
             except OSError as error:
                 log.warning(
-                    "node %s stays down until its folder can be written: %s", node.id, error
+                    "node %s stays down until its folder can be written: %s",
+                    node.id,
+                    error,
                 )
                 left_over.append(settings)
                 continue
@@ -117,7 +124,8 @@ class LocalEngine:
         return ""
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that the node was started with; None for a node that is not its own."""
+        """The labels that the node was started with; None for a node that is not its
+        own."""
         return self.labels.get(node)
 
     def is_empty(self) -> bool:
@@ -130,11 +138,13 @@ class LocalEngine:
             node.look_after()
 
     async def kill_node(self, id: NodeId) -> None:
-        """End all of the node at once, as a loss of power would; it reboots in a while."""
+        """End all of the node at once, as a loss of power would; it reboots in a
+        while."""
         await self._node(id).kill()
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else; without, attempts run on and are adopted."""
+        """End the agents, and with `kill` all else; without, attempts run on and are
+        adopted."""
         self._prepare_no_more()
         for node in self.nodes.values():
             node.stop_agent()
@@ -158,7 +168,9 @@ class LocalEngine:
         clock = asyncio.get_running_loop().time
         deadline = clock() + DOWN_SECONDS
         local_nodes = list(nodes)
-        while (local_nodes := [node for node in local_nodes if node.agent]) and clock() < deadline:
+        while (
+            local_nodes := [node for node in local_nodes if node.agent]
+        ) and clock() < deadline:
             await asyncio.sleep(0.02)
 
     def _node(self, id: NodeId) -> LocalNode:

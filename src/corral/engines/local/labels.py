@@ -1,4 +1,5 @@
-"""The labels of the nodes of one machine: as they were asked for, and by the topology pretended."""
+"""The labels of the nodes of one machine: as they were asked for, and by the topology
+pretended."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,14 @@ _DOMAINS: Final = re.compile(r"(rack|pod|nvlink)s?=(\d{1,4})", re.ASCII)
 _FIRST: Final = {"nvlink": "d", "rack": "r", "pod": "p"}
 
 
-def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> list[Pairs]:
+def labels_of_nodes(
+    nodes: int, texts: Iterable[str], topology: str | None
+) -> list[Pairs]:
     """For each of n1, n2, ... its labels, sorted.
 
-    `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one, without =VALUE it is true.
-    `topology`: racks=2,pods=1: the nodes in order, divided into this many equal parts.
+    `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one, without =VALUE it is
+    true. `topology`: racks=2,pods=1: the nodes in order, divided into this many equal
+    parts.
     Raises: SpecInvalid.
     """
     labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]
@@ -27,16 +31,20 @@ def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> l
             node_labels[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
     for text in texts:
         node_number, label, value = _label(text, nodes)
-        for node_labels in labels_list if node_number is None else [labels_list[node_number]]:
+        for node_labels in (
+            labels_list if node_number is None else [labels_list[node_number]]
+        ):
             node_labels[label] = value
     return [tuple(sorted(node_labels.items())) for node_labels in labels_list]
 
 
 def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
-    """Return the labels without those for one node that a cluster of n1 to n`nodes` does not
-    have."""
+    """Return the labels without those for one node that a cluster of n1 to n`nodes`
+    does not have."""
     matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
-    return tuple(text for text, at in matches if not (at and at[1]) or int(at[1][1:]) <= nodes)
+    return tuple(
+        text for text, at in matches if not (at and at[1]) or int(at[1][1:]) <= nodes
+    )
 
 
 def _domains(nodes: int, topology: str | None) -> Mapping[str, int]:
@@ -70,6 +78,7 @@ def _label(text: str, nodes: int) -> tuple[int | None, str, str]:
         )
     if node is not None and not 1 <= int(node[1:]) <= nodes:
         raise SpecInvalid(
-            f"--label {text}: there is no node {node}", hint=f"the nodes are n1 to n{nodes}"
+            f"--label {text}: there is no node {node}",
+            hint=f"the nodes are n1 to n{nodes}",
         )
     return (None if node is None else int(node[1:]) - 1), label, value

@@ -1,4 +1,5 @@
-"""One node of this machine, from outside: its folder, its processes, and the proof of its death."""
+"""One node of this machine, from outside: its folder, its processes, and the proof of
+its death."""
 
 import asyncio
 import logging
@@ -21,10 +22,12 @@ from corral.engines.local.processes import LocalProcess, reap, spawn
 from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy
 
-GATHER_SECONDS: Final = 0.15  # a power loss ends processes one after another: look when it is over
+# a power loss ends processes one after another: look when it is over
+GATHER_SECONDS: Final = 0.15
 CALM_SECONDS: Final = 5.0  # an agent that ends sooner is started again later and later
 LONGEST_DELAY_SECONDS: Final = 10.0
-MOST_QUICK_ENDS: Final = 3  # of agents in a row, after which a dead node keeps its ends to itself
+# of agents in a row, after which a dead node keeps its ends to itself
+MOST_QUICK_ENDS: Final = 3
 LOG_BYTES: Final = 4 * 1024 * 1024
 log = logging.getLogger(__name__)
 
@@ -33,9 +36,9 @@ log = logging.getLogger(__name__)
 class LocalNode:
     """Looks after the agent of one node.
 
-    `proof` is set while the node is dead: its agent, its launcher and every shim are gone.
-    `on_death` is called as soon as something of it has died. `env` is the agent's, None for that of
-    this process; `start` is how it is started.
+    `proof` is set while the node is dead: its agent, its launcher and every shim are
+    gone. `on_death` is called as soon as something of it has died. `env` is the
+    agent's, None for that of this process; `start` is how it is started.
     """
 
     id: NodeId
@@ -54,11 +57,13 @@ class LocalNode:
     _not_before: float = 0.0
 
     def prepare(self, settings: NodeSettings, policy: NodePolicy) -> str:
-        """Write what the node's folder lacks; a folder that is as it should be needs no room on its
-        disk. Returns: its token's SHA-256, which the head knows it by. Raises: OSError.
+        """Write what the node's folder lacks; a folder that is as it should be needs no
+        room on its disk. Returns: its token's SHA-256, which the head knows it by.
+        Raises: OSError.
 
         Args:
-            policy: that of a node without one; a policy.json that is there stays as it is.
+            policy: that of a node without one; a policy.json that is there stays as it
+                is.
         """
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
@@ -73,16 +78,17 @@ class LocalNode:
         return sha256(token.read_bytes().strip()).hexdigest()
 
     def _has_token(self, token: Path) -> bool:
-        """Whether there is one that lets its agent in; an agent that lives reads it again."""
+        """Whether there is one that lets its agent in; an agent that lives reads it
+        again."""
         if not token.exists() or not token.read_bytes().strip():
             return False
         now = time.clock_gettime(time.CLOCK_REALTIME)
         return now - token.stat().st_mtime < NODE_TOKEN_SECONDS
 
     def begin(self) -> None:
-        """Adopt the living agent, or start one. What of the node died unseen starts again, but for
-        one that keeps ends which are not recorded yet: its next agent reports them, and what
-        was lost."""
+        """Adopt the living agent, or start one. What of the node died unseen starts
+        again, but for one that keeps ends which are not recorded yet: its next agent
+        reports them, and what was lost."""
         self.kept_down = False
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is None:
@@ -92,7 +98,8 @@ class LocalNode:
         self._watch_all()
 
     def look_after(self) -> None:
-        """Restart an agent that died alone; reboot a dead node when its time has come."""
+        """Restart an agent that died alone; reboot a dead node when its time has
+        come."""
         self._watch_all()
         if self.kept_down or (self._agent is not None and self._agent.lives):
             return
@@ -101,8 +108,11 @@ class LocalNode:
             self._take_note(now)
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is not None or now < self._not_before:
-            return  # it was started by another, such as a head that died before this one
-        has_ends = not self.proof and self._failures < MOST_QUICK_ENDS and self._keeps_ends()
+            # it was started by another, such as a head that died before this one
+            return
+        has_ends = (
+            not self.proof and self._failures < MOST_QUICK_ENDS and self._keeps_ends()
+        )
         if self.others() or has_ends:  # a recorded end is reported first
             self.proof = ""
             self._start()
@@ -118,18 +128,20 @@ class LocalNode:
         return bool(LocalProcess.recorded(self.dir / "agent.pid") or self.others())
 
     def others(self) -> list[LocalProcess]:
-        """Return the living processes of the node alongside its agent: the launcher and the
-        shims."""
+        """Return the living processes of the node alongside its agent: the launcher and
+        the shims."""
         launcher = LocalProcess.recorded(self.dir / "launcher.pid")
         return [*([launcher] if launcher else []), *self.shims()]
 
     def shims(self) -> list[LocalProcess]:
-        """Each looks after an attempt, or keeps its end until the head has recorded it."""
+        """Each looks after an attempt, or keeps its end until the head has recorded
+        it."""
         records = self.dir.glob("attempts/*/shim.pid")
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def _keeps_ends(self) -> bool:
-        """A shim that is done leaves its journal, not its id; a killed one leaves both."""
+        """A shim that is done leaves its journal, not its id; a killed one leaves
+        both."""
         journals = self.dir.glob("attempts/*/journal.jsonl")
         return any(not file.with_name("shim.pid").exists() for file in journals)
 
@@ -143,7 +155,8 @@ class LocalNode:
     async def kill(self) -> None:
         """End all of the node at once, as a loss of power would; until it reboots."""
         words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.dir)]
-        kept_down, self.kept_down = self.kept_down, True  # nothing is restarted while it is killed
+        # nothing is restarted while it is killed
+        kept_down, self.kept_down = self.kept_down, True
         try:
             helper = await asyncio.create_subprocess_exec(*words)
             await helper.wait()
@@ -164,10 +177,13 @@ class LocalNode:
         self._watched.clear()
 
     def _take_note(self, now: float) -> None:
-        """The agent has died; whether the node has is seen when the rest of it had time to."""
+        """The agent has died; whether the node has is seen when the rest of it had time
+        to."""
         assert self._agent is not None
         reap(self._agent.pid)
-        log.warning("the agent of node %s (process %d) has died", self.id, self._agent.pid)
+        log.warning(
+            "the agent of node %s (process %d) has died", self.id, self._agent.pid
+        )
         quick = now - self._started_at < CALM_SECONDS
         self._failures = self._failures + 1 if quick else 0
         wait_seconds = GATHER_SECONDS * 2.0 ** min(self._failures, 8)
@@ -179,7 +195,9 @@ class LocalNode:
         if not (self.dir / "launcher.pid").exists():
             self._start()  # it never came to be a node
             return
-        self.proof = f"the agent, the launcher and every shim of node {self.id} are gone"
+        self.proof = (
+            f"the agent, the launcher and every shim of node {self.id} are gone"
+        )
         self._died_at = now
         self.on_death()
 
@@ -191,8 +209,11 @@ class LocalNode:
             with suppress(FileNotFoundError):
                 if output.stat().st_size > LOG_BYTES:
                     output.replace(output.with_suffix(".log.1"))
-            pid = self.start(words, os.environ if self.env is None else self.env, output)
-        except OSError as error:  # such as a full disk: that ends neither the head nor other nodes
+            pid = self.start(
+                words, os.environ if self.env is None else self.env, output
+            )
+        except OSError as error:
+            # such as a full disk: that ends neither the head nor other nodes
             log.warning("the agent of node %s cannot be started: %s", self.id, error)
             self._failures += 1
             self._not_before = _now() + LONGEST_DELAY_SECONDS
@@ -206,7 +227,8 @@ class LocalNode:
         (self.dir / "boot").unlink(missing_ok=True)
 
     def _watch_all(self) -> None:
-        """Get a notification of the kernel when the agent or anything else of the node ends."""
+        """Get a notification of the kernel when the agent or anything else of the node
+        ends."""
         for process in (*([self._agent] if self._agent else []), *self.others()):
             if process not in self._watched:
                 self._watch(process)
@@ -247,7 +269,9 @@ def _holds(file: Path, content: bytes) -> bool:
 def _write_private(file: Path, content: bytes) -> None:
     """Replace the file as a whole, readable by its owner alone."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+    with os.fdopen(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+    ) as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())

@@ -1,4 +1,5 @@
-"""Processes that are named by their id and their start, so that no stranger is taken for them."""
+"""Processes that are named by their id and their start, so that no stranger is taken
+for them."""
 
 import os
 import signal
@@ -10,21 +11,23 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LocalProcess:
-    """`started` is in clock ticks since the machine's boot, as field 22 of /proc/PID/stat."""
+    """`started` is in clock ticks since the machine's boot, as field 22 of
+    /proc/PID/stat."""
 
     pid: int
     started: int
 
     @classmethod
     def find(cls, pid: int) -> "LocalProcess | None":
-        """The living process with this id; one that has ended and is not yet reaped is not
-        returned."""
+        """The living process with this id; one that has ended and is not yet reaped is
+        not returned."""
         stat = stat_of(pid)
         return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
 
     @classmethod
     def recorded(cls, file: Path) -> "LocalProcess | None":
-        """The process that is recorded as "PID STARTED" in the file, if it still lives."""
+        """The process that is recorded as "PID STARTED" in the file, if it still
+        lives."""
         try:
             pid, started = (int(word) for word in file.read_text().split())
         except (OSError, ValueError):
@@ -47,7 +50,8 @@ class LocalProcess:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
             try:
-                if self.lives:  # the descriptor stays with the process that it was opened for
+                # the descriptor stays with the process that it was opened for
+                if self.lives:
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
@@ -63,7 +67,8 @@ def stat_of(pid: int) -> list[str] | None:
 
 
 def spawn(words: list[str], env: Mapping[str, str], output: Path) -> int:
-    """Start a program in a session of its own, its output appended to a file; its process id."""
+    """Start a program in a session of its own, its output appended to a file; its
+    process id."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         words[0],

@@ -15,14 +15,15 @@ from corral.wire.node_policy import own_policy
 class LocalSettings:
     """Nodes of this machine. `gpus` is per node; with `pretend` they are made up.
 
-    Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a lone node
-    that asks for none of them (`gpus` None) has all. `memory_bytes` None: the machine's memory in
-    equal parts. CPUs are not divided: pretend nodes take turns on them. `gpu_slices`: into this
-    many
-    parts each pretend GPU is cut; real ones are found as they are cut. `labels` and `topology` are
-    as `labels_of_nodes` reads them.
-    `own_disks`: several nodes have a disk of their own each; else they see the machine's without
-    the cluster's own files. `started_in`: the directory in which the cluster was started.
+    Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a
+    lone node that asks for none of them (`gpus` None) has all. `memory_bytes` None: the
+    machine's memory in equal parts. CPUs are not divided: pretend nodes take turns on
+    them. `gpu_slices`: into this many
+    parts each pretend GPU is cut; real ones are found as they are cut. `labels` and
+    `topology` are as `labels_of_nodes` reads them.
+    `own_disks`: several nodes have a disk of their own each; else they see the
+    machine's without the cluster's own files. `started_in`: the directory in which the
+    cluster was started.
     """
 
     nodes: int = 1
@@ -39,18 +40,23 @@ class LocalSettings:
     own_disks: bool = False
     started_in: str | None = None
     containment: str | None = None
-    address: str = "127.0.0.1"  # by which others reach them; "": that of the way to the head
+    # by which others reach them; "": that of the way to the head
+    address: str = "127.0.0.1"
     trusted: str | None = None  # a PEM file that vouches for the head
     reboot_seconds: float = 30.0
     prefix: str = ""  # of the nodes' names
-    policy: NodePolicy = field(default_factory=own_policy)  # of nodes that have none yet
+    # of nodes that have none yet
+    policy: NodePolicy = field(default_factory=own_policy)
 
     def __post_init__(self) -> None:
         if self.nodes < 0 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:
             raise ValueError(f"a local cluster has no negative parts: {self}")
 
-    def of_nodes(self, cluster_dir: Path, machine_memory_bytes: int) -> Iterator[NodeSettings]:
-        """The settings of each node's agent: n1, n2, ... with the prefix before them."""
+    def of_nodes(
+        self, cluster_dir: Path, machine_memory_bytes: int
+    ) -> Iterator[NodeSettings]:
+        """The settings of each node's agent: n1, n2, ... with the prefix before
+        them."""
         several = self.nodes > 1
         isolation: Isolation = "disk" if several and self.own_disks else "hide"
         memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)
@@ -82,7 +88,8 @@ class LocalSettings:
             )
 
     def _common(self) -> tuple[str, ...]:
-        """Home and the directory of the start, which users expect to find on every node."""
+        """Home and the directory of the start, which users expect to find on every
+        node."""
         paths = (str(Path.home()), self.started_in)
         return tuple(dict.fromkeys(path for path in paths if path and path != "/"))
 

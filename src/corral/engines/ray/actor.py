@@ -1,6 +1,8 @@
-"""The agent actor: Ray keeps one on each of its nodes, and it keeps the node's agent running.
+"""The agent actor: Ray keeps one on each of its nodes, and it keeps the node's agent
+running.
 
-It is imported by Ray's worker there. The agent and its ranks outlive it: the next one finds them.
+It is imported by Ray's worker there. The agent and its ranks outlive it: the next one
+finds them.
 """
 
 import asyncio
@@ -23,12 +25,17 @@ from pathlib import Path
 from corral.engines.local.processes import spawn
 print(spawn(sys.argv[2:], os.environ, Path(sys.argv[1])))
 """
-_OF_RAY: Final = ("RAY_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
+_OF_RAY: Final = (
+    "RAY_",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "PYTHONBREAKPOINT",
+)
 
 
 class AgentActor:
-    """One node's. `folder` is the node's; an actor that Ray has started again goes on with what
-    lies there."""
+    """One node's. `folder` is the node's; an actor that Ray has started again goes on
+    with what lies there."""
 
     def __init__(self, node: str, folder: str) -> None:
         self._node = NodeId(node)
@@ -37,7 +44,8 @@ class AgentActor:
         self._looking: asyncio.Task[None] | None = None
 
     async def outfit(self, files: Mapping[str, bytes]) -> dict[str, Any]:
-        """Let the folder hold these files, readable by their owner alone, and the agent run.
+        """Let the folder hold these files, readable by their owner alone, and the agent
+        run.
 
         An agent that runs by other settings is ended first; what it runs, runs on.
         """
@@ -45,7 +53,11 @@ class AgentActor:
         for name in ("attempts", "cache", "disk"):
             (self._dir / name).mkdir(mode=0o700, exist_ok=True)
         fresh = {name: files[name] for name in files if not self._is_kept(name)}
-        changed = [name for name, content in fresh.items() if _replace(self._dir / name, content)]
+        changed = [
+            name
+            for name, content in fresh.items()
+            if _replace(self._dir / name, content)
+        ]
         if self._local is None:
             self._begin()
         if {"node.json", "token"} & set(changed):
@@ -55,7 +67,8 @@ class AgentActor:
         return self.seen()
 
     def _is_kept(self, name: str) -> bool:
-        """The policy of the machine's administrator stays as it is: no head may lift it."""
+        """The policy of the machine's administrator stays as it is: no head may lift
+        it."""
         return name == POLICY_FILE and (self._dir / name).exists()
 
     async def resume(self) -> bool:
@@ -99,7 +112,11 @@ class AgentActor:
             dir=self._dir,
             reboot_seconds=0.0,
             on_death=lambda: None,
-            env={name: os.environ[name] for name in os.environ if not name.startswith(_OF_RAY)},
+            env={
+                name: os.environ[name]
+                for name in os.environ
+                if not name.startswith(_OF_RAY)
+            },
             start=start_apart,
         )
         self._local.begin()
@@ -120,12 +137,15 @@ class AgentActor:
 
 
 def start_apart(words: list[str], env: Mapping[str, str], output: Path) -> int:
-    """Start a program that is no child of this process, for Ray ends an actor's children with it.
+    """Start a program that is no child of this process, for Ray ends an actor's
+    children with it.
 
     Returns: its process id. Raises: OSError, subprocess.CalledProcessError.
     """
     helper = [sys.executable, "-P", "-c", _SPAWN, str(output), *words]
-    done = subprocess.run(helper, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        helper, env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
     return int(done.stdout)
 
 
@@ -134,7 +154,9 @@ def _replace(file: Path, content: bytes) -> bool:
     if file.exists() and file.read_bytes() == content:
         return False
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+    with os.fdopen(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+    ) as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())

@@ -9,16 +9,19 @@ from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.engines.ray.nodes import RayNode
 
-OF_TYPE: Final = 0.001  # of a resource that says of which type a node's GPUs are: it has 1
+# of a resource that says of which type a node's GPUs are: it has 1
+OF_TYPE: Final = 0.001
 MOST_BUNDLES: Final = 1_000  # Ray plans for all of them at each of its looks
 
 
 def bundles(
-    busy: Iterable[RayNode], waiting: Sequence[Shape], types: Mapping[str, str] | None = None
+    busy: Iterable[RayNode],
+    waiting: Sequence[Shape],
+    types: Mapping[str, str] | None = None,
 ) -> list[dict[str, float]]:
-    """Return what the nodes of a cluster must hold at once: busy nodes, whole as they are, and
-    every waiting gang, since Ray does not count what is already in use. `types`: Ray's names for
-    the types of GPUs that its autoscaler could add."""
+    """Return what the nodes of a cluster must hold at once: busy nodes, whole as they
+    are, and every waiting gang, since Ray does not count what is already in use.
+    `types`: Ray's names for the types of GPUs that its autoscaler could add."""
     bundle_list = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
     for shape in waiting:
         bundle_list += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
@@ -26,8 +29,8 @@ def bundles(
 
 
 def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
-    """One node's part of a gang, in Ray's words. A part that asks for nothing still needs a node
-    with a CPU. GPUs are whole: Corral holds them so."""
+    """One node's part of a gang, in Ray's words. A part that asks for nothing still
+    needs a node with a CPU. GPUs are whole: Corral holds them so."""
     needs = shape.resources
     bundle_resources = {
         "GPU": float(-(-needs.gpu_millis // MILLIS_PER_GPU)),
@@ -35,13 +38,16 @@ def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
     }
     if needs.gpu_type is not None and needs.gpu_type in types:
         bundle_resources[types[needs.gpu_type]] = OF_TYPE
-    return {name: amount for name, amount in bundle_resources.items() if amount} or {"CPU": 1.0}
+    return {name: amount for name, amount in bundle_resources.items() if amount} or {
+        "CPU": 1.0
+    }
 
 
 @dataclass(slots=True)
 class Sleepers:
-    """Nodes on which Corral keeps nothing, so that Ray sees them idle. Its autoscaler takes them
-    back after a time of its own; a gang that waits before that wakes them."""
+    """Nodes on which Corral keeps nothing, so that Ray sees them idle. Its autoscaler
+    takes them back after a time of its own; a gang that waits before that wakes
+    them."""
 
     idle_seconds: float
     _asleep: dict[NodeId, str] = field(default_factory=dict)  # as which node of Ray
@@ -55,19 +61,26 @@ class Sleepers:
         waits: bool,
         now: float,
     ) -> list[NodeId]:
-        """Return the nodes that go to sleep now. While a job waits none does, and all are woken.
-        The node of Ray's own head never sleeps: no autoscaler removes it."""
+        """Return the nodes that go to sleep now. While a job waits none does, and all
+        are woken. The node of Ray's own head never sleeps: no autoscaler removes it."""
         if waits:
             self._asleep.clear()
             self._idle_since.clear()
             return []
-        self._asleep = {id: since for id, since in self._asleep.items() if id not in busy}
-        idle = [id for id, row in nodes.items() if row.alive and not row.is_head and id not in busy]
+        self._asleep = {
+            id: since for id, since in self._asleep.items() if id not in busy
+        }
+        idle = [
+            id
+            for id, row in nodes.items()
+            if row.alive and not row.is_head and id not in busy
+        ]
         self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
         fresh = [
             id
             for id in idle
-            if not self.sleeps(nodes[id]) and now - self._idle_since[id] >= self.idle_seconds
+            if not self.sleeps(nodes[id])
+            and now - self._idle_since[id] >= self.idle_seconds
         ]
         self._asleep |= {id: nodes[id].ray_node for id in fresh}
         return fresh

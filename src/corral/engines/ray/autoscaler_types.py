@@ -1,6 +1,7 @@
 """Node types that Ray's autoscaler could add, from its file. Pure.
 
-Source: https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html
+Source:
+https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,13 @@ from corral.engines.ray.nodes import TYPE_RESOURCE, RayNode, gpu_type_of, labels
 
 UNTOLD: Final = 2**50  # of memory and CPUs, where the file says nothing of them
 DEFAULT_WORKERS: Final = 2  # Ray's, of all kinds together
-_GROUP: Final = "node-group"  # Ray's label of a node that its autoscaler has made: its kind
+# Ray's label of a node that its autoscaler has made: its kind
+_GROUP: Final = "node-group"
 
 
 def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...]:
-    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is not given.
+    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is
+    not given.
 
     Raises: ValueError, TypeError, AttributeError for what is no such file.
     """
@@ -36,7 +39,8 @@ def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...
 
 
 def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return Ray's resource names of the GPU types in the file: h100 is accelerator_type:H100.
+    """Return Ray's resource names of the GPU types in the file: h100 is
+    accelerator_type:H100.
 
     Raises: TypeError, AttributeError for what is no such file.
     """
@@ -48,12 +52,16 @@ def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def left_of(kinds: Iterable[NodeKind], nodes: Iterable[RayNode]) -> tuple[NodeKind, ...]:
-    """Return how many nodes could still be added. Nodes that do not report their kind are matched
-    by their GPUs: the count is rather too low than too high."""
+def left_of(
+    kinds: Iterable[NodeKind], nodes: Iterable[RayNode]
+) -> tuple[NodeKind, ...]:
+    """Return how many nodes could still be added. Nodes that do not report their kind
+    are matched by their GPUs: the count is rather too low than too high."""
     ray_nodes = [node for node in nodes if node.alive and not node.is_head]
     less = [
-        replace(kind, most=kind.most - sum(_is_of(kind, ray_node) for ray_node in ray_nodes))
+        replace(
+            kind, most=kind.most - sum(_is_of(kind, ray_node) for ray_node in ray_nodes)
+        )
         for kind in kinds
     ]
     return tuple(kind for kind in less if kind.most > 0)
@@ -61,7 +69,11 @@ def left_of(kinds: Iterable[NodeKind], nodes: Iterable[RayNode]) -> tuple[NodeKi
 
 def _is_of(kind: NodeKind, node: RayNode) -> bool:
     group_name = dict(node.labels).get(_GROUP)
-    return node.gpus == len(kind.inventory.gpus) if group_name is None else group_name == kind.name
+    return (
+        node.gpus == len(kind.inventory.gpus)
+        if group_name is None
+        else group_name == kind.name
+    )
 
 
 def _inventory(name: str, kind: Mapping[str, Any], gpu_type: str) -> Inventory:

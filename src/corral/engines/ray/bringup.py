@@ -21,11 +21,13 @@ from corral.engines.ray import start_options
 from corral.engines.ray.settings import RaySettings
 
 END_SECONDS: Final = 15.0
-PORT_SECONDS: Final = 10.0  # that what is left of a Ray which has died is given to be gone
+# that what is left of a Ray which has died is given to be gone
+PORT_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 5.0  # between two starts
 CLEAR_SECONDS: Final = 3.0  # for processes that have been ended to be gone
 LOG_BYTES: Final = 4 * 1024 * 1024
-# Ray gives 10002 to 19999 to its workers: a port of its own among them would be taken from it.
+# Ray gives 10002 to 19999 to its workers: a port of its own among them would be taken
+# from it.
 _WORKER_PORTS: Final = range(10002, 20000)
 _FOLDER: Final = re.compile(rb"--temp[-_]dir=(/tmp/corral-ray-[0-9a-z-]+)\0", re.ASCII)
 log = logging.getLogger(__name__)
@@ -33,9 +35,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RayHere:
-    """`ray start` on this machine, as one process that its files in `dir` name. It outlives whoever
-    started it. It joins the Ray cluster at `address`, with these labels; "" begins that of the
-    cluster `cluster`."""
+    """`ray start` on this machine, as one process that its files in `dir` name. It
+    outlives whoever started it. It joins the Ray cluster at `address`, with these
+    labels; "" begins that of the cluster `cluster`."""
 
     dir: Path
     settings: RaySettings
@@ -55,7 +57,8 @@ class RayHere:
         return self.dir / "ray.pid"
 
     def begin(self) -> str:
-        """Let it run. Returns: the address of the Ray cluster. Raises: OSError, Conflict."""
+        """Let it run. Returns: the address of the Ray cluster. Raises: OSError,
+        Conflict."""
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.address:
             make_token(Path(self.token_file))
@@ -69,7 +72,9 @@ class RayHere:
     def _check_port(self) -> None:
         """Raises: Conflict where another program has the port that the nodes know."""
         give_up_at = time.monotonic() + PORT_SECONDS
-        while LocalProcess.recorded(self.pid_file) is None and not is_free(self._host, self._port):
+        while LocalProcess.recorded(self.pid_file) is None and not is_free(
+            self._host, self._port
+        ):
             if time.monotonic() > give_up_at:
                 raise Conflict(
                     f"port {self._port} of {self._host}, by which its nodes know this Ray, is "
@@ -90,45 +95,58 @@ class RayHere:
 
     def _words(self) -> list[str]:
         if self.address:
-            return start_options.join_words(self.settings, address=self.address, labels=self.labels)
-        return start_options.head_words(self.settings, port=self._port, temp_dir=self._temp_dir)
+            return start_options.join_words(
+                self.settings, address=self.address, labels=self.labels
+            )
+        return start_options.head_words(
+            self.settings, port=self._port, temp_dir=self._temp_dir
+        )
 
     def look_after(self) -> None:
         """Start it where it does not live."""
         if self._process is not None and self._process.lives:
             return
         if self._process is not None:
-            log.warning("Ray (process %d) has died; it is started again", self._process.pid)
+            log.warning(
+                "Ray (process %d) has died; it is started again", self._process.pid
+            )
             reap(self._process.pid)
         self._process = LocalProcess.recorded(self.pid_file)
         if self._process is not None or time.monotonic() < self._not_before:
             return
         self._not_before = time.monotonic() + AGAIN_SECONDS
-        if not self.address:  # by this Ray takes a head that is gone for alive, and does not start
+        # by this Ray takes a head that is gone for alive, and does not start
+        if not self.address:
             (Path(self._temp_dir) / "ray_current_cluster").unlink(missing_ok=True)
         output = self.dir / "ray.log"
         if output.exists() and output.stat().st_size > LOG_BYTES:
             output.replace(output.with_suffix(".log.1"))
-        self._process = LocalProcess.find(spawn(self._words(), self._environment(), output))
+        self._process = LocalProcess.find(
+            spawn(self._words(), self._environment(), output)
+        )
         if self._process is not None:
             self._process.record(self.pid_file)
 
     def _environment(self) -> Mapping[str, str]:
         token_file = self.token_file if Path(self.token_file).exists() else ""
         kept_variables = (
-            {} if self.address else start_options.keeping(self.settings.redis, self.cluster)
+            {}
+            if self.address
+            else start_options.keeping(self.settings.redis, self.cluster)
         )
         return {**os.environ, **start_options.environment(token_file), **kept_variables}
 
     async def down(self) -> None:
-        """End it, with all that Ray has started on this machine; Corral's agent is apart. Then what
-        it wrote here goes, which Ray itself would keep: not so where its next start goes on with
-        it, nor what a Ray that was not begun by Corral has.
+        """End it, with all that Ray has started on this machine; Corral's agent is
+        apart. Then what it wrote here goes, which Ray itself would keep: not so where
+        its next start goes on with it, nor what a Ray that was not begun by Corral has.
         """
         process = self._process or LocalProcess.recorded(self.pid_file)
         folder = "" if self.address or self.settings.redis else self._temp_dir
         if process is not None:
-            folder = folder or next(filter(None, map(folder_of, descendants(process))), "")
+            folder = folder or next(
+                filter(None, map(folder_of, descendants(process))), ""
+            )
             await self._end(process)
         if folder and not self.settings.redis:
             await clear(Path(folder))
@@ -142,7 +160,8 @@ class RayHere:
             await asyncio.sleep(0.05)
             reap(process.pid)
         for local_process in family:
-            local_process.signal(signal.SIGKILL)  # what did not end in time; nothing where all did
+            # what did not end in time; nothing where all did
+            local_process.signal(signal.SIGKILL)
         reap(process.pid)
         self.pid_file.unlink(missing_ok=True)
 
@@ -153,9 +172,11 @@ class RayHere:
 
 
 def own_address(other: str = "198.51.100.1") -> str:
-    """The address by which other machines know this one: of its route to them. No packet is sent.
+    """The address by which other machines know this one: of its route to them. No
+    packet is sent.
 
-    `other` is one of them, or a documentation address, RFC 5737. Loopback where it has no route.
+    `other` is one of them, or a documentation address, RFC 5737. Loopback where it has
+    no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
         probe.connect((other, 9))
@@ -185,7 +206,8 @@ def is_free(host: str, port: int) -> bool:
 
 
 def descendants(root: LocalProcess) -> list[LocalProcess]:
-    """The living processes that come from this one and have not been left by their parents."""
+    """The living processes that come from this one and have not been left by their
+    parents."""
     local_processes: list[LocalProcess] = []
     parents = [root.pid]
     while parents:
@@ -195,13 +217,15 @@ def descendants(root: LocalProcess) -> list[LocalProcess]:
                 for child in map(int, task.read_text().split()):
                     parents.append(child)
                     local_process = LocalProcess.find(child)
-                    local_processes += [local_process] if local_process is not None else []
+                    local_processes += (
+                        [local_process] if local_process is not None else []
+                    )
     return local_processes
 
 
 def folder_of(process: LocalProcess) -> str:
-    """Return the folder into which this process of a Ray that Corral started writes; "" for any
-    other."""
+    """Return the folder into which this process of a Ray that Corral started writes; ""
+    for any other."""
     with suppress(OSError):
         match = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
         return match[1].decode() if match else ""
@@ -209,8 +233,9 @@ def folder_of(process: LocalProcess) -> str:
 
 
 async def clear(folder: Path) -> None:
-    """Remove what a Ray that has ended has written, once no process uses it any more: another node
-    of the same Ray, or a program of it, would lose its sockets. What is used still stays."""
+    """Remove what a Ray that has ended has written, once no process uses it any more:
+    another node of the same Ray, or a program of it, would lose its sockets. What is
+    used still stays."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + CLEAR_SECONDS
     while folder.exists() and await asyncio.to_thread(is_used, folder):
@@ -222,14 +247,17 @@ async def clear(folder: Path) -> None:
 
 
 def is_used(folder: Path) -> bool:
-    """Whether a living process names the folder in its command line, or has a file of it open."""
+    """Whether a living process names the folder in its command line, or has a file of
+    it open."""
     inside = f"{folder}/"
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes().decode(errors="replace") + "\0"
             if inside in words or f"{folder}\0" in words:
                 return True
-            if any(_names(link).startswith(inside) for link in (process / "fd").iterdir()):
+            if any(
+                _names(link).startswith(inside) for link in (process / "fd").iterdir()
+            ):
                 return True
     return False
 
@@ -255,8 +283,8 @@ def node_token(folder: Path) -> bytes:
 
 
 def _kept(file: Path, content: bytes) -> bytes:
-    """Return the content of a file. If it does not exist, create it with this content, mode 0600,
-    durably."""
+    """Return the content of a file. If it does not exist, create it with this content,
+    mode 0600, durably."""
     if not file.exists():
         fresh = file.with_name(f".{file.name}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

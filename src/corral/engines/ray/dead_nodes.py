@@ -15,8 +15,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Deaths:
-    """`scales`: an autoscaler is at work. `folder_there`: of a node, on its own machine. `revoke`:
-    lets a node in no more that was taken away. `wake`: called when something new is proven."""
+    """`scales`: an autoscaler is at work. `folder_there`: of a node, on its own
+    machine. `revoke`: lets a node in no more that was taken away. `wake`: called when
+    something new is proven."""
 
     driver: RayDriver
     scales: bool
@@ -32,17 +33,22 @@ class Deaths:
         self.taken.discard(node)
 
     async def judge(self, row: RayNode, look: RaySnapshot, *, sleeps: bool) -> None:
-        """Ray says that the node is dead: that it does not answer Ray. Its ranks may live, so that
-        it is no proof alone; nothing of the node left on its machine is one, or that its machine
-        was handed back (`sleeps`: it was left to the autoscaler). Raises: Trouble."""
+        """Ray says that the node is dead: that it does not answer Ray. Its ranks may
+        live, so that it is no proof alone; nothing of the node left on its machine is
+        one, or that its machine was handed back (`sleeps`: it was left to the
+        autoscaler). Raises: Trouble."""
         if row.id in self.proofs:
             return
         if was_handed_back(row, scales=self.scales) or sleeps:
             await self.revoke(row.id)
             self.taken.add(row.id)
-            self._prove(row.id, f"Ray's autoscaler took node {row.id} away: {row.death}")
+            self._prove(
+                row.id, f"Ray's autoscaler took node {row.id} away: {row.death}"
+            )
             return
-        witnesses = [node for node in look.nodes if node.alive and node.address == row.address]
+        witnesses = [
+            node for node in look.nodes if node.alive and node.address == row.address
+        ]
         for witness in witnesses[:1]:
             with suppress(Trouble):
                 folder = self.folder_there(row.id)

@@ -1,4 +1,5 @@
-"""Speaking with Ray: through one helper process, which is started again when it dies."""
+"""Speaking with Ray: through one helper process, which is started again when it
+dies."""
 
 import asyncio
 import base64
@@ -33,17 +34,19 @@ class RayTrouble(Trouble):
 
 @dataclass(slots=True, kw_only=True)
 class RayDriver:
-    """Calls to Ray. Each raises RayTrouble when Ray refuses, or does not answer in time.
+    """Calls to Ray. Each raises RayTrouble when Ray refuses, or does not answer in
+    time.
 
-    `address` of the Ray cluster; `cluster` names Corral's own things there; what Ray prints goes to
-    `log_file`.
+    `address` of the Ray cluster; `cluster` names Corral's own things there; what Ray
+    prints goes to `log_file`.
     """
 
     address: str
     cluster: str
     token_file: str
     log_file: Path
-    _names: dict[str, NodeId] = field(default_factory=dict)  # of nodes of Ray, as they were called
+    # of nodes of Ray, as they were called
+    _names: dict[str, NodeId] = field(default_factory=dict)
     _process: asyncio.subprocess.Process | None = None
     _reading: asyncio.Task[None] | None = None
     _waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
@@ -54,7 +57,11 @@ class RayDriver:
     def shown_by(self) -> str:
         """Return the command that shows this Ray's nodes, on the head's machine."""
         file = quote(self.token_file)
-        token = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={file} " if self.token_file else ""
+        token = (
+            f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={file} "
+            if self.token_file
+            else ""
+        )
         return f"{token}ray status --address {self.address}"
 
     async def look(self) -> RaySnapshot:
@@ -72,7 +79,9 @@ class RayDriver:
             ray_node=ray_node,
             node=node,
             folder=folder,
-            files={name: base64.b64encode(text).decode() for name, text in files.items()},
+            files={
+                name: base64.b64encode(text).decode() for name, text in files.items()
+            },
         )
 
     async def look_at(self, ray_node: str) -> None:
@@ -80,8 +89,8 @@ class RayDriver:
         await self._call("look_at", name=self._actor(ray_node))
 
     async def lives(self, folder: str, *, witness: str) -> bool:
-        """Whether anything of the node with this folder lives, as the actor on the node of Ray
-        `witness`, of the same machine, sees it."""
+        """Whether anything of the node with this folder lives, as the actor on the node
+        of Ray `witness`, of the same machine, sees it."""
         return bool(await self._call("lives", name=self._actor(witness), folder=folder))
 
     async def end(self, ray_node: str, *, kill: bool) -> None:
@@ -95,13 +104,17 @@ class RayDriver:
         return int(indices[0])
 
     async def let_go(self, ray_node: str, number: int) -> None:
-        await self._call("let_go", name=start_options.hold_name(self.cluster, ray_node, number))
+        await self._call(
+            "let_go", name=start_options.hold_name(self.cluster, ray_node, number)
+        )
 
     async def held(self, ray_node: str) -> list[int]:
         """Numbers of what is held there, by whichever head."""
         prefix = start_options.hold_name(self.cluster, ray_node, 0).removesuffix("0")
         names = await self._call("held")
-        return [int(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
+        return [
+            int(name.removeprefix(prefix)) for name in names if name.startswith(prefix)
+        ]
 
     async def ask_for(self, bundles: Sequence[Mapping[str, float]]) -> None:
         """Tell Ray's autoscaler what waits for nodes."""
@@ -136,7 +149,9 @@ class RayDriver:
                 return await answer
         except (TimeoutError, OSError) as silence:
             await _end(process)  # it hangs in Ray, and may have kept others waiting
-            raise RayTrouble(f"Ray did not answer {call} within {CALL_SECONDS:g} s") from silence
+            raise RayTrouble(
+                f"Ray did not answer {call} within {CALL_SECONDS:g} s"
+            ) from silence
         finally:
             self._waiting.pop(number, None)
 
@@ -174,7 +189,8 @@ class RayDriver:
                 await _end(process)
         if not line:
             raise RayTrouble(
-                f"no talk with the Ray cluster at {self.address}", hint=f"look at {self.log_file}"
+                f"no talk with the Ray cluster at {self.address}",
+                hint=f"look at {self.log_file}",
             )
         self._reading = asyncio.create_task(self._read(process))
         return process
@@ -194,7 +210,9 @@ class RayDriver:
         await process.wait()
         for waiting in waiting_calls.values():
             if not waiting.done():
-                waiting.set_exception(RayTrouble("the helper that speaks with Ray has died"))
+                waiting.set_exception(
+                    RayTrouble("the helper that speaks with Ray has died")
+                )
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

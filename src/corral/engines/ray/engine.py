@@ -1,4 +1,5 @@
-"""The Ray engine: nodes are those of a Ray cluster, each with an agent that Ray keeps there."""
+"""The Ray engine: nodes are those of a Ray cluster, each with an agent that Ray keeps
+there."""
 
 import asyncio
 import logging
@@ -56,8 +57,8 @@ class RayNodeState:
 class RayEngine:
     """Implements ports.Engine. Made and used in the head's loop.
 
-    `certificate` vouches for the head, to the agents. `cluster` names this cluster's own things in
-    Ray.
+    `certificate` vouches for the head, to the agents. `cluster` names this cluster's
+    own things in Ray.
     """
 
     cluster_dir: Path
@@ -71,26 +72,32 @@ class RayEngine:
     trouble: str = ""
     nodes: dict[NodeId, RayNodeState] = field(default_factory=dict)
     _deaths: Deaths | None = None
-    _busy: set[NodeId] = field(default_factory=set)  # of whose attempts something is left
-    _wanted: set[NodeId] = field(default_factory=set)  # on which something is to run or to stop
+    # of whose attempts something is left
+    _busy: set[NodeId] = field(default_factory=set)
+    # on which something is to run or to stop
+    _wanted: set[NodeId] = field(default_factory=set)
     _here: RayHere | None = None
     _driver: RayDriver | None = None
     _holds: Holds | None = None
     _sleepers: Sleepers | None = None
     _kinds: Sequence[NodeKind] = ()
-    _types: Mapping[str, str] = field(default_factory=dict)  # of GPUs that could come: Ray's words
+    # of GPUs that could come: Ray's words
+    _types: Mapping[str, str] = field(default_factory=dict)
     _asked: list[dict[str, float]] = field(default_factory=list)
     _looking: asyncio.Task[None] | None = None
     _placed: dict[NodeId, frozenset[AttemptKey]] = field(default_factory=dict)
 
     async def start(self) -> None:
-        """Start Ray here, or find it; then look at its nodes each second. Raises: OSError."""
+        """Start Ray here, or find it; then look at its nodes each second. Raises:
+        OSError."""
         folder = self.cluster_dir / "ray"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster = self.links.cluster()[:8]
         address, token_file = self.settings.address, self.settings.token_file
         if not address:
-            self._here = RayHere(dir=folder, cluster=self.cluster, settings=self.settings)
+            self._here = RayHere(
+                dir=folder, cluster=self.cluster, settings=self.settings
+            )
             address, token_file = self._here.begin(), self._here.token_file
         self._driver = RayDriver(
             address=address,
@@ -115,7 +122,9 @@ class RayEngine:
     def invite(self, node: NodeId) -> RayInvitation:
         """Return what a machine must know to become this node. Raises: RayTrouble."""
         if self._driver is None:
-            raise RayTrouble("Ray has not started yet", hint="try again in some seconds")
+            raise RayTrouble(
+                "Ray has not started yet", hint="try again in some seconds"
+            )
         self._token_file(node).unlink(missing_ok=True)  # of one that was removed
         file = self._driver.token_file
         token = Path(file).read_text().strip() if file else ""
@@ -131,13 +140,20 @@ class RayEngine:
         return {} if self._deaths is None else dict(self._deaths.proofs)
 
     def gone(self) -> Set[NodeId]:
-        """Return the nodes that the autoscaler removed, except those that still report. Without a
-        file of what it could add there are none: only earlier nodes tell that."""
-        taken = self._deaths.taken if self._deaths is not None and self._kinds else frozenset()
+        """Return the nodes that the autoscaler removed, except those that still report.
+        Without a file of what it could add there are none: only earlier nodes tell
+        that."""
+        taken = (
+            self._deaths.taken
+            if self._deaths is not None and self._kinds
+            else frozenset()
+        )
         return {node for node in taken if not self.links.hears(node)}
 
     def apply(self, wanted: DesiredState) -> None:
-        (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(wanted.node)
+        (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(
+            wanted.node
+        )
         self._placed[wanted.node] = frozenset(launch.key for launch in wanted.run)
         if self._holds is not None:
             self._holds.want(wanted)
@@ -149,7 +165,8 @@ class RayEngine:
         return word if self._holds is None else self._holds.amend(word)
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that Ray reports of the node; None for a node that Ray does not know now."""
+        """The labels that Ray reports of the node; None for a node that Ray does not
+        know now."""
         ray_node_state = self.nodes.get(node)
         return None if ray_node_state is None else ray_node_state.row.labels
 
@@ -157,13 +174,17 @@ class RayEngine:
         return not self._busy
 
     def says(self, key: AttemptKey) -> str:
-        reasons = [self._says_of(node) for node, keys in self._placed.items() if key in keys]
+        reasons = [
+            self._says_of(node) for node, keys in self._placed.items() if key in keys
+        ]
         return next(filter(None, reasons), "")
 
     def _says_of(self, node: NodeId) -> str:
         ray_node_state = self.nodes.get(node)
         row, trouble = (
-            (None, "") if ray_node_state is None else (ray_node_state.row, ray_node_state.trouble)
+            (None, "")
+            if ray_node_state is None
+            else (ray_node_state.row, ray_node_state.trouble)
         )
         return why_not_begun(node, row, trouble=trouble, heard=self.links.hears(node))
 
@@ -178,7 +199,8 @@ class RayEngine:
             self._here.look_after()
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else of the nodes, and the head's own Ray."""
+        """End the agents, and with `kill` all else of the nodes, and the head's own
+        Ray."""
         await self._stop_looking()
         if self._driver is not None:
             living = [node for node in self.nodes.values() if node.row.alive]
@@ -213,10 +235,12 @@ class RayEngine:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _say_late(self) -> None:
-        """Report a slow start, unless its error is known already; the first start of Ray takes
-        long."""
+        """Report a slow start, unless its error is known already; the first start of
+        Ray takes long."""
         which = "that is started here" if self._here else f"at {self.settings.address}"
-        self._say(self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s")
+        self._say(
+            self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s"
+        )
 
     async def _look(self) -> None:
         assert self._driver is not None
@@ -239,7 +263,11 @@ class RayEngine:
             if ray_node_state is not None:
                 ray_node_state.row = row
             sleeps = self._sleeps(row)
-            is_ours = ray_node_state is not None or sleeps or self._folder_here(row.id).exists()
+            is_ours = (
+                ray_node_state is not None
+                or sleeps
+                or self._folder_here(row.id).exists()
+            )
             if is_ours and not self.links.hears(row.id):
                 await self._deaths.judge(row, look, sleeps=sleeps)
 
@@ -247,11 +275,13 @@ class RayEngine:
         return self._sleepers is not None and self._sleepers.sleeps(row)
 
     def _is_known(self, row: RayNode) -> bool:
-        """Whether the head has a report of the node; until then it is one that could come."""
+        """Whether the head has a report of the node; until then it is one that could
+        come."""
         return self._sleeps(row) or self.links.hears(row.id)
 
     async def _scale(self, rows: Mapping[NodeId, RayNode]) -> None:
-        """Ask Ray's autoscaler for what waits, and leave to it what is idle. Raises: Trouble."""
+        """Ask Ray's autoscaler for what waits, and leave to it what is idle. Raises:
+        Trouble."""
         if self._sleepers is None:
             return
         assert self._driver is not None
@@ -267,7 +297,8 @@ class RayEngine:
             await self._put_to_sleep(rows[id])
 
     async def _put_to_sleep(self, row: RayNode) -> None:
-        """Nothing of Corral is left there, so that Ray sees it idle. Raises: Trouble."""
+        """Nothing of Corral is left there, so that Ray sees it idle. Raises:
+        Trouble."""
         assert self._driver is not None
         log.info("node %s is idle: Ray may take it back", row.id)
         ray_node_state = self.nodes.pop(row.id, None)
@@ -355,8 +386,8 @@ class RayEngine:
         return self._folder_here(node) / "token"
 
     async def _revoke(self, node: NodeId) -> None:
-        """Its machine belongs to another node: should it come, it has a new token. Raises:
-        Trouble."""
+        """Its machine belongs to another node: should it come, it has a new token.
+        Raises: Trouble."""
         self._token_file(node).unlink(missing_ok=True)
         await self.links.forget(node)
 
@@ -371,7 +402,8 @@ class RayEngine:
         live_tasks = [task for task in tasks if task is not None]
         for task in live_tasks:
             task.cancel()
-        self._looking = None  # looked after no more, also while the nodes are taken down
+        # looked after no more, also while the nodes are taken down
+        self._looking = None
         await asyncio.gather(*live_tasks, return_exceptions=True)
         if self._holds is not None:
             await self._holds.close()
@@ -392,8 +424,8 @@ class RayEngine:
 
 
 def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str, str]]:
-    """Return what the autoscaler's file says that it could add, and Ray's names for types of GPUs;
-    nothing without a file."""
+    """Return what the autoscaler's file says that it could add, and Ray's names for
+    types of GPUs; nothing without a file."""
     if not settings.autoscaling_config:
         return (), {}
     try:

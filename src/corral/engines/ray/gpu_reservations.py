@@ -1,4 +1,5 @@
-"""Keeping GPUs of Ray's nodes for Corral in Ray's own books, and giving them up again."""
+"""Keeping GPUs of Ray's nodes for Corral in Ray's own books, and giving them up
+again."""
 
 import asyncio
 import logging
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Node:
-    """Reservations on one node of Ray, which is another node each time its Ray restarts."""
+    """Reservations on one node of Ray, which is another node each time its Ray
+    restarts."""
 
     ray_node: str = ""
     held: dict[int, HeldGpu] = field(default_factory=dict)
@@ -34,7 +36,9 @@ class Holds:
 
     driver: RayDriver
     _nodes: dict[NodeId, _Node] = field(default_factory=lambda: defaultdict(_Node))
-    _users: dict[NodeId, GpuUsers] = field(default_factory=lambda: defaultdict(GpuUsers))
+    _users: dict[NodeId, GpuUsers] = field(
+        default_factory=lambda: defaultdict(GpuUsers)
+    )
 
     def want(self, wanted: DesiredState) -> None:
         self._users[wanted.node].want(wanted)
@@ -46,17 +50,21 @@ class Holds:
         held_gpus = self._nodes[word.node].held
         ours = offered(held_gpus) | users.busy(held_gpus.keys())
         inventory = marked(word.inventory, ours)
-        return word if inventory is word.inventory else replace(word, inventory=inventory)
+        return (
+            word if inventory is word.inventory else replace(word, inventory=inventory)
+        )
 
     def settle(self, row: RayNode, waiting: Sequence[int]) -> None:
-        """Take what is free there, or give up what another program waits for; one thing after
-        another."""
+        """Take what is free there, or give up what another program waits for; one thing
+        after another."""
         node = self._nodes[row.id]
         if node.settling is None or node.settling.done():
             node.settling = asyncio.create_task(self._settle(node, row, waiting))
 
     async def close(self) -> None:
-        tasks = [node.settling for node in self._nodes.values() if node.settling is not None]
+        tasks = [
+            node.settling for node in self._nodes.values() if node.settling is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,9 +119,12 @@ class Holds:
 
 
 def marked(inventory: Inventory, ours: frozenset[int] | set[int]) -> Inventory:
-    """The inventory with the GPUs as taken that are not `ours`; the same where it says so."""
+    """The inventory with the GPUs as taken that are not `ours`; the same where it says
+    so."""
     gpus = tuple(
-        gpu if gpu.taken == (gpu.index not in ours) else replace(gpu, taken=gpu.index not in ours)
+        gpu
+        if gpu.taken == (gpu.index not in ours)
+        else replace(gpu, taken=gpu.index not in ours)
         for gpu in inventory.gpus
     )
     return inventory if gpus == inventory.gpus else replace(inventory, gpus=gpus)

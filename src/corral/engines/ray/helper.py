@@ -1,8 +1,10 @@
-"""The only process of a head that speaks with Ray: `python -m corral.engines.ray.helper`.
+"""The only process of a head that speaks with Ray: `python -m
+corral.engines.ray.helper`.
 
-A line of JSON in, `{"id", "call", "args"}`, is answered by a line out, `{"id", "found"}` or
-`{"id", "trouble"}`, in whatever order the calls end. It ends with its input, also while Ray has not
-answered yet. Ray's client, its threads and its memory stay out of the head so.
+A line of JSON in, `{"id", "call", "args"}`, is answered by a line out, `{"id",
+"found"}` or `{"id", "trouble"}`, in whatever order the calls end. It ends with its
+input, also while Ray has not answered yet. Ray's client, its threads and its memory
+stay out of the head so.
 """
 
 import base64
@@ -38,7 +40,8 @@ THREADS: Final = 16
 
 
 class RayCalls:
-    """The calls, by name. Each is bounded in time; what it raises is reported as trouble."""
+    """The calls, by name. Each is bounded in time; what it raises is reported as
+    trouble."""
 
     def __init__(self, address: str, namespace: str) -> None:
         self._address = address
@@ -53,7 +56,8 @@ class RayCalls:
         )
 
     def look(self) -> dict[str, Any]:
-        """Nodes as Ray's table has them, what is in use on them, and what waits for room."""
+        """Nodes as Ray's table has them, what is in use on them, and what waits for
+        room."""
         status = get_cluster_status(self._address, ANSWER_SECONDS)
         living = [*status.active_nodes, *status.idle_nodes]
         used = {
@@ -68,17 +72,25 @@ class RayCalls:
         own_count = self._unplaced({node["NodeID"] for node in nodes if node["Alive"]})
         demands = status.resource_demands
         waiting = [
-            {"resources": dict(request_by_count.bundle), "count": request_by_count.count}
-            for demand in [*demands.ray_task_actor_demand, *demands.placement_group_demand]
+            {
+                "resources": dict(request_by_count.bundle),
+                "count": request_by_count.count,
+            }
+            for demand in [
+                *demands.ray_task_actor_demand,
+                *demands.placement_group_demand,
+            ]
             for request_by_count in demand.bundles_by_count
         ]
         return {"nodes": nodes, "used": used, "waiting": waiting, "own": own_count}
 
     def _unplaced(self, living: set[str]) -> int:
-        """Return how many GPUs are about to be reserved. Reservations on a dead node would wait
-        forever, so they are released."""
+        """Return how many GPUs are about to be reserved. Reservations on a dead node
+        would wait forever, so they are released."""
         names = [
-            group["name"] for group in _groups() if group["state"] in ("PENDING", "RESCHEDULING")
+            group["name"]
+            for group in _groups()
+            if group["state"] in ("PENDING", "RESCHEDULING")
         ]
         own_names = [name for name in names if name.startswith(self._prefix)]
         dead = [name for name in own_names if start_options.held_on(name) not in living]
@@ -86,8 +98,11 @@ class RayCalls:
             self.let_go(name)
         return len(own_names)
 
-    def outfit(self, name: str, ray_node: str, node: str, folder: str, files: Any) -> Any:
-        """The actor of this node with these files (base64), created if it does not exist."""
+    def outfit(
+        self, name: str, ray_node: str, node: str, folder: str, files: Any
+    ) -> Any:
+        """The actor of this node with these files (base64), created if it does not
+        exist."""
         actor = self._actor(name, ray_node, node, folder)
         read = {file: base64.b64decode(text) for file, text in files.items()}
         return _answer(actor.outfit.remote(read))
@@ -96,11 +111,13 @@ class RayCalls:
         return _answer(self._known(name).look.remote())
 
     def lives(self, name: str, folder: str) -> Any:
-        """Whether anything lives in a node's folder, asked of an actor on the same machine."""
+        """Whether anything lives in a node's folder, asked of an actor on the same
+        machine."""
         return _answer(self._known(name).lives.remote(folder))
 
     def end(self, name: str, kill: bool) -> None:
-        """End what the actor looks after, and then the actor for good; nothing where none is."""
+        """End what the actor looks after, and then the actor for good; nothing where
+        none is."""
         try:
             actor = self._known(name)
         except ValueError:
@@ -111,8 +128,8 @@ class RayCalls:
             ray.kill(actor, no_restart=True)
 
     def hold(self, name: str, ray_node: str) -> Any:
-        """Take a GPU of this node in Ray's books; its index there. The same name again is the same
-        GPU. Raises: Exception where none is free."""
+        """Take a GPU of this node in Ray's books; its index there. The same name again
+        is the same GPU. Raises: Exception where none is free."""
         try:
             group = get_placement_group(name)
         except ValueError:
@@ -139,8 +156,8 @@ class RayCalls:
         return [group["name"] for group in _groups() if group["state"] != "REMOVED"]
 
     def ask_for(self, bundles: list[dict[str, float]]) -> None:
-        """Let Ray's autoscaler bring up nodes that could hold all these at once; an empty list
-        takes the wish back."""
+        """Let Ray's autoscaler bring up nodes that could hold all these at once; an
+        empty list takes the wish back."""
         request_resources(bundles=bundles)
 
     def _known(self, name: str) -> Any:
@@ -156,7 +173,9 @@ class RayCalls:
                 num_cpus=0,
                 max_restarts=-1,
                 max_concurrency=8,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(ray_node, soft=False),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(
+                    ray_node, soft=False
+                ),
             )
             .remote(node, folder)
         )
@@ -175,14 +194,22 @@ def _answer(reference: Any) -> Any:
     return ray.get(reference, timeout=ANSWER_SECONDS)
 
 
-def _obey(helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], None]) -> None:
+def _obey(
+    helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], None]
+) -> None:
     call_request = json.loads(line)
     try:
         result = getattr(helper, call_request["call"])(**call_request["args"])
         tell({"id": call_request["id"], "found": result})
-    except Exception as trouble:  # whatever Ray raises is a fault of Ray, and reported as such
+    except Exception as trouble:
+        # whatever Ray raises is a fault of Ray, and reported as such
         words = str(trouble).strip().splitlines() or [""]
-        tell({"id": call_request["id"], "trouble": f"{type(trouble).__name__}: {words[0]}"})
+        tell(
+            {
+                "id": call_request["id"],
+                "trouble": f"{type(trouble).__name__}: {words[0]}",
+            }
+        )
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
-"""A machine that has joined a Ray cluster: `python -m corral.engines.ray.member DIR` keeps its Ray
-node running until it is asked to end, and starts it again when it ends by itself."""
+"""A machine that has joined a Ray cluster: `python -m corral.engines.ray.member DIR`
+keeps its Ray node running until it is asked to end, and starts it again when it ends by
+itself."""
 
 import asyncio
 import json
@@ -22,8 +23,8 @@ LOOK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayMember:
-    """Membership of a machine in a Ray cluster. `host` "": its address on the way to `address`,
-    that of the Ray cluster. `num_gpus` None: as many as Ray finds."""
+    """Membership of a machine in a Ray cluster. `host` "": its address on the way to
+    `address`, that of the Ray cluster. `num_gpus` None: as many as Ray finds."""
 
     address: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +43,9 @@ class RayMember:
     def ray(self, folder: Path) -> RayHere:
         host = self.host or own_address(self.address.rpartition(":")[0])
         settings = RaySettings(host=host, num_gpus=self.num_gpus)
-        return RayHere(dir=folder, settings=settings, address=self.address, labels=self.labels)
+        return RayHere(
+            dir=folder, settings=settings, address=self.address, labels=self.labels
+        )
 
 
 def words_of(folder: Path) -> list[str]:
@@ -55,8 +58,8 @@ def keeper_of(folder: Path) -> LocalProcess | None:
 
 
 def versions() -> tuple[str, str]:
-    """Return the versions of Ray and Python, which are equal on all nodes of a Ray cluster; Ray's
-    is "" if it is not installed."""
+    """Return the versions of Ray and Python, which are equal on all nodes of a Ray
+    cluster; Ray's is "" if it is not installed."""
     try:
         return version("ray"), python_version()
     except PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Interpretation of Ray's answers: which nodes there are, what they have, and who else uses them.
-Pure."""
+"""Interpretation of Ray's answers: which nodes there are, what they have, and who else
+uses them. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,8 @@ from corral.domain.ids import NodeId
 from corral.engines.ray.start_options import NODE_LABEL, PRETEND_LABEL
 from corral.wire.time_and_place import LABEL
 
-MOST_WAITING: Final = 64  # of those that want as much; the others are seen when these are served
+# of those that want as much; the others are seen when these are served
+MOST_WAITING: Final = 64
 _HEAD: Final = "node:__internal_head__"
 _OWN_LABEL: Final = "ray.io/"
 _TYPE_LABEL: Final = "ray.io/accelerator-type"
@@ -33,15 +34,17 @@ _VENDORS: Final = {
     "furiosa": "",
     "mobilint": "",
 }
-# Ray's own numbers of why a node died, gcs.proto NodeDeathInfo: 3 and 4 are drained nodes, which
-# the autoscaler hands back once they are idle, or when their machine is taken away.
+# Ray's own numbers of why a node died, gcs.proto NodeDeathInfo: 3 and 4 are drained
+# nodes, which the autoscaler hands back once they are idle, or when their machine is
+# taken away.
 _DRAINED: Final = frozenset({3, 4})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNode:
-    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray starts again;
-    `id` is the node's name, which stays. `index`: its place among the nodes of its address."""
+    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray
+    starts again; `id` is the node's name, which stays. `index`: its place among the
+    nodes of its address."""
 
     id: NodeId
     ray_node: str
@@ -61,15 +64,16 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySnapshot:
-    """State of Ray at one moment. `waiting_gpus`: GPUs for each of Ray's waiting tasks, actors and
-    bundles."""
+    """State of Ray at one moment. `waiting_gpus`: GPUs for each of Ray's waiting tasks,
+    actors and bundles."""
 
     nodes: tuple[RayNode, ...]
     waiting_gpus: tuple[int, ...] = ()
 
 
 def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapshot:
-    """The helper's answer to `look`, read. `names`: what nodes of Ray were called before."""
+    """The helper's answer to `look`, read. `names`: what nodes of Ray were called
+    before."""
     rows = newest_of_each(answer["nodes"], names)
     used = answer["used"]
     beside: Counter[str] = Counter()
@@ -95,8 +99,9 @@ def newest_of_each(
 ) -> dict[NodeId, Mapping[str, Any]]:
     """The rows by name, of those with one name the living one, else the last.
 
-    Several living ones without a name of their own, on one address, are distinguished by their
-    ports; who has the plain name keeps it, and of new ones Ray's own head is the first to have it.
+    Several living ones without a name of their own, on one address, are distinguished
+    by their ports; who has the plain name keeps it, and of new ones Ray's own head is
+    the first to have it.
     """
     newest: dict[NodeId, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _turn(row, names)):
@@ -107,8 +112,11 @@ def newest_of_each(
     return newest
 
 
-def _turn(row: Mapping[str, Any], names: Mapping[str, NodeId]) -> tuple[bool, bool, bool, str]:
-    """The dead first, so that the living take their names; then who has a name already."""
+def _turn(
+    row: Mapping[str, Any], names: Mapping[str, NodeId]
+) -> tuple[bool, bool, bool, str]:
+    """The dead first, so that the living take their names; then who has a name
+    already."""
     is_head = _HEAD in row.get("Resources", {})
     is_new = str(row["NodeID"]) not in names
     return bool(row["Alive"]), is_new, not is_head, str(row["NodeManagerPort"])
@@ -116,11 +124,17 @@ def _turn(row: Mapping[str, Any], names: Mapping[str, NodeId]) -> tuple[bool, bo
 
 def _name_of(row: Mapping[str, Any]) -> NodeId:
     """Return the label of the node, else Ray's name for it, by default its address."""
-    name = row.get("Labels", {}).get(NODE_LABEL) or row["NodeName"] or row["NodeManagerAddress"]
+    name = (
+        row.get("Labels", {}).get(NODE_LABEL)
+        or row["NodeName"]
+        or row["NodeManagerAddress"]
+    )
     return NodeId(str(name).replace(":", "-").replace("%", "-"))
 
 
-def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index: int) -> RayNode:
+def _node(
+    name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index: int
+) -> RayNode:
     resources = row.get("Resources", {})
     alive = bool(row["Alive"])
     return RayNode(
@@ -142,8 +156,8 @@ def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index
 
 
 def was_handed_back(row: RayNode, *, scales: bool) -> bool:
-    """Whether Ray's autoscaler has taken the node's machine. Without one, a node that was drained
-    is one whose Ray was asked to end: what runs there may live."""
+    """Whether Ray's autoscaler has taken the node's machine. Without one, a node that
+    was drained is one whose Ray was asked to end: what runs there may live."""
     return scales and row.drained
 
 
@@ -153,7 +167,8 @@ def _gpus(resources: Mapping[str, float]) -> int:
 
 
 def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
-    """Return the GPU type that Ray has detected in the words of jobs: h100; "" if it is unknown."""
+    """Return the GPU type that Ray has detected in the words of jobs: h100; "" if it is
+    unknown."""
     detected = (name for name in resources if name.startswith(TYPE_RESOURCE))
     type_name = (
         labels.get(PRETEND_LABEL)
@@ -163,9 +178,11 @@ def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
     return short_type(type_name) if type_name else ""
 
 
-def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Labels for placing: those given to `ray start --labels`, the vendor of its GPUs, and where
-    Ray says that its machine is (zone, region, market type)."""
+def labels_of(
+    labels: Mapping[str, str], resources: Iterable[str]
+) -> tuple[tuple[str, str], ...]:
+    """Labels for placing: those given to `ray start --labels`, the vendor of its GPUs,
+    and where Ray says that its machine is (zone, region, market type)."""
     label_values = {}
     for name, value in labels.items():
         if name in (NODE_LABEL, PRETEND_LABEL, "ray.io/node-id", _TYPE_LABEL):
@@ -174,17 +191,25 @@ def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tupl
     if vendor := vendor_of(labels, resources):
         label_values.setdefault("gpu-vendor", vendor)
     return tuple(
-        sorted((n, v) for n, v in label_values.items() if LABEL.fullmatch(n) and LABEL.fullmatch(v))
+        sorted(
+            (n, v)
+            for n, v in label_values.items()
+            if LABEL.fullmatch(n) and LABEL.fullmatch(v)
+        )
     )
 
 
 def vendor_of(labels: Mapping[str, str], resources: Iterable[str]) -> str:
-    """Return the vendor of the GPUs that Ray has detected: it names each but NVIDIA. "" if there
-    are none, or if the accelerator is not a GPU."""
+    """Return the vendor of the GPUs that Ray has detected: it names each but NVIDIA. ""
+    if there are none, or if the accelerator is not a GPU."""
     type_resources = (name for name in resources if name.startswith(TYPE_RESOURCE))
-    detected = labels.get(_TYPE_LABEL) or next(type_resources, "").removeprefix(TYPE_RESOURCE)
+    detected = labels.get(_TYPE_LABEL) or next(type_resources, "").removeprefix(
+        TYPE_RESOURCE
+    )
     if not detected:
         return ""
     begins = detected.lower()
-    known_vendors = (vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix))
+    known_vendors = (
+        vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix)
+    )
     return next(known_vendors, "nvidia")

@@ -19,9 +19,12 @@ _TROUBLES: Final[Mapping[str, str]] = {
 }
 
 
-def why_not_begun(node: NodeId, row: RayNode | None, *, trouble: str, heard: bool) -> str:
-    """A sentence for `corral why`; "" where Ray is not what it waits for. `row`: the node as Ray
-    has it, `trouble`: why it has no agent, `heard`: whether its agent is connected."""
+def why_not_begun(
+    node: NodeId, row: RayNode | None, *, trouble: str, heard: bool
+) -> str:
+    """A sentence for `corral why`; "" where Ray is not what it waits for. `row`: the
+    node as Ray has it, `trouble`: why it has no agent, `heard`: whether its agent is
+    connected."""
     if heard:
         return ""
     if row is None:
@@ -40,4 +43,6 @@ def in_our_words(trouble: str) -> str:
     """Translate an error of Ray, `NAME: TEXT`; Ray's own name stands behind."""
     name, _, text = trouble.partition(":")
     known_text = _TROUBLES.get(name)
-    return f"{known_text} ({name})" if known_text else f"Ray says {text.strip() or name}"
+    return (
+        f"{known_text} ({name})" if known_text else f"Ray says {text.strip() or name}"
+    )

@@ -12,19 +12,20 @@ NODE_DIR: Final = "/var/tmp/corral-nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """`address`: HOST:PORT of a Ray cluster to join; "" starts one. `token_file` is that cluster's
-    token, "" for the one that Corral makes, or for one that has none.
+    """`address`: HOST:PORT of a Ray cluster to join; "" starts one. `token_file` is
+    that cluster's token, "" for the one that Corral makes, or for one that has none.
 
-    `host`: the address of this machine by which its Ray node is known, "" for the one that Ray
-    finds. `num_cpus` and `num_gpus` are of this machine's Ray node, None for what Ray detects.
-    `pretend`: GPUs that Ray counts are made up, of the type `gpu_type` where Ray knows none.
-    `node_dir`: where on each machine the folders of nodes lie. `hold`: keep free GPUs in Ray's
-    own books for Corral, and give them up when another program of the Ray cluster waits for some.
-    `redis`: HOST:PORT of one without a password, where a Ray that is started here keeps what it
-    knows: then its nodes outlive its end. `autoscaling_config`: the file by which Ray's autoscaler
-    makes nodes, for a Ray that is started here; `autoscale` where the one that is joined has an
-    autoscaler, with its file next to it if what it could bring is to be known. `idle_seconds`: a
-    node on which nothing has run for this long is left to it.
+    `host`: the address of this machine by which its Ray node is known, "" for the one
+    that Ray finds. `num_cpus` and `num_gpus` are of this machine's Ray node, None for
+    what Ray detects. `pretend`: GPUs that Ray counts are made up, of the type
+    `gpu_type` where Ray knows none. `node_dir`: where on each machine the folders of
+    nodes lie. `hold`: keep free GPUs in Ray's own books for Corral, and give them up
+    when another program of the Ray cluster waits for some. `redis`: HOST:PORT of one
+    without a password, where a Ray that is started here keeps what it knows: then its
+    nodes outlive its end. `autoscaling_config`: the file by which Ray's autoscaler
+    makes nodes, for a Ray that is started here; `autoscale` where the one that is
+    joined has an autoscaler, with its file next to it if what it could bring is to be
+    known. `idle_seconds`: a node on which nothing has run for this long is left to it.
     """
 
     NAME: ClassVar[str] = "ray"
@@ -61,12 +62,20 @@ class RaySettings:
     def __post_init__(self) -> None:
         for name, what in (("address", "a Ray cluster"), ("redis", "a Redis")):
             if not _is_address(address := getattr(self, name)):
-                raise wrong(RaySettings, name, f"{name}={address} is no address of {what}")
+                raise wrong(
+                    RaySettings, name, f"{name}={address} is no address of {what}"
+                )
         for name in ("num_cpus", "num_gpus"):
             if (count := getattr(self, name)) is not None and count < 0:
-                raise wrong(RaySettings, name, f"{name}={count}: a Ray node has no less than none")
+                raise wrong(
+                    RaySettings,
+                    name,
+                    f"{name}={count}: a Ray node has no less than none",
+                )
         if not 0 <= self.idle_seconds < inf:
-            what = f"idle_seconds={self.idle_seconds:g} is no time that a node can be idle"
+            what = (
+                f"idle_seconds={self.idle_seconds:g} is no time that a node can be idle"
+            )
             raise wrong(RaySettings, "idle_seconds", what)
         if not self.node_dir.startswith("/"):
             what = f"node_dir={self.node_dir} is not the same on every node: it is a whole path"
@@ -82,7 +91,8 @@ class RaySettings:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "RaySettings":
-        """Parse the settings of --set NAME=VALUE, or stored ones. Raises: SpecInvalid."""
+        """Parse the settings of --set NAME=VALUE, or stored ones. Raises:
+        SpecInvalid."""
         return read_settings(cls, raw)
 
 

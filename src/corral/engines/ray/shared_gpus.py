@@ -1,7 +1,7 @@
 """GPUs of a node between Corral and the other programs of its Ray cluster. Pure.
 
-Corral gives ranks only GPUs that it holds in Ray's books. It holds all that no other program
-wants, and gives up idle ones when a program of Ray waits that they would serve.
+Corral gives ranks only GPUs that it holds in Ray's books. It holds all that no other
+program wants, and gives up idle ones when a program of Ray waits that they would serve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,14 @@ from typing import Final
 from corral.domain.desired_state import DesiredState
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
 
-LEAVE_SECONDS: Final = 3.0  # until the head knows that it may not place there: beats and ticks
+# until the head knows that it may not place there: beats and ticks
+LEAVE_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldGpu:
-    """A GPU that is held: by which number, and since when it is about to be given up."""
+    """A GPU that is held: by which number, and since when it is about to be given
+    up."""
 
     number: int
     leaving_since: float | None = None
@@ -25,8 +27,8 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanges:
-    """Changes of the reserved GPUs. `take`: how many more; `let_go`: these indices; `held`: the
-    state then, without those that are taken."""
+    """Changes of the reserved GPUs. `take`: how many more; `let_go`: these indices;
+    `held`: the state then, without those that are taken."""
 
     held: Mapping[int, HeldGpu]
     take: int = 0
@@ -50,12 +52,14 @@ class GpuUsers:
 
     def see(self, word: NodeFacts) -> None:
         over = (Phase.ENDED, Phase.REFUSED)
-        self._seen = frozenset(attempt.key for attempt in word.seen if attempt.phase not in over)
+        self._seen = frozenset(
+            attempt.key for attempt in word.seen if attempt.phase not in over
+        )
         self._forget()
 
     def busy(self, held: AbstractSet[int]) -> set[int]:
-        """Return those of the reserved GPUs that are in use; all, if there is an attempt whose GPUs
-        are unknown."""
+        """Return those of the reserved GPUs that are in use; all, if there is an
+        attempt whose GPUs are unknown."""
         attempt_keys = self._wanted | self._seen
         if any(key not in self._seats for key in attempt_keys):
             return set(held)
@@ -63,7 +67,9 @@ class GpuUsers:
 
     def _forget(self) -> None:
         attempt_keys = self._wanted | self._seen
-        self._seats = {key: gpus for key, gpus in self._seats.items() if key in attempt_keys}
+        self._seats = {
+            key: gpus for key, gpus in self._seats.items() if key in attempt_keys
+        }
 
 
 def moves(
@@ -74,35 +80,43 @@ def moves(
     waiting: Sequence[int],
     now: float,
 ) -> HoldChanges:
-    """Return the changes on a node where Corral has reserved `held`, by index, and Ray has `free`
-    GPUs.
+    """Return the changes on a node where Corral has reserved `held`, by index, and Ray
+    has `free` GPUs.
 
-    `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave goes after
-    LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
+    `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave
+    goes after LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
     """
     idle = {index for index in held if index not in busy}
     wanted = sum(_served(waiting, free + len(idle))) - free
     leaving = [index for index in held if held[index].leaving_since is not None]
     if wanted <= 0:
         kept_gpus = {
-            index: replace(held_gpu, leaving_since=None) for index, held_gpu in held.items()
+            index: replace(held_gpu, leaving_since=None)
+            for index, held_gpu in held.items()
         }
         served = bool(_served(waiting, free))
         return HoldChanges(held=kept_gpus, take=0 if served else free)
     chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
     after = {
-        index: replace(held_gpu, leaving_since=_since(held_gpu, now) if index in chosen else None)
+        index: replace(
+            held_gpu, leaving_since=_since(held_gpu, now) if index in chosen else None
+        )
         for index, held_gpu in held.items()
     }
-    gone = tuple(index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS)
+    gone = tuple(
+        index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS
+    )
     return HoldChanges(
-        held={i: held_gpu for i, held_gpu in after.items() if i not in gone}, let_go=gone
+        held={i: held_gpu for i, held_gpu in after.items() if i not in gone},
+        let_go=gone,
     )
 
 
 def offered(held: Mapping[int, HeldGpu]) -> frozenset[int]:
     """Indices on which work may be placed."""
-    return frozenset(index for index, held_gpu in held.items() if held_gpu.leaving_since is None)
+    return frozenset(
+        index for index, held_gpu in held.items() if held_gpu.leaving_since is None
+    )
 
 
 def _since(one: HeldGpu, now: float) -> float:

@@ -1,4 +1,5 @@
-"""Options with which Ray is started, and the names of Corral's own objects in it. Pure text."""
+"""Options with which Ray is started, and the names of Corral's own objects in it. Pure
+text."""
 
 import sys
 from collections.abc import Mapping
@@ -14,12 +15,17 @@ HEALTH: Final[Mapping[str, str]] = {
 }  # Ray's own see a frozen node after 14 s or never; these after 6 s
 NODE_LABEL: Final = "corral.node"
 PRETEND_LABEL: Final = "corral.pretend"  # its GPUs are made up, and of this type
-_QUIET: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Of a node that is to end, Ray waits for its actors, and the agent's never ends by itself.
+_QUIET: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+# Of a node that is to end, Ray waits for its actors, and the agent's never ends by
+# itself.
 _PROMPT: Final = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
 _START: Final = (sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block")
 _LEAN: Final = ("--include-log-monitor=false", "--disable-usage-stats")
-_SESSIONS: Final = "RAY_external_storage_namespace"  # of one cluster, among others in one Redis
+# of one cluster, among others in one Redis
+_SESSIONS: Final = "RAY_external_storage_namespace"
 
 
 def namespace(cluster: str) -> str:
@@ -48,27 +54,39 @@ def held_on(hold: str) -> str:
 
 
 def environment(token_file: str) -> dict[str, str]:
-    """Return the environment of every process of Ray and of every program that connects to it."""
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file} if token_file else {}
+    """Return the environment of every process of Ray and of every program that connects
+    to it."""
+    token = (
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+        if token_file
+        else {}
+    )
     return {**HEALTH, **_QUIET, **_PROMPT, **token}
 
 
 def keeping(redis: str, cluster: str) -> dict[str, str]:
-    """Return the environment of Ray's head alone: where it keeps its state, so that its next start
-    continues with it."""
+    """Return the environment of Ray's head alone: where it keeps its state, so that its
+    next start continues with it."""
     return {"RAY_REDIS_ADDRESS": redis, _SESSIONS: namespace(cluster)} if redis else {}
 
 
 def head_words(settings: RaySettings, *, port: int, temp_dir: str) -> list[str]:
     """The command that starts a Ray cluster on this machine, until it is ended."""
-    own_words = [f"--port={port}", "--include-dashboard=false", f"--temp-dir={temp_dir}"]
+    own_words = [
+        f"--port={port}",
+        "--include-dashboard=false",
+        f"--temp-dir={temp_dir}",
+    ]
     if settings.autoscaling_config:
         own_words.append(f"--autoscaling-config={settings.autoscaling_config}")
     return [*_START, "--head", *own_words, *_LEAN, *_node_words(settings)]
 
 
-def join_words(settings: RaySettings, *, address: str, labels: Mapping[str, str]) -> list[str]:
-    """The command that makes this machine a node of a Ray cluster, until it is ended."""
+def join_words(
+    settings: RaySettings, *, address: str, labels: Mapping[str, str]
+) -> list[str]:
+    """The command that makes this machine a node of a Ray cluster, until it is
+    ended."""
     label_text = ",".join(f"{name}={value}" for name, value in labels.items())
     here = _node_words(settings)
     return [*_START, f"--address={address}", *_LEAN, *here, f"--labels={label_text}"]
@@ -78,5 +96,9 @@ def _node_words(settings: RaySettings) -> list[str]:
     counts = {"cpus": settings.num_cpus, "gpus": settings.num_gpus}
     return [
         *([f"--node-ip-address={settings.host}"] if settings.host else []),
-        *(f"--num-{name}={count}" for name, count in counts.items() if count is not None),
+        *(
+            f"--num-{name}={count}"
+            for name, count in counts.items()
+            if count is not None
+        ),
     ]

@@ -17,14 +17,17 @@ from corral.engines.slurm.names import job_name
 from corral.engines.slurm.settings import SlurmSettings
 
 _MIB: Final = 1024**2
-AGENT_MIB: Final = 256  # of an agent and its shim, which Slurm counts with what they run
-AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone, all logs sent
+# of an agent and its shim, which Slurm counts with what they run
+AGENT_MIB: Final = 256
+# an attempt's start, and its end: all ranks gone, all logs sent
+AROUND_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPaths:
-    """Paths of an attempt's files, and the command of its agents. `gpu_types`: of each node's GPUs
-    by index; "" where Slurm names no type. `memory_bytes`: all that each node has."""
+    """Paths of an attempt's files, and the command of its agents. `gpu_types`: of each
+    node's GPUs by index; "" where Slurm names no type. `memory_bytes`: all that each
+    node has."""
 
     folder: str
     python: str
@@ -33,7 +36,11 @@ class AttemptPaths:
 
 
 def script_of(
-    gang: Sequence[Launch], *, cluster: str, settings: SlurmSettings, place: AttemptPaths
+    gang: Sequence[Launch],
+    *,
+    cluster: str,
+    settings: SlurmSettings,
+    place: AttemptPaths,
 ) -> str:
     """Return the script for sbatch. `gang` is by node rank; it contains no secret."""
     first = gang[0]
@@ -53,12 +60,14 @@ def script_of(
 
 def text_of(options: Iterable[str], body: Iterable[str]) -> str:
     """The script with these options of sbatch's."""
-    return "\n".join(["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *body, ""])
+    return "\n".join(
+        ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *body, ""]
+    )
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
-    """Return the options of every batch job. `log`: the folder of its output, as sbatch takes
-    it."""
+    """Return the options of every batch job. `log`: the folder of its output, as sbatch
+    takes it."""
     chosen = ("partition", "account", "qos", "reservation")
     named = [(option, getattr(settings, option)) for option in chosen]
     return [
@@ -73,15 +82,16 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
 
 
 def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
-    """Return the time limit for Slurm's backfill: never less than Corral itself gives the attempt,
-    which ends it first. In whole minutes, as Slurm counts."""
+    """Return the time limit for Slurm's backfill: never less than Corral itself gives
+    the attempt, which ends it first. In whole minutes, as Slurm counts."""
     if limit_seconds is None:
         return []
     return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
 
 
 def _shape(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
-    """Return the options for the nodes and the resources on each. All seats of a gang are alike."""
+    """Return the options for the nodes and the resources on each. All seats of a gang
+    are alike."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
     most = min(place.memory_bytes.get(launch.seat.node, 0) for launch in gang)
@@ -104,8 +114,8 @@ def shape_of(
     exclusive: bool,
     gres: str,
 ) -> list[str]:
-    """Return the options for the number of nodes and the resources on each. `most_memory_bytes`:
-    the most that one can have; 0: unknown."""
+    """Return the options for the number of nodes and the resources on each.
+    `most_memory_bytes`: the most that one can have; 0: unknown."""
     shape = [
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
@@ -123,23 +133,32 @@ def shape_of(
 
 
 def _gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
-    """GPUs of one type are asked for by it; where the nodes' differ, by their number alone."""
+    """GPUs of one type are asked for by it; where the nodes' differ, by their number
+    alone."""
     types = {
-        place.gpu_types[launch.seat.node][index] for launch in gang for index in launch.seat.gpus
+        place.gpu_types[launch.seat.node][index]
+        for launch in gang
+        for index in launch.seat.gpus
     }
     kind = f":{types.pop()}" if len(types) == 1 and types != {""} else ""
     return f"gpu{kind}:{len(gang[0].seat.gpus)}"
 
 
 def _body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
-    """One agent a node, which ends when its attempt is over; then so does the batch job."""
+    """One agent a node, which ends when its attempt is over; then so does the batch
+    job."""
     folder = quote(place.folder)
-    return [f"mkdir {folder}/{BEGUN} || exit 0", agents_of(len(gang), folder, place.python)]
+    return [
+        f"mkdir {folder}/{BEGUN} || exit 0",
+        agents_of(len(gang), folder, place.python),
+    ]
 
 
 def agents_of(nodes: int, folder: str, python: str) -> str:
     """`folder`: as bash reads it, on every node."""
-    agent = f'exec {quote(python)} -P -m corral.agent --part {folder}/"$SLURMD_NODENAME"'
+    agent = (
+        f'exec {quote(python)} -P -m corral.agent --part {folder}/"$SLURMD_NODENAME"'
+    )
     if nodes == 1:
         return agent
     step = f"srun --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0"

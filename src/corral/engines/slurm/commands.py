@@ -1,4 +1,5 @@
-"""Slurm's commands, each bounded in time, and their environment: the same however a head began."""
+"""Slurm's commands, each bounded in time, and their environment: the same however a
+head began."""
 
 import asyncio
 import os
@@ -20,14 +21,27 @@ from corral.engines.slurm.jobs import (
 from corral.engines.slurm.nodes import SlurmNode, nodes_of
 
 PASSED_ON: Final = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH",
-    "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE", "SLURM_CONF",
-)  # fmt: skip
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "SSL_CERT_FILE",
+    "SLURM_CONF",
+)
 BOOK_SINCE: Final = "now-30days"
 
 
 def environment() -> dict[str, str]:
-    """Return the part of the head's environment that Slurm's commands, and so batch jobs, see."""
+    """Return the part of the head's environment that Slurm's commands, and so batch
+    jobs, see."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return passed_on | {"SLURM_TIME_FORMAT": "%s"}
 
@@ -45,7 +59,15 @@ class Commands:
 
     async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
         named = (f"--name={name}",) if name else ()
-        words = ("--noheader", "--array", "--states=all", "--me", *named, "-O", SQUEUE_FORMAT)
+        words = (
+            "--noheader",
+            "--array",
+            "--states=all",
+            "--me",
+            *named,
+            "-O",
+            SQUEUE_FORMAT,
+        )
         return queued_jobs(await self.text("squeue", *words))
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
@@ -79,7 +101,8 @@ class Commands:
     async def submit(self, script: Path) -> str:
         """Hand the batch script in. Returns: Slurm's number of the job.
 
-        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot now.
+        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
+        now.
         """
         code, out, errors = await self._run(("sbatch", "--parsable", str(script)))
         if code == 0:
@@ -91,7 +114,8 @@ class Commands:
         raise SlurmTrouble(f"sbatch failed: {errors}", hint="run: sinfo")
 
     async def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
-        """(exit code, output, the last line of what it complained of). Raises: SlurmTrouble."""
+        """(exit code, output, the last line of what it complained of). Raises:
+        SlurmTrouble."""
         try:
             running = await asyncio.create_subprocess_exec(
                 *words,
@@ -111,13 +135,15 @@ class Commands:
                 out, errors = await running.communicate()
         except TimeoutError:
             raise SlurmTrouble(
-                f"{words[0]} did not answer within {self.seconds:g} s", hint="run: scontrol ping"
+                f"{words[0]} did not answer within {self.seconds:g} s",
+                hint="run: scontrol ping",
             ) from None
         finally:
             if running.returncode is None:
                 with suppress(ProcessLookupError):
                     running.kill()
-                await running.communicate()  # `wait` alone hangs where a stream is paused
+                # `wait` alone hangs where a stream is paused
+                await running.communicate()
         assert running.returncode is not None
         return running.returncode, out.decode(errors="replace"), _last_line(errors)
 

@@ -37,7 +37,8 @@ MOST_NAMES: Final = 200  # that one command is asked about
 
 @dataclass(slots=True, kw_only=True)
 class SlurmDriver:
-    """Implements lending.Driver. `shared`: paths that every node sees under the same name."""
+    """Implements lending.Driver. `shared`: paths that every node sees under the same
+    name."""
 
     cluster: Callable[[], ClusterId]
     settings: SlurmSettings
@@ -56,23 +57,32 @@ class SlurmDriver:
             nodes = await self.calls.nodes()
             jobs = await self.calls.queue()
             attempt_keys = self.folders.keys()
-            kept_names = dict(zip(attempt_keys, map(self.name_of, attempt_keys), strict=True))
+            kept_names = dict(
+                zip(attempt_keys, map(self.name_of, attempt_keys), strict=True)
+            )
             jobs, strays = without_strays(jobs, self.short, kept_names)
             jobs = merged(jobs, await self._past(kept_names, jobs))
         except (OSError, ValueError) as wrong:
-            raise SlurmTrouble(f"Slurm cannot be understood: {wrong}", hint=LOOK_AT) from wrong
+            raise SlurmTrouble(
+                f"Slurm cannot be understood: {wrong}", hint=LOOK_AT
+            ) from wrong
         if unwanted := (*strays, *doubles_of(jobs, self.short)):
             await self.calls.cancel(unwanted)
         self.nodes = {node.name: node for node in nodes if self._is_ours(node)}
         return BatchSnapshot(
             nodes=tuple(
-                self._lent(node, place, jobs) for place, node in enumerate(self.nodes.values())
+                self._lent(node, place, jobs)
+                for place, node in enumerate(self.nodes.values())
             ),
-            tickets=tickets_of(jobs, self.short, slurm_places=self.settings.slurm_places),
+            tickets=tickets_of(
+                jobs, self.short, slurm_places=self.settings.slurm_places
+            ),
             kept=tuple(kept_names),
         )
 
-    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+    async def submit(
+        self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+    ) -> None:
         """Raises: Unsupported, SlurmTrouble."""
         key = gang[0].key
         name = self.name_of(key)
@@ -81,14 +91,20 @@ class SlurmDriver:
             folder=str(folder),
             python=self.settings.python or sys.executable,
             gpu_types={NodeId(node.name): node.gpus for node in self.nodes.values()},
-            memory_bytes={NodeId(node.name): node.memory_bytes for node in self.nodes.values()},
+            memory_bytes={
+                NodeId(node.name): node.memory_bytes for node in self.nodes.values()
+            },
         )
-        script = script_of(gang, cluster=self.short, settings=self.settings, place=place)
+        script = script_of(
+            gang, cluster=self.short, settings=self.settings, place=place
+        )
         try:
             again = folder.exists()
             await asyncio.to_thread(self.folders.make, key, parts, script)
         except OSError as error:
-            raise SlurmTrouble(f"{folder} cannot be made: {error}", hint="run: df -h") from error
+            raise SlurmTrouble(
+                f"{folder} cannot be made: {error}", hint="run: df -h"
+            ) from error
         if again and await self.queue(name):
             return
         await self.calls.submit(folder / SCRIPT)
@@ -98,7 +114,9 @@ class SlurmDriver:
         try:
             await asyncio.to_thread(self.folders.take_begin, key)
         except OSError as error:
-            raise SlurmTrouble(f"{self.folders.of(key)} cannot be written: {error}") from error
+            raise SlurmTrouble(
+                f"{self.folders.of(key)} cannot be written: {error}"
+            ) from error
 
     async def cancel(self, key: AttemptKey) -> None:
         """Raises: SlurmTrouble."""
@@ -115,15 +133,21 @@ class SlurmDriver:
         try:
             await asyncio.to_thread(self.folders.remove, key)
         except OSError as error:
-            raise SlurmTrouble(f"{self.folders.of(key)} cannot be removed: {error}") from error
+            raise SlurmTrouble(
+                f"{self.folders.of(key)} cannot be removed: {error}"
+            ) from error
 
     def fitted(self, launch: Launch) -> Launch:
         """GPUs are counted as Slurm grants them, from 0 on."""
-        return replace(launch, seat=replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus)))))
+        return replace(
+            launch, seat=replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))))
+        )
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
         node = self.nodes.get(node_of(part))
-        types = [node.gpus[index] for index in launch.seat.gpus] if node is not None else []
+        types = (
+            [node.gpus[index] for index in launch.seat.gpus] if node is not None else []
+        )
         return NodeSettings(
             node=part,
             head_file=str(self.folders.head_json),
@@ -145,26 +169,34 @@ class SlurmDriver:
         await self.calls.close()
 
     def name_of(self, key: AttemptKey) -> str:
-        """Return the name of the attempt's batch job; for an index of an array, that of Slurm's
-        array. Raises: SlurmTrouble."""
+        """Return the name of the attempt's batch job; for an index of an array, that of
+        Slurm's array. Raises: SlurmTrouble."""
         try:
             return self.folders.name_of(key) or job_name(self.short, key)
         except OSError as error:
-            raise SlurmTrouble(f"{self.folders.of(key)} cannot be read: {error}") from error
+            raise SlurmTrouble(
+                f"{self.folders.of(key)} cannot be read: {error}"
+            ) from error
 
     async def queue(self, name: str) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's queue shows of batch jobs with this name. Raises: SlurmTrouble."""
+        """Return what Slurm's queue shows of batch jobs with this name. Raises:
+        SlurmTrouble."""
         try:
             return await self.calls.queue(name)
         except ValueError as wrong:
-            raise SlurmTrouble(f"Slurm cannot be understood: {wrong}", hint=LOOK_AT) from wrong
+            raise SlurmTrouble(
+                f"Slurm cannot be understood: {wrong}", hint=LOOK_AT
+            ) from wrong
 
     @property
     def short(self) -> str:
         return short_cluster(self.cluster())
 
     def _is_ours(self, node: SlurmNode) -> bool:
-        return self.settings.partition is None or self.settings.partition in node.partitions
+        return (
+            self.settings.partition is None
+            or self.settings.partition in node.partitions
+        )
 
     def _lent(self, node: SlurmNode, place: int, jobs: Iterable[SlurmJob]) -> LentNode:
         return LentNode(
@@ -202,9 +234,12 @@ class SlurmDriver:
     async def _past(
         self, kept: Mapping[AttemptKey, str], queued: Iterable[SlurmJob]
     ) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's accounting has about attempts that are no longer in the queue."""
+        """Return what Slurm's accounting has about attempts that are no longer in the
+        queue."""
         shown = {job.key(self.short) for job in queued}
         names = dict.fromkeys(name for key, name in kept.items() if key not in shown)
         slurm_jobs = await self.calls.past([*names][:MOST_NAMES]) if names else ()
         keys = ((job, job.key(self.short)) for job in slurm_jobs)
-        return tuple(job for job, key in keys if key is not None and kept.get(key) == job.name)
+        return tuple(
+            job for job, key in keys if key is not None and kept.get(key) == job.name
+        )

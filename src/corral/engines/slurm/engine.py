@@ -47,9 +47,11 @@ def slurm_engine(
     shared: tuple[str, ...] = (),
     trusted: str | None = None,
 ) -> LendingEngine:
-    """The engine of the cluster in this directory. `given`: its settings, as they were typed.
+    """The engine of the cluster in this directory. `given`: its settings, as they were
+    typed.
 
-    `shared`: paths that every node sees; `trusted`: the head's certificate, for its agents.
+    `shared`: paths that every node sees; `trusted`: the head's certificate, for its
+    agents.
     Raises: SpecInvalid.
     """
     settings = SlurmSettings.read(given)

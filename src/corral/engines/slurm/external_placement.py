@@ -1,4 +1,5 @@
-"""Slurm where it places by itself: jobs stand in its own line, and begin where it has room."""
+"""Slurm where it places by itself: jobs stand in its own line, and begin where it has
+room."""
 
 import asyncio
 import secrets
@@ -26,33 +27,48 @@ class SlurmPlacingDriver(SlurmDriver):
         if not fresh:
             return
         name = batch_name(fresh, self.short, secrets.token_hex(2))
-        script = asking_script_of(fresh, name=name, settings=self.settings, grounds=self._grounds())
+        script = asking_script_of(
+            fresh, name=name, settings=self.settings, grounds=self._grounds()
+        )
         try:
             for external_candidate in fresh:
                 await asyncio.to_thread(
                     self.folders.make, external_candidate.key, {}, script, name=name
                 )
         except OSError as error:
-            raise SlurmTrouble(f"a folder cannot be made: {error}", hint="run: df -h") from error
+            raise SlurmTrouble(
+                f"a folder cannot be made: {error}", hint="run: df -h"
+            ) from error
         await self.calls.submit(self.folders.of(fresh[0].key) / SCRIPT)
 
-    async def equip(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+    async def equip(
+        self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
+    ) -> None:
         """Raises: SlurmTrouble."""
         try:
             await asyncio.to_thread(self.folders.equip, gang[0].key, parts)
         except OSError as error:
             folder = self.folders.of(gang[0].key)
-            raise SlurmTrouble(f"{folder} cannot be written: {error}", hint="df -h") from error
+            raise SlurmTrouble(
+                f"{folder} cannot be written: {error}", hint="df -h"
+            ) from error
 
-    async def _not_there(self, group: Sequence[ExternalCandidate]) -> list[ExternalCandidate]:
-        """Return the candidates that are not in the queue. A folder without a batch job is from an
-        earlier submission to which Slurm did not respond."""
+    async def _not_there(
+        self, group: Sequence[ExternalCandidate]
+    ) -> list[ExternalCandidate]:
+        """Return the candidates that are not in the queue. A folder without a batch job
+        is from an earlier submission to which Slurm did not respond."""
         missing = []
         for external_candidate in group:
             is_known = self.folders.of(external_candidate.key).exists()
-            jobs = await self.queue(self.name_of(external_candidate.key)) if is_known else ()
+            jobs = (
+                await self.queue(self.name_of(external_candidate.key))
+                if is_known
+                else ()
+            )
             if any(
-                job.key(self.short) == external_candidate.key and not job.is_over for job in jobs
+                job.key(self.short) == external_candidate.key and not job.is_over
+                for job in jobs
             ):
                 continue
             await self.forget(external_candidate.key)

@@ -1,8 +1,8 @@
 """Folders of attempts, one for each, which all their nodes see.
 
 FOLDER/head.json
-FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, early.json, workdir.tar.gz}};
-where Slurm places also JOB.ATTEMPT/{name, go}
+FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, early.json,
+workdir.tar.gz}}; where Slurm places also JOB.ATTEMPT/{name, go}
 """
 
 import os
@@ -19,7 +19,8 @@ from corral.engines.batch.interfaces import PartFiles
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 
 SCRIPT: Final = "script"
-NAME: Final = "name"  # of its batch job, where that does not follow from the attempt alone
+# of its batch job, where that does not follow from the attempt alone
+NAME: Final = "name"
 GO: Final = "go"  # made when all is there that a batch job has waited for
 BEGUN: Final = "begun"  # who makes it begins the attempt: once, whatever Slurm repeats
 _FRESH: Final = ".new"
@@ -27,7 +28,8 @@ _FRESH: Final = ".new"
 
 @dataclass(slots=True, kw_only=True)
 class Folders:
-    """`head_file` is the head's own head.json, which the nodes may not see: they see a copy."""
+    """`head_file` is the head's own head.json, which the nodes may not see: they see a
+    copy."""
 
     root: Path
     head_file: Path
@@ -52,10 +54,16 @@ class Folders:
         )
 
     def make(
-        self, key: AttemptKey, parts: Mapping[NodeId, PartFiles], script: str, *, name: str = ""
+        self,
+        key: AttemptKey,
+        parts: Mapping[NodeId, PartFiles],
+        script: str,
+        *,
+        name: str = "",
     ) -> Path:
-        """The attempt's folder, whole or not at all; one that is there stays. `name`: of its batch
-        job, where that does not follow from the attempt alone. Raises: OSError."""
+        """The attempt's folder, whole or not at all; one that is there stays. `name`:
+        of its batch job, where that does not follow from the attempt alone. Raises:
+        OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self.of(key)
         if folder.exists():
@@ -73,7 +81,8 @@ class Folders:
         return folder
 
     def equip(self, key: AttemptKey, parts: Mapping[NodeId, PartFiles]) -> None:
-        """Bring what its agents need, and let it begin. What is there stays. Raises: OSError."""
+        """Bring what its agents need, and let it begin. What is there stays. Raises:
+        OSError."""
         folder = self.of(key)
         for node, files in parts.items():
             if not (folder / node).exists():
@@ -84,15 +93,16 @@ class Folders:
         _write_private(folder / GO, b"")
 
     def name_of(self, key: AttemptKey) -> str:
-        """Return the name of the batch job; "": derived from the attempt. Raises: OSError."""
+        """Return the name of the batch job; "": derived from the attempt. Raises:
+        OSError."""
         if key not in self._names:
             file = self.of(key) / NAME
             self._names[key] = file.read_text() if file.exists() else ""
         return self._names[key]
 
     def take_begin(self, key: AttemptKey) -> None:
-        """Be the one that begins the attempt, if none has been yet: its script begins nothing then,
-        nor does one without a folder. Raises: OSError."""
+        """Be the one that begins the attempt, if none has been yet: its script begins
+        nothing then, nor does one without a folder. Raises: OSError."""
         with suppress(FileExistsError, FileNotFoundError):
             (self.of(key) / BEGUN).mkdir()
 
@@ -126,8 +136,9 @@ def _make_part(place: Path, files: PartFiles) -> None:
 
 
 def _has_workdir(place: Path, archive: Path | None) -> bool:
-    """Whether it lies there as the head has it, or does not exist; where the two folders are of
-    different disks the part's agent fetches it, for a copy for each part may be long."""
+    """Whether it lies there as the head has it, or does not exist; where the two
+    folders are of different disks the part's agent fetches it, for a copy for each part
+    may be long."""
     if archive is not None:
         try:
             os.link(archive, place / WORKDIR_FILE)

@@ -43,19 +43,20 @@ class Calls(Protocol):
         ...
 
     async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
-        """Corral's own batch jobs that the queue shows, each task of an array by itself; `name`:
-        those that are called so."""
+        """Corral's own batch jobs that the queue shows, each task of an array by
+        itself; `name`: those that are called so."""
         ...
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's accounting has about batch jobs with these names; () without
-        accounting."""
+        """Return what Slurm's accounting has about batch jobs with these names; ()
+        without accounting."""
         ...
 
     async def submit(self, script: Path) -> str:
         """Hand the batch script in. Returns: Slurm's number of the job.
 
-        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot now.
+        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
+        now.
         """
         ...
 

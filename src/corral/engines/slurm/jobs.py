@@ -1,6 +1,7 @@
 """Corral's own batch jobs in squeue and sacct, and what others hold alongside them.
 
-Source: squeue(1) and sacct(1) of Slurm 22.05. Times are asked for in seconds since 1970.
+Source: squeue(1) and sacct(1) of Slurm 22.05. Times are asked for in seconds since
+1970.
 """
 
 import re
@@ -15,11 +16,28 @@ from corral.domain.units import bytes_of
 from corral.engines.batch.interfaces import Foreign, Ticket, TicketState
 from corral.engines.slurm.names import PREFIX, job_name, key_of, names_of
 from corral.engines.slurm.nodes import SlurmNode, cpu_millis_of
-from corral.engines.slurm.reasons import OVER, WAITING, how_ended, whose_doing, why_waits
+from corral.engines.slurm.reasons import (
+    OVER,
+    WAITING,
+    how_ended,
+    whose_doing,
+    why_waits,
+)
 
-FIELDS: Final = ("JobID", "Name", "State", "NodeList", "Reason", "StartTime", "RestartCnt",
-                 "tres-alloc", "tres-per-node", "ArrayJobID", "ArrayTaskID",
-                 "PreemptTime")  # fmt: skip
+FIELDS: Final = (
+    "JobID",
+    "Name",
+    "State",
+    "NodeList",
+    "Reason",
+    "StartTime",
+    "RestartCnt",
+    "tres-alloc",
+    "tres-per-node",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "PreemptTime",
+)
 SQUEUE_FORMAT: Final = ",".join(f"{field}:|" for field in FIELDS)
 SACCT_FORMAT: Final = "JobID,JobName,State,NodeList"
 _GPUS: Final = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d+)", re.ASCII)
@@ -27,8 +45,8 @@ _GPUS: Final = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One batch job, or one task of an array: `task` is its index, and `id` the array's number.
-    `is_preempted`: Slurm ends it for another, or has.
+    """One batch job, or one task of an array: `task` is its index, and `id` the array's
+    number. `is_preempted`: Slurm ends it for another, or has.
 
     `*_each`: what it holds on each of its nodes.
     """
@@ -65,12 +83,15 @@ class SlurmJob:
 
 
 def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """Corral's of squeue's lines, in its order; others may be named as nothing here can be.
+    """Corral's of squeue's lines, in its order; others may be named as nothing here can
+    be.
 
     Raises: ValueError for what squeue does not print.
     """
     lines = (line.split("|") for line in text.splitlines())
-    return tuple(_queued(words) for words in lines if words[1:] and words[1].startswith(PREFIX))
+    return tuple(
+        _queued(words) for words in lines if words[1:] and words[1].startswith(PREFIX)
+    )
 
 
 def past_jobs(text: str) -> tuple[SlurmJob, ...]:
@@ -100,9 +121,24 @@ def _queued(words: Sequence[str]) -> SlurmJob:
     if len(words) != len(FIELDS) + 1:
         raise ValueError(f"squeue printed {'|'.join(words)!r}")
     stripped = (word.strip() for word in words[:-1])
-    id, name, state, where, reason, starts, restarts, holds, each, array, task, preempted = stripped
+    (
+        id,
+        name,
+        state,
+        where,
+        reason,
+        starts,
+        restarts,
+        holds,
+        each,
+        array,
+        task,
+        preempted,
+    ) = stripped
     nodes = names_of(where)
-    held_amounts = dict(part.partition("=")[::2] for part in holds.split(",") if "=" in part)
+    held_amounts = dict(
+        part.partition("=")[::2] for part in holds.split(",") if "=" in part
+    )
     count = max(len(nodes), 1)
     return SlurmJob(
         id=int(array if task.isdigit() else id),
@@ -133,8 +169,8 @@ def memory_bytes_of(text: str) -> int:
 def tickets_of(
     jobs: Iterable[SlurmJob], cluster: str, *, slurm_places: bool = False
 ) -> tuple[Ticket, ...]:
-    """Return Slurm's report about each attempt of this cluster. Of several batch jobs with one
-    name, which only a lost answer can cause, the most advanced one counts."""
+    """Return Slurm's report about each attempt of this cluster. Of several batch jobs
+    with one name, which only a lost answer can cause, the most advanced one counts."""
     newest: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_far):
         if (key := job.key(cluster)) is not None:
@@ -143,16 +179,20 @@ def tickets_of(
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
-    """Waiting batch jobs alongside another of the same name: the one that speaks is left."""
+    """Waiting batch jobs alongside another of the same name: the one that speaks is
+    left."""
     by_key: defaultdict[AttemptKey, list[SlurmJob]] = defaultdict(list)
     for job in sorted(jobs, key=_far):
         if (key := job.key(cluster)) is not None:
             by_key[key].append(job)
-    return tuple(job.handle for same in by_key.values() for job in same[:-1] if not job.is_over)
+    return tuple(
+        job.handle for same in by_key.values() for job in same[:-1] if not job.is_over
+    )
 
 
 def _far(job: SlurmJob) -> tuple[int, int]:
-    """Running goes before over, and over before waiting; of two alike the first submitted."""
+    """Running goes before over, and over before waiting; of two alike the first
+    submitted."""
     come = 2 if not job.waits and not job.is_over else 1 if job.is_over else 0
     return come, -job.id
 
@@ -184,7 +224,8 @@ def _ticket(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
 def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Foreign:
     """Return what others hold of the node.
 
-    The nodes are asked before the jobs: one that began in between is taken for Corral's.
+    The nodes are asked before the jobs: one that began in between is taken for
+    Corral's.
     """
     slurm_jobs = [
         job
@@ -201,7 +242,9 @@ def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Forei
     )
 
 
-def merged(queued: Sequence[SlurmJob], past: Iterable[SlurmJob]) -> tuple[SlurmJob, ...]:
+def merged(
+    queued: Sequence[SlurmJob], past: Iterable[SlurmJob]
+) -> tuple[SlurmJob, ...]:
     """Return the queue's jobs, and those that only the accounting still has."""
     shown = {(job.name, job.task) for job in queued}
     return (*queued, *(job for job in past if (job.name, job.task) not in shown))
@@ -210,11 +253,11 @@ def merged(queued: Sequence[SlurmJob], past: Iterable[SlurmJob]) -> tuple[SlurmJ
 def without_strays(
     jobs: Sequence[SlurmJob], cluster: str, names: Mapping[AttemptKey, str]
 ) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
-    """The jobs that count, and the handles of those that must go. `names`: what the batch job of
-    each attempt is called that has a folder.
+    """The jobs that count, and the handles of those that must go. `names`: what the
+    batch job of each attempt is called that has a folder.
 
-    Of an attempt that was asked for again an older batch job must go. What is over and has no
-    folder any more has been recorded, and counts no more.
+    Of an attempt that was asked for again an older batch job must go. What is over and
+    has no folder any more has been recorded, and counts no more.
     """
     counts: list[SlurmJob] = []
     strays: list[str] = []

@@ -9,7 +9,9 @@ from corral.domain.observed_state import AttemptKey
 from corral.wire.slurm.hostlist import expand
 
 PREFIX: Final = "corral-"
-_NAME: Final = re.compile(PREFIX + r"([0-9a-f]{8})-(j[0-9_]+)-(\d+)(?:-[0-9a-f]{4})?", re.ASCII)
+_NAME: Final = re.compile(
+    PREFIX + r"([0-9a-f]{8})-(j[0-9_]+)-(\d+)(?:-[0-9a-f]{4})?", re.ASCII
+)
 
 
 def short_cluster(cluster: ClusterId) -> str:
@@ -18,14 +20,15 @@ def short_cluster(cluster: ClusterId) -> str:
 
 
 def job_name(cluster: str, key: AttemptKey, tag: str = "") -> str:
-    """`cluster`: as `short_cluster` has it. `tag`: four hexadecimal digits that tell one asking for
-    an attempt from the next, where Slurm places; there `key` may have the id of an array."""
+    """`cluster`: as `short_cluster` has it. `tag`: four hexadecimal digits that tell
+    one asking for an attempt from the next, where Slurm places; there `key` may have
+    the id of an array."""
     return f"{PREFIX}{cluster}-{key[0]}-{key[1]}" + (f"-{tag}" if tag else "")
 
 
 def key_of(name: str, cluster: str, task: int | None = None) -> AttemptKey | None:
-    """The attempt of this cluster that a batch job is, or that its task is where it is an array;
-    None for another's."""
+    """The attempt of this cluster that a batch job is, or that its task is where it is
+    an array; None for another's."""
     match = _NAME.fullmatch(name)
     if match is None or match.group(1) != cluster:
         return None
@@ -34,7 +37,8 @@ def key_of(name: str, cluster: str, task: int | None = None) -> AttemptKey | Non
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The nodes of a list as Slurm prints it; where a job has none, it says so in words.
+    """The nodes of a list as Slurm prints it; where a job has none, it says so in
+    words.
 
     Raises: ValueError for what is no such list.
     """

@@ -1,4 +1,5 @@
-"""Nodes in `scontrol -d show nodes -o`: their capacity, what is allocated, and their health.
+"""Nodes in `scontrol -d show nodes -o`: their capacity, what is allocated, and their
+health.
 
 Source: scontrol(1) and sinfo(1) of Slurm 22.05, "NODE STATE CODES".
 """
@@ -15,18 +16,34 @@ _FIELD: Final = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=")
 _GRES: Final = re.compile(r"gpu(?::([A-Za-z][\w.-]*))?:(\d+)(?:\([^)]*\))?", re.ASCII)
 DOWN: Final = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN"})
 CLOSED: Final = frozenset(
-    {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "RESERVED", "REBOOT", "BLOCKED",
-     "REBOOT_ISSUED", "REBOOT_REQUESTED", "INVAL", "INVALID_REG", "FUTURE", "UNKNOWN"}
-)  # fmt: skip
+    {
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "FAIL",
+        "FAILING",
+        "MAINT",
+        "RESERVED",
+        "REBOOT",
+        "BLOCKED",
+        "REBOOT_ISSUED",
+        "REBOOT_REQUESTED",
+        "INVAL",
+        "INVALID_REG",
+        "FUTURE",
+        "UNKNOWN",
+    }
+)
 ABSENT: Final = frozenset({"FUTURE", "INVAL", "UNKNOWN"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """One node as Slurm has it. `gpus`: the type of each by its index, "" where none is named.
+    """One node as Slurm has it. `gpus`: the type of each by its index, "" where none is
+    named.
 
-    `used_*`: what all its jobs hold, Corral's and others'. `flags`: its state and what goes with
-    it. `reason`: why an operator, or Slurm, has taken it out of service.
+    `used_*`: what all its jobs hold, Corral's and others'. `flags`: its state and what
+    goes with it. `reason`: why an operator, or Slurm, has taken it out of service.
     """
 
     name: str
@@ -63,7 +80,9 @@ class SlurmNode:
     @property
     def _said(self) -> str:
         state = "+".join(sorted(self.flags))
-        return f"Slurm says that it is {state}" + (f": {self.reason}" if self.reason else "")
+        return f"Slurm says that it is {state}" + (
+            f": {self.reason}" if self.reason else ""
+        )
 
 
 def nodes_of(text: str) -> tuple[SlurmNode, ...]:
@@ -71,7 +90,9 @@ def nodes_of(text: str) -> tuple[SlurmNode, ...]:
 
     Raises: ValueError for what Slurm does not print.
     """
-    slurm_nodes = (_node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line)
+    slurm_nodes = (
+        _node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line
+    )
     return tuple(node for node in slurm_nodes if not node.flags & ABSENT)
 
 
@@ -89,7 +110,9 @@ def _node(said: dict[str, str]) -> SlurmNode:
         return SlurmNode(
             name=said["NodeName"],
             address=said.get("NodeAddr", said["NodeName"]),
-            flags=frozenset(said["State"].upper().replace("*", "+NOT_RESPONDING").split("+")),
+            flags=frozenset(
+                said["State"].upper().replace("*", "+NOT_RESPONDING").split("+")
+            ),
             partitions=frozenset(_words(said.get("Partitions", ""))),
             features=_words(said.get("ActiveFeatures", "")),
             gpus=gpus_of(said.get("Gres", "")),

@@ -1,4 +1,5 @@
-"""The batch script of jobs that Slurm places: it names no nodes, and waits for what it needs.
+"""The batch script of jobs that Slurm places: it names no nodes, and waits for what it
+needs.
 
 One script serves one job, or all indices of an array that go together.
 Source: sbatch(1) of Slurm 22.05, "Job Array Support".
@@ -12,13 +13,20 @@ from typing import Final
 from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey
-from corral.engines.slurm.batch_script import agents_of, common, shape_of, text_of, time_of
+from corral.engines.slurm.batch_script import (
+    agents_of,
+    common,
+    shape_of,
+    text_of,
+    time_of,
+)
 from corral.engines.slurm.folders import BEGUN, GO, NAME
 from corral.engines.slurm.names import job_name
 from corral.engines.slurm.settings import SlurmSettings
 
 LOOK_SECONDS: Final = 0.2
-WAIT_SECONDS: Final = 600.0  # for a head that is away; then its nodes are better used by others
+# for a head that is away; then its nodes are better used by others
+WAIT_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +49,14 @@ def batch_name(group: Sequence[ExternalCandidate], cluster: str, tag: str) -> st
 
 
 def asking_script_of(
-    group: Sequence[ExternalCandidate], *, name: str, settings: SlurmSettings, grounds: Grounds
+    group: Sequence[ExternalCandidate],
+    *,
+    name: str,
+    settings: SlurmSettings,
+    grounds: Grounds,
 ) -> str:
-    """Return the script for sbatch. The group is one job, or equal indices of one array."""
+    """Return the script for sbatch. The group is one job, or equal indices of one
+    array."""
     first = group[0]
     log = f"{grounds.root}/{_key_of(group)[0]}".replace("%", "%%")
     log += f"{'_%a' if _is_array(group) else ''}.{first.key[1]}"
@@ -63,13 +76,17 @@ def _is_array(group: Sequence[ExternalCandidate]) -> bool:
 
 def _key_of(group: Sequence[ExternalCandidate]) -> AttemptKey:
     first = group[0]
-    return (first.array, first.key[1]) if _is_array(group) and first.array else first.key
+    return (
+        (first.array, first.key[1]) if _is_array(group) and first.array else first.key
+    )
 
 
 def _array(group: Sequence[ExternalCandidate]) -> list[str]:
     if not _is_array(group):
         return []
-    indices = ",".join(str(external_candidate.spec.array_index) for external_candidate in group)
+    indices = ",".join(
+        str(external_candidate.spec.array_index) for external_candidate in group
+    )
     limit = group[0].spec.array_limit
     return [f"--array={indices}" + (f"%{limit}" if limit is not None else "")]
 
@@ -94,8 +111,8 @@ def _shape(one: ExternalCandidate, grounds: Grounds) -> list[str]:
 
 
 def _body(group: Sequence[ExternalCandidate], name: str, grounds: Grounds) -> list[str]:
-    """It waits until the head has recorded where it is, and has brought what its agents need. One
-    that was asked for again, or has begun, begins nothing."""
+    """It waits until the head has recorded where it is, and has brought what its agents
+    need. One that was asked for again, or has begun, begins nothing."""
     first = group[0]
     root = quote(f"{grounds.root}/{_key_of(group)[0]}")
     task = '"_$SLURM_ARRAY_TASK_ID"' if _is_array(group) else ""

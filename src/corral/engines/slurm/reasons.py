@@ -8,13 +8,16 @@ from typing import Final
 
 from corral.domain.time_point import MOMENT_FORM
 
+_NODES_RESERVED: Final = (
+    "Nodes_required_for_job_are_DOWN,"
+    "_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions"
+)
 _WAITS: Final = {
     "Resources": "the nodes that it was given are taken by other jobs of Slurm's",
     "Priority": "other jobs of Slurm's go first",
     "ReqNodeNotAvail": "a node that it was given takes no work",
     "NodeDown": "a node that it was given is down",
-    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions":
-        "a node that it was given is down, drained or kept for others",
+    _NODES_RESERVED: "a node that it was given is down, drained or kept for others",
     "Dependency": "it waits for another job of Slurm's",
     "BeginTime": "its time has not come",
     "Reservation": "its reservation has not begun",
@@ -30,17 +33,19 @@ _WAITS: Final = {
     "BadConstraints": "no node can ever do what it asks for",
     "Cleaning": "Slurm cleans up after it",
     "Prolog": "the nodes are being made ready",
-}  # fmt: skip
+}
 # Where Slurm itself chooses the nodes, a job that waits has none yet.
 _WAITS_FOR_SOME: Final = {
     "Resources": "too few nodes that would do are free of other jobs of Slurm's",
     "ReqNodeNotAvail": "nodes that would do take no work",
     "NodeDown": "a node that would do is down",
-    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions":
-        "nodes that would do are down, drained or kept for others",
-}  # fmt: skip
-_LIMITS: Final = (("QOS", "a limit of its quality of service"), ("Assoc", "a limit of its account"),
-                  ("Max", "a limit of its partition"))  # fmt: skip
+    _NODES_RESERVED: "nodes that would do are down, drained or kept for others",
+}
+_LIMITS: Final = (
+    ("QOS", "a limit of its quality of service"),
+    ("Assoc", "a limit of its account"),
+    ("Max", "a limit of its partition"),
+)
 _ENDS: Final = {
     "BOOT_FAIL": ("a node did not boot", True),
     "CANCELLED": ("it was cancelled in Slurm, by scancel", True),
@@ -50,18 +55,27 @@ _ENDS: Final = {
     "PREEMPTED": ("Slurm has preempted it for another job", True),
     "REVOKED": ("Slurm has taken it back", True),
     "TIMEOUT": ("its time limit in Slurm has passed", True),
-}  # fmt: skip
+}
 SLURM: Final = "Slurm"
-_ITS_OWN: Final = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED", "REVOKED", "TIMEOUT"})
+_ITS_OWN: Final = frozenset(
+    {"CANCELLED", "DEADLINE", "PREEMPTED", "REVOKED", "TIMEOUT"}
+)
 WAITING: Final = frozenset(
-    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+    {
+        "PENDING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESV_DEL_HOLD",
+        "SPECIAL_EXIT",
+    }
 )
 OVER: Final = frozenset({"COMPLETED", "FAILED", *_ENDS})
 
 
 def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> str:
-    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall clock.
-    `slurm_places`: it chooses the nodes, which else Corral has given."""
+    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall
+    clock. `slurm_places`: it chooses the nodes, which else Corral has given."""
     code = reason.partition(",")[0]
     words = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
     known_text = words.get(reason) or words.get(code.strip())
@@ -70,20 +84,28 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
         f"{limit} is reached" if limit else "Slurm names no reason that Corral knows"
     )
     named = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
-    when = "" if starts_at is None else f"; Slurm expects it to start at {_clock(starts_at)}"
+    when = (
+        ""
+        if starts_at is None
+        else f"; Slurm expects it to start at {_clock(starts_at)}"
+    )
     return f"it waits in Slurm: {what}{named}{when}"
 
 
 def whose_doing(state: str, *, restarted: bool) -> str:
-    """SLURM where it, or a user through it, has ended the job; "": a node, or the job itself."""
+    """SLURM where it, or a user through it, has ended the job; "": a node, or the job
+    itself."""
     return SLURM if restarted or state in _ITS_OWN else ""
 
 
 def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
-    """Return the cause that Slurm gives, and whether the cluster is at fault; ("", True) for an end
-    by itself."""
+    """Return the cause that Slurm gives, and whether the cluster is at fault; ("",
+    True) for an end by itself."""
     if restarted:
-        return "Slurm has requeued it: an attempt is begun once, the next is another", True
+        return (
+            "Slurm has requeued it: an attempt is begun once, the next is another",
+            True,
+        )
     return _ENDS.get(state, ("", True))
 
 

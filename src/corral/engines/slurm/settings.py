@@ -16,14 +16,16 @@ _SPAN: Final = re.compile(r"(\d{4,5})-(\d{4,5})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """`partition`, `account`, `qos`, `reservation`: as sbatch takes them; None: Slurm's own choice.
+    """`partition`, `account`, `qos`, `reservation`: as sbatch takes them; None: Slurm's
+    own choice.
 
-    `folder`: where nodes find what their agents need, seen by all under the same path; None: in the
-    cluster's own directory. `python`: the interpreter on the nodes; None: the head's own path.
-    `ports`: what nodes may give to gangs, each node its own 32. `pretend`: the GPUs of this Slurm
-    are made up. `options`: lines for every batch script, as after #SBATCH, joined by semicolons.
-    `images`: where nodes keep what they have unpacked, best on a disk of each node's own; None: in
-    their folder for temporary files. `command_seconds`: this long a command of Slurm's may take.
+    `folder`: where nodes find what their agents need, seen by all under the same path;
+    None: in the cluster's own directory. `python`: the interpreter on the nodes; None:
+    the head's own path. `ports`: what nodes may give to gangs, each node its own 32.
+    `pretend`: the GPUs of this Slurm are made up. `options`: lines for every batch
+    script, as after #SBATCH, joined by semicolons. `images`: where nodes keep what they
+    have unpacked, best on a disk of each node's own; None: in their folder for
+    temporary files. `command_seconds`: this long a command of Slurm's may take.
     `places`: who says where a job runs, "corral" or "engine", which is Slurm.
     """
 
@@ -67,13 +69,23 @@ class SlurmSettings:
         if not 1024 <= first <= last - PORTS_EACH + 1 or last > 65_535:
             what = f"ports={self.ports} is no range of at least {PORTS_EACH} ports"
             raise wrong(SlurmSettings, "ports", what)
-        for name in ("partition", "account", "qos", "reservation", "folder", "images", "options"):
+        for name in (
+            "partition",
+            "account",
+            "qos",
+            "reservation",
+            "folder",
+            "images",
+            "options",
+        ):
             if any(char in (getattr(self, name) or "") for char in "\n\r\0"):
                 raise wrong(SlurmSettings, name, f"{name} is one line")
         for name in ("folder", "images"):
             path = getattr(self, name)
             if path is not None and not path.startswith("/"):
-                what = f"{name}={path} is not the same on every node: it is a whole path"
+                what = (
+                    f"{name}={path} is not the same on every node: it is a whole path"
+                )
                 raise wrong(SlurmSettings, name, what)
         if self.rest is not None and not _REST.fullmatch(self.rest):
             what = f"rest={self.rest} is no address of slurmrestd, http://HOST:PORT or unix:/PATH"
@@ -98,8 +110,8 @@ class SlurmSettings:
         return tuple(line.strip() for line in self.options.split(";") if line.strip())
 
     def ports_of(self, place: int) -> tuple[int, ...]:
-        """Return the ports of the node at this place among all; far more nodes than ports share
-        them."""
+        """Return the ports of the node at this place among all; far more nodes than
+        ports share them."""
         first, last = (int(word) for word in self.ports.split("-"))
         blocks = (last - first + 1) // PORTS_EACH
         begin = first + place % blocks * PORTS_EACH

@@ -1,4 +1,5 @@
-"""Slurm by slurmrestd: the same questions over HTTP, with a JWT, or over a Unix socket without one.
+"""Slurm by slurmrestd: the same questions over HTTP, with a JWT, or over a Unix socket
+without one.
 
 Source: slurmrestd(8) and the OpenAPI of Slurm 22.05, plugin v0.0.38.
 """
@@ -26,13 +27,14 @@ VERSION: Final = "v0.0.38"
 _UNIX: Final = "unix:"
 _NO_WORD: Final = ("Unspecified error", "Zero Bytes were transmitted")
 PING: Final = "run: scontrol ping"
-_GONE: Final = (2017, 2021)  # ESLURM_INVALID_JOB_ID, ESLURM_ALREADY_DONE: over is what was wanted
+# ESLURM_INVALID_JOB_ID, ESLURM_ALREADY_DONE: over is what was wanted
+_GONE: Final = (2017, 2021)
 
 
 @dataclass(slots=True, kw_only=True)
 class Rest:
-    """Implements Calls. `address`: http(s)://HOST:PORT or unix:PATH. The file of the token is read
-    at each call: a newer one needs no new head."""
+    """Implements Calls. `address`: http(s)://HOST:PORT or unix:PATH. The file of the
+    token is read at each call: a newer one needs no new head."""
 
     address: str
     token_file: Path | None
@@ -47,7 +49,9 @@ class Rest:
 
     async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
         rows = await self._rows("jobs")
-        return tuple(job for row in rows for job in job_rows(row) if name in ("", job.name))
+        return tuple(
+            job for row in rows for job in job_rows(row) if name in ("", job.name)
+        )
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
         """The book of accounts is not asked here."""
@@ -63,7 +67,9 @@ class Rest:
             await self._call("DELETE", f"job/{handle}", fine=_GONE)
 
     async def cancel_named(self, name: str) -> None:
-        await self.cancel([job.handle for job in await self.queue(name) if not job.is_over])
+        await self.cancel(
+            [job.handle for job in await self.queue(name) if not job.is_over]
+        )
 
     async def close(self) -> None:
         if self._client is not None:
@@ -78,7 +84,8 @@ class Rest:
     async def _call(
         self, method: str, path: str, body: object = None, *, fine: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """`fine`: errors of Slurm's that change nothing. Raises: Unsupported, SlurmTrouble."""
+        """`fine`: errors of Slurm's that change nothing. Raises: Unsupported,
+        SlurmTrouble."""
         if not self._is_known:
             await self._check_version()
         reply = await self._ask(method, f"/slurm/{VERSION}/{path}", body)
@@ -93,8 +100,13 @@ class Rest:
 
     async def _check_version(self) -> None:
         paths = (await self._ask("GET", "/openapi/v3")).get("paths", {})
-        if f"/slurm/{VERSION}/jobs" not in paths and f"/slurm/{VERSION}/jobs/" not in paths:
-            offered = sorted({path.split("/")[2] for path in paths if path.startswith("/slurm/")})
+        if (
+            f"/slurm/{VERSION}/jobs" not in paths
+            and f"/slurm/{VERSION}/jobs/" not in paths
+        ):
+            offered = sorted(
+                {path.split("/")[2] for path in paths if path.startswith("/slurm/")}
+            )
             raise SlurmTrouble(
                 f"slurmrestd speaks {', '.join(offered) or 'nothing'}, and not {VERSION}",
                 hint=f"run it with: slurmrestd -s openapi/{VERSION}; or leave --set rest out",
@@ -103,11 +115,17 @@ class Rest:
 
     async def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         try:
-            answer = await self._open().request(method, path, json=body, headers=self._headers())
+            answer = await self._open().request(
+                method, path, json=body, headers=self._headers()
+            )
             if answer.status_code == 401:
                 raise SlurmTrouble(
                     "slurmrestd asks for a token"
-                    + (", and not for this one" if self.token_file else ", and none is named"),
+                    + (
+                        ", and not for this one"
+                        if self.token_file
+                        else ", and none is named"
+                    ),
                     hint="write: --set rest_token_file=FILE; scontrol token > FILE",
                 )
             document = json.loads(answer.content)
@@ -122,7 +140,9 @@ class Rest:
                 hint="see whether it is slurmrestd that listens there",
             ) from error
         if not isinstance(document, dict):
-            raise SlurmTrouble(f"slurmrestd answers with {type(document).__name__}, not an object")
+            raise SlurmTrouble(
+                f"slurmrestd answers with {type(document).__name__}, not an object"
+            )
         return document
 
     def _open(self) -> httpx2.AsyncClient:
@@ -139,13 +159,22 @@ class Rest:
     def _headers(self) -> dict[str, str]:
         if self.token_file is None:
             return {}
-        return {"X-SLURM-USER-NAME": getpass.getuser(), "X-SLURM-USER-TOKEN": self._token()}
+        return {
+            "X-SLURM-USER-NAME": getpass.getuser(),
+            "X-SLURM-USER-TOKEN": self._token(),
+        }
 
     def _complain(self, errors: Sequence[Mapping[str, Any]]) -> None:
         """Raises: Unsupported, SlurmTrouble: what Slurm says, with the next step."""
         complaint = "; ".join(
             " ".join(
-                filter(None, (str(error.get("description") or ""), str(error.get("error") or "")))
+                filter(
+                    None,
+                    (
+                        str(error.get("description") or ""),
+                        str(error.get("error") or ""),
+                    ),
+                )
             )
             for error in errors
         )
@@ -156,7 +185,8 @@ class Rest:
         raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
 
     def _no_word(self) -> SlurmTrouble:
-        """It says the same of a controller that is away and of a token that is not taken."""
+        """It says the same of a controller that is away and of a token that is not
+        taken."""
         away = "slurmrestd gets no word from slurmctld"
         if self.token_file is None:
             return SlurmTrouble(away, hint=PING)
@@ -180,7 +210,11 @@ def until_of(token: str) -> str:
     """Until when the JWT is good, as it says itself."""
     try:
         payload = token.split(".")[1]
-        until = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
-        return f" (good until {datetime.fromtimestamp(until, UTC).strftime(MOMENT_FORM)})"
+        until = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[
+            "exp"
+        ]
+        return (
+            f" (good until {datetime.fromtimestamp(until, UTC).strftime(MOMENT_FORM)})"
+        )
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
         return " (which is not a valid token)"

@@ -1,4 +1,5 @@
-"""Slurm's JSON, of which only the few fields that are needed are read, and strictly. Pure.
+"""Slurm's JSON, of which only the few fields that are needed are read, and strictly.
+Pure.
 
 Source: the OpenAPI of Slurm 22.05, plugin v0.0.38.
 """
@@ -78,7 +79,9 @@ def _property(option: str, value: str) -> dict[str, object]:
 def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
     """None for a node that is only planned. Raises: ValueError."""
     try:
-        flags = frozenset(str(flag).upper() for flag in (row["state"], *row["state_flags"]))
+        flags = frozenset(
+            str(flag).upper() for flag in (row["state"], *row["state_flags"])
+        )
         if flags & ABSENT:
             return None
         return SlurmNode(
@@ -86,7 +89,9 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
             address=row["address"] or row["name"],
             flags=flags,
             partitions=frozenset(row["partitions"]),
-            features=tuple(word for word in (row["active_features"] or "").split(",") if word),
+            features=tuple(
+                word for word in (row["active_features"] or "").split(",") if word
+            ),
             gpus=gpus_of(row["gres"] or ""),
             cpus=int(row["cpus"]),
             memory_bytes=int(row["real_memory"]) * _MIB,
@@ -96,7 +101,9 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
             reason=row["reason"] or "",
         )
     except (KeyError, TypeError, ValueError) as wrong:
-        raise ValueError(f"a node that slurmrestd shows cannot be read: {wrong!r}") from None
+        raise ValueError(
+            f"a node that slurmrestd shows cannot be read: {wrong!r}"
+        ) from None
 
 
 def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
@@ -111,7 +118,8 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
         tasks = [task] if task is not None else tasks_of(row["array_task_string"] or "")
         nodes = names_of(row["nodes"] or "")
         held_amounts = dict(
-            part.partition("=")[::2] for part in (row["tres_alloc_str"] or "").split(",")
+            part.partition("=")[::2]
+            for part in (row["tres_alloc_str"] or "").split(",")
         )
         count, starts = max(len(nodes), 1), row["start_time"] or 0
         for array_task in tasks or [None]:
@@ -127,14 +135,18 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
                 is_preempted=bool(row["preempt_time"]),
                 gpus_each=gpus_in(row["tres_per_node"] or ""),
                 cpus_each=int(held_amounts.get("cpu", 0)) // count,
-                memory_bytes_each=memory_bytes_of(held_amounts.get("mem", "0")) // count,
+                memory_bytes_each=memory_bytes_of(held_amounts.get("mem", "0"))
+                // count,
             )
     except (KeyError, TypeError, AttributeError) as wrong:
-        raise ValueError(f"a job that slurmrestd shows cannot be read: {wrong!r}") from None
+        raise ValueError(
+            f"a job that slurmrestd shows cannot be read: {wrong!r}"
+        ) from None
 
 
 def tasks_of(text: str) -> list[int]:
-    """The indices in "0,2-6:2%3". Raises: ValueError for what is no such list, or was cut short."""
+    """The indices in "0,2-6:2%3". Raises: ValueError for what is no such list, or was
+    cut short."""
     task_numbers: list[int] = []
     listed, _, _ = text.partition("%")
     for part in filter(None, listed.split(",")):

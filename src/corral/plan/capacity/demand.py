@@ -8,18 +8,23 @@ from typing import Any, Final
 from corral.replay.workload import Workload
 
 WEEK_SECONDS: Final = 7 * 86_400.0
-GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to 1 evenly
+# its multiples, without their whole parts, fill 0 to 1 evenly
+GOLDEN: Final = (5**0.5 - 1) / 2
 
 
 def loads(work: Workload, step_seconds: float) -> list[float]:
-    """GPUs in demand, on the average of each whole step from second 0 to the last submission.
+    """GPUs in demand, on the average of each whole step from second 0 to the last
+    submission.
 
-    Each job counts from its submission on, for as long as it ran: what it waited on some cluster is
-    not demand. What comes after the last submission is left out, as later jobs are not known.
+    Each job counts from its submission on, for as long as it ran: what it waited on
+    some cluster is not demand. What comes after the last submission is left out, as
+    later jobs are not known.
     """
     steps = int(work.submits[-1] // step_seconds) if work.submits else 0
     changes, parts = [0.0] * (steps + 1), [0.0] * (steps + 1)
-    for begun, seconds, gpus in zip(work.submits, work.durations, work.gpus, strict=True):
+    for begun, seconds, gpus in zip(
+        work.submits, work.durations, work.gpus, strict=True
+    ):
         end = begun + seconds
         first, last = int(begun // step_seconds), int(end // step_seconds)
         if first >= steps:
@@ -40,8 +45,9 @@ def loads(work: Workload, step_seconds: float) -> list[float]:
 
 
 def grown(work: Workload, factor: float) -> Workload:
-    """So many times the jobs. Those that are added are copies, each some whole weeks later than its
-    like (days, where the log is short) and from the start again at the end: days and nights stay.
+    """So many times the jobs. Those that are added are copies, each some whole weeks
+    later than its like (days, where the log is short) and from the start again at the
+    end: days and nights stay.
 
     Raises: ValueError where the factor is not above 0.
     """
@@ -57,7 +63,10 @@ def grown(work: Workload, factor: float) -> Workload:
         copies = floor(factor) + (lot < factor % 1.0)
         if copies:
             rows.append((at, row))
-        rows += [((at + copy * shift) % last if last else at, row) for copy in range(1, copies)]
+        rows += [
+            ((at + copy * shift) % last if last else at, row)
+            for copy in range(1, copies)
+        ]
     rows.sort()
     names = [field.name for field in fields(work) if field.name != "submits"]
     columns = {name: _picked(getattr(work, name), rows) for name in names}

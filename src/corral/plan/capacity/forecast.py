@@ -1,8 +1,9 @@
-"""Forecast of a series of loads with intervals, and the errors of such forecasts in its past.
+"""Forecast of a series of loads with intervals, and the errors of such forecasts in its
+past.
 
-The level of the series goes back to its mean, from day to day by a constant share, and the week (or
-the day) adds its profile, as far as weeks are alike. The intervals are what such forecasts were off
-by before. Against others: docs/decisions/0049.
+The level of the series goes back to its mean, from day to day by a constant share, and
+the week (or the day) adds its profile, as far as weeks are alike. The intervals are
+what such forecasts were off by before. Against others: docs/decisions/0049.
 """
 
 from bisect import insort
@@ -30,11 +31,13 @@ Forecaster = Callable[[Sequence[float], int, int], list[float]]  # past, horizon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodBacktest:
-    """A method on the past: forecasts from `origins` moments, each of what was not known then.
+    """A method on the past: forecasts from `origins` moments, each of what was not
+    known then.
 
-    `mase`: mean absolute error over that of the past's own season-to-season change. `pinball`: mean
-    over the low end, the middle and the high end. `held`: the share of intervals that held what
-    came (of those that had enough earlier errors to be made); None: there were none.
+    `mase`: mean absolute error over that of the past's own season-to-season change.
+    `pinball`: mean over the low end, the middle and the high end. `held`: the share of
+    intervals that held what came (of those that had enough earlier errors to be made);
+    None: there were none.
     """
 
     method: str
@@ -56,8 +59,8 @@ class ForecastErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandForecast:
-    """`steps` of `step_hours` each, in GPUs; `total` of all of them, in GPU-hours. `tried`: by
-    method, the used one first."""
+    """`steps` of `step_hours` each, in GPUs; `total` of all of them, in GPU-hours.
+    `tried`: by method, the used one first."""
 
     history: tuple[float, ...]
     step_hours: float
@@ -77,18 +80,24 @@ def seasonal_naive(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[float]:
-    """The level keeps a constant share of its distance from the mean; the season adds its own.
+    """The level keeps a constant share of its distance from the mean; the season adds
+    its own.
 
-    Source: an autoregression of order 1 on what is left without the seasonal means, these shrunk
-    as James and Stein 1961 do, by how much more they differ than chance makes them.
+    Source: an autoregression of order 1 on what is left without the seasonal means,
+    these shrunk as James and Stein 1961 do, by how much more they differ than chance
+    makes them.
     """
     recent = list(past[-PERIODS * season :])
     profile = _profile(recent, season)
-    level = [value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)]
+    level = [
+        value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)
+    ]
     mean = fsum(level) / len(level)
     off = [value - mean for value in level]
     spread = fsum(deviation * deviation for deviation in off[:-1])
-    together = fsum(deviation * before for before, deviation in zip(off, off[1:], strict=False))
+    together = fsum(
+        deviation * before for before, deviation in zip(off, off[1:], strict=False)
+    )
     kept_share = min(MOST_RETURN, max(0.0, together / spread)) if spread else 0.0
     return [
         max(0.0, mean + kept_share ** (ahead + 1) * off[-1] + profile[ahead % season])
@@ -97,14 +106,18 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def _profile(recent: Sequence[float], season: int) -> list[float]:
-    """Return the deviation of each step of a season from its mean, the next one first."""
+    """Return the deviation of each step of a season from its mean, the next one
+    first."""
     whole = len(recent) // season
     if whole < 2:
         return [0.0] * season
     tail = recent[len(recent) - whole * season :]
     rows = [tail[at * season : (at + 1) * season] for at in range(whole)]
     means = [fsum(row) / season for row in rows]
-    off = [[row[at] - mean for row, mean in zip(rows, means, strict=True)] for at in range(season)]
+    off = [
+        [row[at] - mean for row, mean in zip(rows, means, strict=True)]
+        for at in range(season)
+    ]
     profile = [fsum(column) / whole for column in off]
     chance = fsum(
         (deviation - mean) ** 2
@@ -122,10 +135,11 @@ METHODS: Final[dict[str, Forecaster]] = {OWN: mean_reversion, NAIVE: seasonal_na
 def forecast(
     history: Sequence[float], *, step_hours: float, season: int, horizon: int
 ) -> DemandForecast:
-    """The next `horizon` steps, by the method whose forecasts of the past were less far off.
+    """The next `horizon` steps, by the method whose forecasts of the past were less far
+    off.
 
-    Raises: SpecInvalid where the history is too short: four seasons, and twice the horizon after
-    the first two, are needed.
+    Raises: SpecInvalid where the history is too short: four seasons, and twice the
+    horizon after the first two, are needed.
     """
     least = least_steps(season, horizon)
     if horizon < 1 or len(history) < least:
@@ -133,10 +147,16 @@ def forecast(
             f"{len(history)} steps of {step_hours:g} h are too few to forecast {horizon}",
             hint=f"{least} are needed; or look ahead for fewer --horizon-days",
         )
-    played = {name: _Played(method, history, season, horizon) for name, method in METHODS.items()}
+    played = {
+        name: _Played(method, history, season, horizon)
+        for name, method in METHODS.items()
+    }
     change = _seasonal_change(history, season)
     tried = sorted(
-        (played_forecast.tried(name, change) for name, played_forecast in played.items()),
+        (
+            played_forecast.tried(name, change)
+            for name, played_forecast in played.items()
+        ),
         key=lambda one: one.mae,
     )
     return played[tried[0].method].ahead(step_hours, tuple(tried))
@@ -149,11 +169,14 @@ def least_steps(season: int, horizon: int) -> int:
 
 def _seasonal_change(history: Sequence[float], season: int) -> float:
     pairs = zip(history, history[season:], strict=False)
-    return fsum(abs(later - before) for before, later in pairs) / (len(history) - season)
+    return fsum(abs(later - before) for before, later in pairs) / (
+        len(history) - season
+    )
 
 
 class _Played:
-    """The forecasts of one method from moments of the past, and by how much they were off."""
+    """The forecasts of one method from moments of the past, and by how much they were
+    off."""
 
     def __init__(
         self, method: Forecaster, history: Sequence[float], season: int, horizon: int
@@ -172,7 +195,9 @@ class _Played:
         season, horizon = self._season, self._horizon
         last = len(self._history) - horizon
         tested = [at for at in self._origins if LEAST_PERIODS * season <= at <= last]
-        errors = [abs(self._off(at, ahead)) for at in tested for ahead in range(horizon)]
+        errors = [
+            abs(self._off(at, ahead)) for at in tested for ahead in range(horizon)
+        ]
         mae = fsum(errors) / len(errors)
         losses: list[float] = []
         within_band: list[bool] = []
@@ -180,7 +205,9 @@ class _Played:
             error_by_step = self._errors_by_step(ahead)
             for at in (at for at in tested if at in error_by_step):
                 forecast_errors, actual = error_by_step[at], self._history[at + ahead]
-                within_band.append(forecast_errors.low <= actual <= forecast_errors.high)
+                within_band.append(
+                    forecast_errors.low <= actual <= forecast_errors.high
+                )
                 ends = (
                     (forecast_errors.low, MISS / 2),
                     (forecast_errors.value, 0.5),
@@ -197,10 +224,11 @@ class _Played:
         )
 
     def _errors_by_step(self, ahead: int) -> dict[int, ForecastErrors]:
-        """Return the forecast at each moment that had enough known errors, and the present one.
+        """Return the forecast at each moment that had enough known errors, and the
+        present one.
 
-        The miss that is aimed at follows the record (Gibbs and Candes 2021): after intervals that
-        held too little came wider ones.
+        The miss that is aimed at follows the record (Gibbs and Candes 2021): after
+        intervals that held too little came wider ones.
         """
         ranked: list[float] = []
         error_by_step: dict[int, ForecastErrors] = {}
@@ -216,17 +244,23 @@ class _Played:
                         <= self._history[old + ahead]
                         <= error_by_step[old].high
                     )
-                    miss = min(MOST_MISS, max(LEAST_MISS, miss + PACE * (MISS - missed)))
+                    miss = min(
+                        MOST_MISS, max(LEAST_MISS, miss + PACE * (MISS - missed))
+                    )
                 insort(ranked, off)
             known_until = max(known_until, at - ahead)
             if len(ranked) >= FEW or at == now:
                 error_by_step[at] = _interval(self._made[at][ahead], ranked, miss)
         return error_by_step
 
-    def ahead(self, step_hours: float, tried: tuple[MethodBacktest, ...]) -> DemandForecast:
+    def ahead(
+        self, step_hours: float, tried: tuple[MethodBacktest, ...]
+    ) -> DemandForecast:
         history, horizon = self._history, self._horizon
         made = self._made[len(history)]
-        steps = tuple(self._errors_by_step(ahead)[len(history)] for ahead in range(horizon))
+        steps = tuple(
+            self._errors_by_step(ahead)[len(history)] for ahead in range(horizon)
+        )
         whole = sorted(
             fsum(self._off(old, at) for at in range(horizon))
             for old in self._origins
@@ -247,20 +281,27 @@ class _Played:
         )
 
 
-def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> ForecastErrors:
-    """Return the interval by ranked earlier errors: the next one lies outside on either side half
-    of `miss`.
+def _interval(
+    value: float, ranked: Sequence[float], miss: float = MISS
+) -> ForecastErrors:
+    """Return the interval by ranked earlier errors: the next one lies outside on either
+    side half of `miss`.
 
-    Source: split conformal prediction, each side for itself (Romano, Patterson and Candes 2019).
+    Source: split conformal prediction, each side for itself (Romano, Patterson and
+    Candes 2019).
     """
     rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - miss / 2)))
     low = min(value, max(0.0, value + ranked[len(ranked) - rank]))
-    return ForecastErrors(value=value, low=low, high=max(value, value + ranked[rank - 1]))
+    return ForecastErrors(
+        value=value, low=low, high=max(value, value + ranked[rank - 1])
+    )
 
 
 def _pinball(actual: float, predicted: float, share: float) -> float:
-    """Return the pinball loss of a quantile: `share` of what lies above it, and the rest of what
-    lies below."""
+    """Return the pinball loss of a quantile: `share` of what lies above it, and the
+    rest of what lies below."""
     return (
-        share * (actual - predicted) if actual >= predicted else (1 - share) * (predicted - actual)
+        share * (actual - predicted)
+        if actual >= predicted
+        else (1 - share) * (predicted - actual)
     )

@@ -1,4 +1,5 @@
-"""Capacity plan: from numbers given by hand, from a forecast of the demand, and for short waits."""
+"""Capacity plan: from numbers given by hand, from a forecast of the demand, and for
+short waits."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -26,8 +27,8 @@ HORIZON_DAYS: Final = 14.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleNeed:
-    """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of all hours in
-    which a GPU can be kept busy."""
+    """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of
+    all hours in which a GPU can be kept busy."""
 
     run_hours: Annotated[float, RUN_HOURS]
     runs: Annotated[float, RUNS]
@@ -59,8 +60,9 @@ class SimpleCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequest:
-    """`work`: the log of jobs. `play`: replays jobs on nodes; without it, or a target, nothing is
-    replayed. `growth`: times the jobs of the log, for the replay. `gpus_now`: what is there."""
+    """`work`: the log of jobs. `play`: replays jobs on nodes; without it, or a target,
+    nothing is replayed. `growth`: times the jobs of the log, for the replay.
+    `gpus_now`: what is there."""
 
     work: Workload
     node_gpus: Annotated[int, NODE_GPUS] = 8
@@ -73,8 +75,9 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """`forecast`: None where the log is too short, and `why_none` says so. `demand`: how long each
-    load of whole GPUs lasted, hours, the highest first: what `corral plan cost` mixes for."""
+    """`forecast`: None where the log is too short, and `why_none` says so. `demand`:
+    how long each load of whole GPUs lasted, hours, the highest first: what `corral plan
+    cost` mixes for."""
 
     request: CapacityRequest
     gpu_hours_month: float
@@ -105,8 +108,8 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
 
 
 def capacity(request: CapacityRequest) -> Capacity:
-    """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no number of
-    nodes would do."""
+    """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no
+    number of nodes would do."""
     check(request)
     work = request.work
     if not work.submits:
@@ -117,7 +120,9 @@ def capacity(request: CapacityRequest) -> Capacity:
     if request.target is not None and request.play is not None:
         remarks.append("each job runs as long as it did, and is submitted when it was")
         if request.growth != 1:
-            remarks.append(f"{request.growth:g} times the jobs: copies of them, whole weeks later")
+            remarks.append(
+                f"{request.growth:g} times the jobs: copies of them, whole weeks later"
+            )
         sized = nodes_for_wait(
             grown(work, request.growth),
             request.target,
@@ -138,14 +143,18 @@ def capacity(request: CapacityRequest) -> Capacity:
     )
 
 
-def _forecast(request: CapacityRequest, remarks: list[str]) -> tuple[DemandForecast | None, str]:
+def _forecast(
+    request: CapacityRequest, remarks: list[str]
+) -> tuple[DemandForecast | None, str]:
     """Forecast by days if there are weeks of them, else by hours."""
     horizon_days = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)
         wanted = max(1, round((horizon_days or HORIZON_DAYS) * 24 / hours))
         horizon = (
-            wanted if horizon_days is not None else min(wanted, (len(series) - 2 * season) // 2)
+            wanted
+            if horizon_days is not None
+            else min(wanted, (len(series) - 2 * season) // 2)
         )
         if horizon < 1 or len(series) < least_steps(season, horizon):
             continue

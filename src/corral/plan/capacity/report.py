@@ -24,7 +24,9 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
     need = found.need
     low, high = (share_text(buffer) for buffer in need.buffers)
     use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
-    gpus = " to ".join(f"{gpu_count:,}" for gpu_count in sorted({found.low_gpus, found.high_gpus}))
+    gpus = " to ".join(
+        f"{gpu_count:,}" for gpu_count in sorted({found.low_gpus, found.high_gpus})
+    )
     return PlannerReport(
         title="Capacity",
         verdict=(
@@ -34,8 +36,12 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
         ),
         answers=(
             ReportFigure(name="need", value=found.gpu_hours, unit="GPU h a month"),
-            ReportFigure(name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"),
-            ReportFigure(name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"),
+            ReportFigure(
+                name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"
+            ),
+            ReportFigure(
+                name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"
+            ),
         ),
         assumed=(
             f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month: --usable",
@@ -86,7 +92,9 @@ def _verdict(found: Capacity) -> str:
 
 
 def _answers(found: Capacity) -> Iterator[ReportFigure]:
-    yield ReportFigure(name="demand so far", value=found.gpu_hours_month, unit="GPU h a month")
+    yield ReportFigure(
+        name="demand so far", value=found.gpu_hours_month, unit="GPU h a month"
+    )
     if found.forecast is not None:
         made = found.forecast
         total, busiest = made.total, max(made.steps, key=lambda step: step.high)
@@ -110,12 +118,17 @@ def _answers(found: Capacity) -> Iterator[ReportFigure]:
         if best.held is not None:
             note = f"of {best.origins} forecasts of the past, by {best.method}; 80 % is aimed at"
             yield ReportFigure(
-                name="intervals that held what came", value=100 * best.held, unit="%", note=note
+                name="intervals that held what came",
+                value=100 * best.held,
+                unit="%",
+                note=note,
             )
     if found.sized is not None:
         size = found.sized.found
         note = f"{counted(size.nodes, 'node')} of {found.sized.node_gpus}"
-        yield ReportFigure(name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note)
+        yield ReportFigure(
+            name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note
+        )
         if found.request.gpus_now is not None:
             more = size.gpus - found.request.gpus_now
             yield ReportFigure(name="more than there are", value=more, unit="GPUs")
@@ -156,10 +169,18 @@ def _sizes(sized: Sized) -> ReportTable:
     return ReportTable(
         title="Waits on more or fewer nodes",
         columns=columns(
-            "nodes", "GPUs", (f"p{100 * sized.target.share:g} wait", "min"), ("used", "%")
+            "nodes",
+            "GPUs",
+            (f"p{100 * sized.target.share:g} wait", "min"),
+            ("used", "%"),
         ),
         rows=tuple(
-            (size_tried.nodes, size_tried.gpus, size_tried.wait_seconds / 60, 100 * size_tried.used)
+            (
+                size_tried.nodes,
+                size_tried.gpus,
+                size_tried.wait_seconds / 60,
+                100 * size_tried.used,
+            )
             for size_tried in sized.tried
         ),
         note="The log, replayed through the scheduler."

@@ -35,8 +35,9 @@ class WaitTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeTried:
-    """`wait_seconds`: that the target's share of the jobs does not wait longer than. `used`: the
-    share of the GPU time that was held, from the first submission to the last."""
+    """`wait_seconds`: that the target's share of the jobs does not wait longer than.
+    `used`: the share of the GPU time that was held, from the first submission to the
+    last."""
 
     nodes: int
     gpus: int
@@ -46,8 +47,9 @@ class SizeTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """`found`: the fewest nodes that meet the target; with one fewer it is missed, or the largest
-    job does not fit. `tried`: all that were replayed, the fewest nodes first."""
+    """`found`: the fewest nodes that meet the target; with one fewer it is missed, or
+    the largest job does not fit. `tried`: all that were replayed, the fewest nodes
+    first."""
 
     target: WaitTarget
     node_gpus: int
@@ -62,19 +64,26 @@ class Sized:
 
 
 def nodes_for_wait(
-    work: Workload, target: WaitTarget, *, node_gpus: int, play: Play, most: int = MOST_NODES
+    work: Workload,
+    target: WaitTarget,
+    *,
+    node_gpus: int,
+    play: Play,
+    most: int = MOST_NODES,
 ) -> Sized:
-    """Return the nodes, by doubling from the mean load until the target is met and bisecting from
-    there.
+    """Return the nodes, by doubling from the mean load until the target is met and
+    bisecting from there.
 
-    More nodes may make a wait longer now and then, as the jobs then meet others: what is found is
-    the end of the gap that was halved, not proven to be the least of all.
+    More nodes may make a wait longer now and then, as the jobs then meet others: what
+    is found is the end of the gap that was halved, not proven to be the least of all.
 
-    Raises: SpecInvalid without a job; Conflict where the largest job needs more than `most`, or
-    these miss the target.
+    Raises: SpecInvalid without a job; Conflict where the largest job needs more than
+    `most`, or these miss the target.
     """
     if not work.submits or node_gpus < 1:
-        raise SpecInvalid("no job, or no GPU in a node", hint="give a log with jobs that ended")
+        raise SpecInvalid(
+            "no job, or no GPU in a node", hint="give a log with jobs that ended"
+        )
     least = ceil(max(work.gpus) / node_gpus)
     if least > most:
         raise Conflict(
@@ -103,13 +112,16 @@ def nodes_for_wait(
     )
 
 
-def _tried(work: Workload, target: WaitTarget, nodes: int, node_gpus: int, play: Play) -> SizeTried:
+def _tried(
+    work: Workload, target: WaitTarget, nodes: int, node_gpus: int, play: Play
+) -> SizeTried:
     outcome = play(work, [node_gpus] * nodes)
     window = (work.submits[-1] - work.submits[0]) * nodes * node_gpus
     return SizeTried(
         nodes=nodes,
         gpus=nodes * node_gpus,
-        wait_seconds=round(quantile(sorted(outcome.waits), target.share), 3),  # ends are sums
+        # ends are sums
+        wait_seconds=round(quantile(sorted(outcome.waits), target.share), 3),
         used=outcome.held_gpu_seconds / window if window else 0.0,
     )
 

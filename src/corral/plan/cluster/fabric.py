@@ -1,8 +1,9 @@
 """Switches and cables of a cluster: rail-optimised fat trees of one to three tiers.
 
-Each rail (the first adapter of every node, the second, ...) has its own leaf, so that GPUs of one
-place in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD reference architectures for
-H100 and B200, whose counts the tests repeat; Leiserson 1985, doi:10.1109/TC.1985.6312192.
+Each rail (the first adapter of every node, the second, ...) has its own leaf, so that
+GPUs of one place in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD
+reference architectures for H100 and B200, whose counts the tests repeat; Leiserson
+1985, doi:10.1109/TC.1985.6312192.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,18 @@ from typing import Final
 
 from corral.domain.errors import SpecInvalid
 
-FULL: Final = 0.75  # of a leaf's ports to nodes are used at the least, where that saves switches
+# of a leaf's ports to nodes are used at the least, where that saves switches
+FULL: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """`tiers` is 0 where there is nothing to join. `down` and `up`: ports of a full leaf that way.
+    """`tiers` is 0 where there is nothing to join. `down` and `up`: ports of a full
+    leaf that way.
 
-    `pods`: of leaves and spines below the cores; 0 without cores. `planes`: trees that no switch
-    joins, one for each rail; counts are those of all planes. `node_links`, `leaf_links` and
-    `spine_links` go from a node, leaf or spine to the tier above.
+    `pods`: of leaves and spines below the cores; 0 without cores. `planes`: trees that
+    no switch joins, one for each rail; counts are those of all planes. `node_links`,
+    `leaf_links` and `spine_links` go from a node, leaf or spine to the tier above.
     """
 
     tiers: int
@@ -45,12 +48,14 @@ class Fabric:
 
     @property
     def switch_ports(self) -> int:
-        """Ports that cables take on switches: one of a node's cable, two of any other."""
+        """Ports that cables take on switches: one of a node's cable, two of any
+        other."""
         return self.node_links + 2 * (self.leaf_links + self.spine_links)
 
     @property
     def bisection_share(self) -> float:
-        """Return the bisection bandwidth as a share of what the nodes could send at once."""
+        """Return the bisection bandwidth as a share of what the nodes could send at
+        once."""
         if self.tiers < 2:
             return 1.0
         return min(1.0, self.leaf_links / self.node_links)
@@ -64,11 +69,13 @@ def fat_tree(
     oversubscription: float = 1.0,
     rail_only: bool = False,
 ) -> Fabric:
-    """The least fabric for `nodes` of `rails` adapters each, of switches with `radix` ports.
+    """The least fabric for `nodes` of `rails` adapters each, of switches with `radix`
+    ports.
 
-    `oversubscription`: ports to nodes against ports upwards, in the leaves. `rail_only`: rails are
-    joined by nothing but the links inside of the nodes (arXiv:2307.12169). So they are, with a tree
-    each, where one tree of three tiers is too small for all of them.
+    `oversubscription`: ports to nodes against ports upwards, in the leaves.
+    `rail_only`: rails are joined by nothing but the links inside of the nodes
+    (arXiv:2307.12169). So they are, with a tree each, where one tree of three tiers is
+    too small for all of them.
     Raises: SpecInvalid where three tiers do not suffice for one rail.
     """
     ends = nodes * rails
@@ -90,7 +97,9 @@ def fat_tree(
     if rails > 1 and _pods(_leaves(nodes, rails, down), radix) > radix:
         fabric = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
         return _times(fabric, rails)
-    return _three_tiers(_leaves(nodes, rails, down), ends, radix, down, oversubscription)
+    return _three_tiers(
+        _leaves(nodes, rails, down), ends, radix, down, oversubscription
+    )
 
 
 def _pods(leaves: int, radix: int) -> int:
@@ -99,11 +108,19 @@ def _pods(leaves: int, radix: int) -> int:
 
 def _times(one: Fabric, planes: int) -> Fabric:
     return Fabric(
-        tiers=one.tiers, radix=one.radix, down=one.down, up=one.up, planes=planes,
-        leaves=planes * one.leaves, spines=planes * one.spines, cores=planes * one.cores,
-        pods=planes * one.pods, node_links=planes * one.node_links,
-        leaf_links=planes * one.leaf_links, spine_links=planes * one.spine_links,
-    )  # fmt: skip
+        tiers=one.tiers,
+        radix=one.radix,
+        down=one.down,
+        up=one.up,
+        planes=planes,
+        leaves=planes * one.leaves,
+        spines=planes * one.spines,
+        cores=planes * one.cores,
+        pods=planes * one.pods,
+        node_links=planes * one.node_links,
+        leaf_links=planes * one.leaf_links,
+        spine_links=planes * one.spine_links,
+    )
 
 
 def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
@@ -130,7 +147,9 @@ def _rails(nodes: int, rails: int, radix: int) -> Fabric:
             hint=f"plan {radix} nodes or fewer, or leave out --rail-only for a tree of more tiers",
         )
     leaves = -(-rails // (radix // nodes))
-    return Fabric(tiers=1, radix=radix, leaves=leaves, down=radix, node_links=nodes * rails)
+    return Fabric(
+        tiers=1, radix=radix, leaves=leaves, down=radix, node_links=nodes * rails
+    )
 
 
 def _leaves(nodes: int, rails: int, down: int) -> int:
@@ -141,8 +160,8 @@ def _leaves(nodes: int, rails: int, down: int) -> int:
 
 
 def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) -> Fabric:
-    """Pods of as many leaves as a spine has ports downwards, with a spine for each port upwards of
-    a leaf; the spines of one place in their pods share a plane of cores."""
+    """Pods of as many leaves as a spine has ports downwards, with a spine for each port
+    upwards of a leaf; the spines of one place in their pods share a plane of cores."""
     up = -int(-down // ratio)  # rounded up, so that no more is oversubscribed
     half = radix // 2
     pods = _pods(leaves, radix)
@@ -169,5 +188,8 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
 
 
 def _dividing(whole: int, *, least: float) -> int:
-    """The least number that divides it and is not below `least`: links spread evenly."""
-    return next(part for part in range(1, whole + 1) if whole % part == 0 and part >= least)
+    """The least number that divides it and is not below `least`: links spread
+    evenly."""
+    return next(
+        part for part in range(1, whole + 1) if whole % part == 0 and part >= least
+    )

@@ -11,7 +11,8 @@ from corral.plan.cluster.storage import Storage
 
 
 class FabricRequest(Protocol):
-    """Fields of a request about networks and racks; the names are those of `ClusterRequest`."""
+    """Fields of a request about networks and racks; the names are those of
+    `ClusterRequest`."""
 
     @property
     def oversubscription(self) -> float: ...
@@ -68,7 +69,8 @@ def usual(said: float | None, value: float, remarks: list[str], words: str) -> f
 
 
 def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
-    """Modules on switches hold links of a port's own rate, and so more of slower ones."""
+    """Modules on switches hold links of a port's own rate, and so more of slower
+    ones."""
     each = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
     modules = ceil(fabric.switch_ports / each)
     watts = fabric.switches * kind.watts + modules * kind.module_watts
@@ -93,21 +95,33 @@ def nets_of(
     nets.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
     ethernet, slow = switch("sn4600c"), switch("sn2201")
     band = fat_tree(
-        ends, round(rule("node-ports", "in_band")), ethernet.ports_of(100), oversubscription=3
+        ends,
+        round(rule("node-ports", "in_band")),
+        ethernet.ports_of(100),
+        oversubscription=3,
     )
     nets.append(net_of("in band", ethernet, 100, band))
     switches = sum(net.fabric.switches for net in nets)
     managed = ends * round(rule("node-ports", "out_of_band")) + switches
     leaves = ceil(managed / slow.ports)
-    out = Fabric(tiers=1, radix=slow.ports, leaves=leaves, down=slow.ports, node_links=managed)
-    nets.append(Net(name="out of band", switch=slow, fabric=out, modules=0,
-                     watts=leaves * slow.watts))  # fmt: skip
+    out = Fabric(
+        tiers=1, radix=slow.ports, leaves=leaves, down=slow.ports, node_links=managed
+    )
+    nets.append(
+        Net(
+            name="out of band",
+            switch=slow,
+            fabric=out,
+            modules=0,
+            watts=leaves * slow.watts,
+        )
+    )
     return tuple(nets)
 
 
 def _files_on(compute: Fabric, ends: int) -> Fabric:
-    """The network of storage. In a small cluster it is what the GPUs' one switch has left, as in
-    NVIDIA's enterprise reference architectures."""
+    """The network of storage. In a small cluster it is what the GPUs' one switch has
+    left, as in NVIDIA's enterprise reference architectures."""
     ports = round(rule("node-ports", "storage"))
     if compute.leaves == 1 and compute.node_links + ends * ports <= compute.radix:
         return Fabric(tiers=1, radix=compute.radix, node_links=ends * ports)
@@ -152,7 +166,9 @@ def bill_of(
             lines.append(_plain("cable", tree.links, 0.0, f"{network.name}"))
         if network.modules:
             watts = network.modules * kind.module_watts
-            lines.append(_plain("transceiver in a switch", network.modules, watts, network.name))
+            lines.append(
+                _plain("transceiver in a switch", network.modules, watts, network.name)
+            )
     if nodes > 1:
         watts = adapters * net.adapter_module_watts
         lines.append(_plain("transceiver in a server", adapters, watts, "GPUs"))
@@ -167,7 +183,9 @@ def heads_of(nodes: int) -> int:
 
 
 def _plain(what: str, count: int, watts: float, note: str) -> MaterialLine:
-    return MaterialLine(what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note)
+    return MaterialLine(
+        what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note
+    )
 
 
 def _shared(nodes: int, storage: Storage) -> list[MaterialLine]:
@@ -185,7 +203,12 @@ def _shared(nodes: int, storage: Storage) -> list[MaterialLine]:
         )
 
     return [
-        line("head and login nodes", "head-node", heads, "2 heads, 2 to log in, and services"),
+        line(
+            "head and login nodes",
+            "head-node",
+            heads,
+            "2 heads, 2 to log in, and services",
+        ),
         line(
             "storage appliance",
             "storage-server",
@@ -208,7 +231,9 @@ def racks_of(
         watts, each, heaviest = built.watts, 1, built.weight_kg
     else:
         words = "a rack may draw {:g} kW: --rack-kw says another power"
-        watts = usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, words) * 1e3
+        watts = (
+            usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, words) * 1e3
+        )
         each = min(units // built.units, int(watts // built.watts))
         heaviest = each * built.weight_kg + empty
     if each < 1:

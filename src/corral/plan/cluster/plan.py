@@ -7,7 +7,15 @@ from typing import Annotated, Final
 from corral.catalog.carbon import region, usual_pue
 from corral.catalog.devices import Device, device
 from corral.catalog.economics import Assumption, assume, assumptions
-from corral.catalog.equipment import NetworkKit, ServerKit, network, networks, rule, server, switch
+from corral.catalog.equipment import (
+    NetworkKit,
+    ServerKit,
+    network,
+    networks,
+    rule,
+    server,
+    switch,
+)
 from corral.catalog.links import link
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.plan.bounds import ABOVE, PARAMETERS, Above, Gpus, NumberBound, check
@@ -29,27 +37,38 @@ HOURS: Final = 8_760.0  # of a year
 WORLD: Final = "world"
 RENTED: Final = ("efa", "dcn")  # networks of clouds
 BLOCKING: Final = NumberBound(
-    1, 16, hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange"
+    1,
+    16,
+    hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange",
 )
-DRAWN: Final = NumberBound(0.001, 1, hint="give a share of the greatest power, for example 0.7")
-SITE: Final = NumberBound(1, 10, hint="from 1, a site that draws what its machines do, to 10")
+DRAWN: Final = NumberBound(
+    0.001, 1, hint="give a share of the greatest power, for example 0.7"
+)
+SITE: Final = NumberBound(
+    1, 10, hint="from 1, a site that draws what its machines do, to 10"
+)
 CARBON: Final = NumberBound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
 PRICE: Final = NumberBound(0, 10, hint="give USD a kWh, for example 0.12")
-WAITING: Final = NumberBound(1e-6, 0.99, hint="give a share of the time, for example 0.01")
-LOAD: Final = "{:g} of the greatest power is drawn on the average: --load says another share"
+WAITING: Final = NumberBound(
+    1e-6, 0.99, hint="give a share of the time, for example 0.01"
+)
+LOAD: Final = (
+    "{:g} of the greatest power is drawn on the average: --load says another share"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRequest:
-    """Request for a cluster plan. None, "" and 0 are not given: the catalog's usual value, which
-    the answer states.
+    """Request for a cluster plan. None, "" and 0 are not given: the catalog's usual
+    value, which the answer states.
 
     Attributes:
         gpus: How many; whole servers are built.
         gpu: Of which type.
         fabric: What joins the nodes: ib-ndr, roce-400, ...
         switch: Of which the fabric is built, where not of the usual one.
-        oversubscription: Ports of a leaf to nodes, against those upwards: 1 blocks nothing.
+        oversubscription: Ports of a leaf to nodes, against those upwards: 1 blocks
+            nothing.
         rail_only: Join equal places of the nodes only, without spines.
         rack_kw: What a rack may draw.
         load: Share of the greatest power that is drawn on the average.
@@ -92,9 +111,9 @@ class ClusterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """`gpus` are those of whole servers. Powers in W: of the GPUs alone, of all machines at the
-    most, and of these on the average; `site` ones are times the PUE. `liquid_watts`: heat that
-    leaves in water. `kwh`: what one costs, in USD."""
+    """`gpus` are those of whole servers. Powers in W: of the GPUs alone, of all
+    machines at the most, and of these on the average; `site` ones are times the PUE.
+    `liquid_watts`: heat that leaves in water. `kwh`: what one costs, in USD."""
 
     request: ClusterRequest
     gpu: Device
@@ -123,8 +142,8 @@ class ClusterPlan:
 
     @property
     def bisection_bytes_per_s(self) -> float:
-        """Return the bandwidth from one half of the GPUs to the other, one way. Inside a node: by
-        its own links."""
+        """Return the bandwidth from one half of the GPUs to the other, one way. Inside
+        a node: by its own links."""
         if self.nodes == 1:
             return self.gpus / 2 * self.gpu.scale_up.bytes_per_s
         rate = self.nodes * self.rails * self.network.adapter_gbps * 1e9 / 8
@@ -153,15 +172,17 @@ class ClusterPlan:
 
     @property
     def weight_kg(self) -> float:
-        racks = 0 if self.racks.count == 0 else self.racks.count * rule("rack", "weight")
+        racks = (
+            0 if self.racks.count == 0 else self.racks.count * rule("rack", "weight")
+        )
         return sum(line.weight_kg for line in self.bought) + racks
 
 
 def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     """The bill of materials and what follows from it.
 
-    Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for what cannot be built,
-    with the nearest that can.
+    Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for what cannot
+    be built, with the nearest that can.
     """
     remarks: list[str] = []
     known_assumptions = assumptions()
@@ -173,10 +194,14 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     servers = ceil(request.gpus / built.gpus)
     gpus = servers * built.gpus
     if gpus != request.gpus:
-        remarks.append(f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server")
+        remarks.append(
+            f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server"
+        )
     nodes = gpus // gpu.node_gpus
     net = _network(request, gpu, remarks)
-    rails = max(1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps))
+    rails = max(
+        1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps)
+    )
     storage = plan_storage(request, gpu, gpus, nodes, remarks)
     nets = nets_of(request, nodes, rails, net, storage)
     if (planes := nets[0].fabric.planes) > 1:
@@ -216,7 +241,8 @@ def _pue() -> str:
 
 
 def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
-    """Return the price of a kWh: the requested one, else the region's, else the usual one."""
+    """Return the price of a kWh: the requested one, else the region's, else the usual
+    one."""
     if request.kwh is not None:
         return assume({"kwh": request.kwh})["kwh"]
     if request.region and region(request.region).electricity_usd_per_kwh is not None:
@@ -231,7 +257,9 @@ def _carbon(request: ClusterRequest, remarks: list[str]) -> float:
         return request.carbon
     carbon_region = region(request.region or WORLD)
     if not request.region:
-        words = f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
+        words = (
+            f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
+        )
         remarks.append(f"{words}: --region says where, --carbon how many kg")
     return carbon_region.carbon_g_per_kwh / 1e3
 
@@ -258,7 +286,9 @@ def _network(request: ClusterRequest, gpu: Device, remarks: list[str]) -> Networ
     other = switch(request.switch)
     if not other.ports_of(network_kit.adapter_gbps):
         what = f"{other.title} has no port of {network_kit.adapter_gbps:g} Gb/s"
-        raise SpecInvalid(what, hint=f"leave out --switch for {network_kit.switch.name}")
+        raise SpecInvalid(
+            what, hint=f"leave out --switch for {network_kit.switch.name}"
+        )
     return NetworkKit(
         name=network_kit.name,
         adapter_gbps=network_kit.adapter_gbps,

@@ -46,7 +46,13 @@ def report(plan: ClusterPlan) -> PlannerReport:
             f"GPUs alone {_watts(plan.gpu_watts)}."
         ),
         answers=_answers(plan),
-        tables=(_bill(plan), _networks(plan), *_others(plan), _storage(plan), _site(plan)),
+        tables=(
+            _bill(plan),
+            _networks(plan),
+            *_others(plan),
+            _storage(plan),
+            _site(plan),
+        ),
         figures=(_waiting(plan),) if plan.nodes > 1 else (),
         assumed=plan.remarks,
         sources=(
@@ -60,9 +66,18 @@ def report(plan: ClusterPlan) -> PlannerReport:
 
 
 def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
-    tree, request = plan.compute.fabric, plan.request
-    cooled = _taken(pue=request.pue)
-    drawn = _taken(pue=request.pue, busy_draw=request.load)
+    return (
+        *_network_figures(plan),
+        *_storage_figures(plan),
+        ReportFigure(name="racks", value=plan.racks.count),
+        *_power_figures(plan),
+        ReportFigure(name="weight", value=plan.weight_kg / 1e3, unit="t"),
+    )
+
+
+def _network_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
+    """The GPUs and nodes, and what joins them."""
+    tree = plan.compute.fabric
     return (
         ReportFigure(name="GPUs", value=plan.gpus),
         ReportFigure(name="nodes", value=plan.nodes),
@@ -81,11 +96,22 @@ def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             unit="TB/s",
             note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send",
         ),
+    )
+
+
+def _storage_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
+    return (
         ReportFigure(
-            name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"
+            name="storage, read",
+            value=plan.storage.need_read,
+            unit="GB/s",
+            note="needed",
         ),
         ReportFigure(
-            name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"
+            name="storage, write",
+            value=plan.storage.need_write,
+            unit="GB/s",
+            note="needed",
         ),
         ReportFigure(
             name="idle for storage",
@@ -93,12 +119,25 @@ def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             unit="%",
             note="of the GPUs' time, with what there is",
         ),
-        ReportFigure(name="racks", value=plan.racks.count),
+    )
+
+
+def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
+    """Power, and the energy, carbon and money that a year of it takes."""
+    request = plan.request
+    cooled = _taken(pue=request.pue)
+    drawn = _taken(pue=request.pue, busy_draw=request.load)
+    return (
         ReportFigure(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
         ReportFigure(
-            name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"
+            name="machine power",
+            value=plan.most_watts / 1e3,
+            unit="kW",
+            note="at the most",
         ),
-        _between("site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"),
+        _between(
+            "site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"
+        ),
         _between("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
         _between("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
         _between(
@@ -108,7 +147,6 @@ def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             [*drawn, plan.kwh],
             note=f"at {plan.kwh.value:g} USD a kWh",
         ),
-        ReportFigure(name="weight", value=plan.weight_kg / 1e3, unit="t"),
     )
 
 
@@ -120,24 +158,36 @@ def _taken(**said: float | None) -> list[Assumption]:
 def _between(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
 ) -> ReportFigure:
-    """A product, between what it is with all its assumptions low and with all of them high."""
+    """A product, between what it is with all its assumptions low and with all of them
+    high."""
     if all(assumption.is_known for assumption in of):
         return ReportFigure(name=name, value=value, unit=unit, note=note)
     low, high = (
         value * prod(getattr(assumption, end) / assumption.value for assumption in of)
         for end in ("low", "high")
     )
-    return ReportFigure(name=name, value=value, unit=unit, low=low, high=high, note=note)
+    return ReportFigure(
+        name=name, value=value, unit=unit, low=low, high=high, note=note
+    )
 
 
 def _bill(plan: ClusterPlan) -> ReportTable:
     rows = tuple(
-        (line.what, line.count, line.note, line.watts / 1e3, line.units or None, line.weight_kg)
+        (
+            line.what,
+            line.count,
+            line.note,
+            line.watts / 1e3,
+            line.units or None,
+            line.weight_kg,
+        )
         for line in plan.bought
     )
     return ReportTable(
         title="To be bought",
-        columns=columns("what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")),
+        columns=columns(
+            "what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")
+        ),
         rows=rows,
         note="Cables by their number; lengths depend on the hall. Power is the most that is drawn.",
     )
@@ -178,7 +228,8 @@ def _networks(plan: ClusterPlan) -> ReportTable:
 
 
 def _others(plan: ClusterPlan) -> tuple[ReportTable, ...]:
-    """The GPUs' network at other oversubscriptions, and with rails alone where they fit."""
+    """The GPUs' network at other oversubscriptions, and with rails alone where they
+    fit."""
     if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
         return ()
     radix = plan.compute.fabric.radix
@@ -210,8 +261,12 @@ def _others(plan: ClusterPlan) -> tuple[ReportTable, ...]:
     )
 
 
-def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int | float, ...]:
-    net = net_of(plan.compute.name, plan.network.switch, plan.network.adapter_gbps, tree)
+def _fabric_row(
+    plan: ClusterPlan, name: str, tree: Fabric
+) -> tuple[str | int | float, ...]:
+    net = net_of(
+        plan.compute.name, plan.network.switch, plan.network.adapter_gbps, tree
+    )
     half = plan.nodes * plan.rails * plan.network.adapter_gbps / 16
     return (
         name,
@@ -289,7 +344,9 @@ def _waiting(plan: ClusterPlan) -> Figure:
     for step in range(POINTS + 1):
         rate = 10 ** (middle + log10(SPAN) * (2 * step / POINTS - 1))
         seconds = storage.checkpoint_bytes / 1e9 / rate
-        share = save_idle(seconds, storage.interval_seconds, async_saves=storage.async_saves)
+        share = save_idle(
+            seconds, storage.interval_seconds, async_saves=storage.async_saves
+        )
         points.append((rate, 100 * share))
     return Figure(
         title="GPUs waiting for checkpoints",
@@ -313,7 +370,9 @@ def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
             "write."
         )
     if plan.request.rail_only and plan.nodes > 1:
-        warning_list.append("Between rails there is no way but through the links inside of a node.")
+        warning_list.append(
+            "Between rails there is no way but through the links inside of a node."
+        )
     if plan.liquid_watts:
         warning_list.append(
             f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack."

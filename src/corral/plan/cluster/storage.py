@@ -8,7 +8,8 @@ from corral.catalog.devices import Device
 from corral.catalog.equipment import rule
 
 USUAL_PARAMETERS = 70e9
-TRAINED_BYTES = 18.0  # a parameter in memory, of mixed precision with Adam: arXiv:2205.05198
+# a parameter in memory, of mixed precision with Adam: arXiv:2205.05198
+TRAINED_BYTES = 18.0
 
 
 class StorageRequest(Protocol):
@@ -32,9 +33,9 @@ class StorageRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Rates in GB/s. `need_*`: so that GPUs wait no longer than was asked; `read` and `write`: what
-    there is; `built_*`: of the appliances that give it. `data_idle`, `save_idle`: shares of the
-    time that GPUs wait for data and for checkpoints."""
+    """Rates in GB/s. `need_*`: so that GPUs wait no longer than was asked; `read` and
+    `write`: what there is; `built_*`: of the appliances that give it. `data_idle`,
+    `save_idle`: shares of the time that GPUs wait for data and for checkpoints."""
 
     checkpoint_bytes: float
     interval_seconds: float
@@ -65,7 +66,9 @@ class Storage:
 
     @property
     def save_idle(self) -> float:
-        return save_idle(self.save_seconds, self.interval_seconds, async_saves=self.async_saves)
+        return save_idle(
+            self.save_seconds, self.interval_seconds, async_saves=self.async_saves
+        )
 
     @property
     def data_idle(self) -> float:
@@ -77,8 +80,9 @@ class Storage:
 
 
 def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> float:
-    """Share of the time that GPUs stand still for checkpoints that take `seconds` and follow each
-    other after `interval_seconds` of work. In the background only what outlasts that counts."""
+    """Share of the time that GPUs stand still for checkpoints that take `seconds` and
+    follow each other after `interval_seconds` of work. In the background only what
+    outlasts that counts."""
     stalled = max(0.0, seconds - interval_seconds) if async_saves else seconds
     return stalled / (interval_seconds + stalled)
 
@@ -86,7 +90,8 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
 def plan_storage(
     asked: StorageRequest, gpu: Device, gpus: int, nodes: int, remarks: list[str]
 ) -> Storage:
-    """Return the given storage, or one that keeps GPUs waiting at most as long as requested."""
+    """Return the given storage, or one that keeps GPUs waiting at most as long as
+    requested."""
     parameters = asked.parameters
     if parameters is None:
         parameters = min(USUAL_PARAMETERS, gpus * gpu.memory_bytes / TRAINED_BYTES)
@@ -96,16 +101,21 @@ def plan_storage(
     each = asked.data_mb_per_gpu_s
     if each is None:
         each = rule("storage-need", "read") * 1e3
-        remarks.append(f"a GPU reads {each:g} MB/s of data: --data-mb-per-gpu-s says another rate")
+        remarks.append(
+            f"a GPU reads {each:g} MB/s of data: --data-mb-per-gpu-s says another rate"
+        )
     interval = asked.save_minutes * 60
     saved = parameters * rule("checkpoint", "bytes")
-    longest = interval if asked.async_saves else interval * asked.idle / (1 - asked.idle)
+    longest = (
+        interval if asked.async_saves else interval * asked.idle / (1 - asked.idle)
+    )
     need_write = max(saved / 1e9 / longest, gpus * rule("storage-need", "write"))
     need_read = gpus * each / 1e3
     read = asked.read_gb_per_s or need_read
     write = asked.write_gb_per_s or need_write
     appliances = max(
-        ceil(read / rule("storage-server", "read")), ceil(write / rule("storage-server", "write"))
+        ceil(read / rule("storage-server", "read")),
+        ceil(write / rule("storage-server", "write")),
     )
     return Storage(
         checkpoint_bytes=saved,

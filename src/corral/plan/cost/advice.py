@@ -1,4 +1,5 @@
-"""Advice about costs in plain sentences: buy, reserve or rent, by how much and from when."""
+"""Advice about costs in plain sentences: buy, reserve or rent, by how much and from
+when."""
 
 from typing import Final
 
@@ -14,17 +15,25 @@ from corral.plan.report import counted
 SURE: Final = 0.8  # of the draws agree: below, the prices decide
 NEAR: Final = 0.1  # of a bill: what is less than that, an offer turns over
 VERBS: Final = {OWN: "Buy", "on demand": "Rent on demand", "reserved": "Reserve"}
-DOING: Final = {OWN: "owning", "on demand": "renting on demand", "reserved": "reserving"}
+DOING: Final = {
+    OWN: "owning",
+    "on demand": "renting on demand",
+    "reserved": "reserving",
+}
 SPOT: Final = "spot"
 
 
 def advice(found: Costs) -> str:
-    """Return what a budget and a demand come to, if given; then the cheapest way that cannot be
-    withdrawn, its saving against the alternative, its break-even and its certainty; and spot."""
+    """Return what a budget and a demand come to, if given; then the cheapest way that
+    cannot be withdrawn, its saving against the alternative, its break-even and its
+    certainty; and spot."""
     is_sold = not rented_only(device(found.request.gpu))
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
     ways = sorted(able, key=lambda way: way.bill.usd)
-    best, next_best = ways[0], next((way for way in ways[1:] if way.name == OWN), ways[1])
+    best, next_best = (
+        ways[0],
+        next((way for way in ways[1:] if way.name == OWN), ways[1]),
+    )
     sentences = (
         _of_budget(found),
         "" if found.hybrid is None else _of_demand(found.hybrid),
@@ -61,7 +70,9 @@ def _from_when(found: Costs, best: OwnOrRent) -> str:
         return ""
     if rent.even_use is None:
         return "Buying would not pay against renting on demand even if used around the clock."
-    pays = f"Against renting on demand buying pays from {share_text(rent.even_use)} use on"
+    pays = (
+        f"Against renting on demand buying pays from {share_text(rent.even_use)} use on"
+    )
     if best.name != OWN:
         return f"{pays}."
     if rent.even_month is not None:
@@ -77,7 +88,8 @@ def _from_which_bill(found: Costs) -> str:
 
 
 def _wins(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
-    """Return how often owning costs less than the other of the two; None if neither is owning."""
+    """Return how often owning costs less than the other of the two; None if neither is
+    owning."""
     if OWN not in (best.name, next_best.name):
         return None
     return best.own_wins if next_best.name == OWN else next_best.own_wins
@@ -134,7 +146,8 @@ def _of_budget(found: Costs) -> str:
 
 
 def rented_text(found: Costs, own: AffordableGpus) -> str:
-    """Return what a budget rents: for how long, and how many GPUs for the years asked for."""
+    """Return what a budget rents: for how long, and how many GPUs for the years asked
+    for."""
     request = found.request
     years, use = counted(request.years, "year"), share_text(request.utilisation)
     months = counted(own.rented_months, "month")

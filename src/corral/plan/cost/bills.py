@@ -1,4 +1,5 @@
-"""Cost of GPUs over years: owned, rented on demand, reserved and spot; and where they break even.
+"""Cost of GPUs over years: owned, rented on demand, reserved and spot; and where they
+break even.
 
 All is the present value of the months' payments at the cost of capital, in USD.
 """
@@ -37,13 +38,13 @@ class CostRequest:
         gpus: Number of GPUs.
         gpu: Type of GPU.
         years: Number of years.
-        utilisation: Share of all hours in which the GPUs are used, the same for owning and
-            renting.
+        utilisation: Share of all hours in which the GPUs are used, the same for owning
+            and renting.
         node_gpus: GPUs of a node; the default depends on the type of GPU.
         storage_tb: Storage for the GPUs, in TB.
         egress_tb_month: Data that leaves a cloud each month, in TB.
-        budget_usd: Budget in USD. It replaces the number of GPUs, or is given in addition
-            to it.
+        budget_usd: Budget in USD. It replaces the number of GPUs, or is given in
+            addition to it.
         demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and
             rented GPUs.
         assume: Numbers that replace those of catalog/data/economics.csv, by name.
@@ -83,8 +84,8 @@ def check_demand(demand: Sequence[tuple[float, float]]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """A line of a bill. Paid once, at the start, and again each month; `usd`: its present value.
-    What comes back is negative."""
+    """A line of a bill. Paid once, at the start, and again each month; `usd`: its
+    present value. What comes back is negative."""
 
     name: str
     once: float = 0.0
@@ -129,11 +130,13 @@ class PriceAssumptions:
 
     @cached_property
     def falling(self) -> float:
-        """Return the present value of a rent of one USD in the first month that then falls."""
+        """Return the present value of a rent of one USD in the first month that then
+        falls."""
         price_share = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
         return sum(
-            float(price_share ** ((month - 1) / 12)) * self.discount(month) for month in months
+            float(price_share ** ((month - 1) / 12)) * self.discount(month)
+            for month in months
         )
 
     def discount(self, month: int) -> float:
@@ -166,12 +169,14 @@ class PriceAssumptions:
             self._monthly("insurance and line", hardware * of["other_share"] / 12),
         ]
         residual = hardware * of["yearly_value"] ** (self.months / 12)
-        back = BillLine(name="residual value", usd=-residual * self.discount(self.months))
+        back = BillLine(
+            name="residual value", usd=-residual * self.discount(self.months)
+        )
         return Bill(lines=(*lines, back))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
-        """Return the bill of rented GPUs for that share of the hours; reserved ones are paid in
-        full."""
+        """Return the bill of rented GPUs for that share of the hours; reserved ones are
+        paid in full."""
         of, hours = self.of, gpus * MONTH_HOURS
         price = of["on_demand"]
         if kind == "reserved":
@@ -191,9 +196,11 @@ class PriceAssumptions:
             )
         )
 
-    def mix(self, owned: float, demand: Sequence[tuple[float, float]], kind: str) -> Bill:
-        """Return the bill of owned GPUs under a demand of (GPUs, share of the hours), with rent for
-        the rest. Storage, egress and staff follow what each side does."""
+    def mix(
+        self, owned: float, demand: Sequence[tuple[float, float]], kind: str
+    ) -> Bill:
+        """Return the bill of owned GPUs under a demand of (GPUs, share of the hours),
+        with rent for the rest. Storage, egress and staff follow what each side does."""
         of = self.of
         work = sum(gpus * share for gpus, share in demand)
         own_work = sum(min(gpus, owned) * share for gpus, share in demand)
@@ -208,7 +215,11 @@ class PriceAssumptions:
         stored_cost = peak * self.storage_tb_per_gpu * of["cloud_storage"]
         sent = self.egress_tb_month * of["egress"] * part
         lines += [
-            *(replace(line, name="rented GPUs") for line in rent.lines if line.name == "rent"),
+            *(
+                replace(line, name="rented GPUs")
+                for line in rent.lines
+                if line.name == "rent"
+            ),
             self._monthly("rented storage", stored_cost),
             self._monthly("egress", sent),
         ]
@@ -228,22 +239,24 @@ class PriceAssumptions:
         return BillLine(name=name, monthly=usd, usd=usd * self.worth)
 
     def hours(self, gpus: float, used: float) -> float:
-        """Used GPU-hours, weighted by when they are: so that a price a GPU-hour pays the bill."""
+        """Used GPU-hours, weighted by when they are: so that a price a GPU-hour pays
+        the bill."""
         return gpus * used * MONTH_HOURS * self.worth
 
     def even_use(self, gpus: float, kind: str) -> float | None:
-        """The share of the hours from which on, up to all, owning costs no more than renting; None:
-        not even at all hours. Both are straight lines in it."""
+        """The share of the hours from which on, up to all, owning costs no more than
+        renting; None: not even at all hours. Both are straight lines in it."""
         idle, full = (
-            self.own(gpus, used).usd - self.rent(gpus, used, kind).usd for used in (0.0, 1.0)
+            self.own(gpus, used).usd - self.rent(gpus, used, kind).usd
+            for used in (0.0, 1.0)
         )
         if full > 0:
             return None
         return 0.0 if idle <= 0 else idle / (idle - full)
 
     def even_month(self, gpus: float, used: float, kind: str) -> int | None:
-        """The first month by whose end as much has been paid for rent as for the owned GPUs, which
-        are then still there; None: not within the years."""
+        """The first month by whose end as much has been paid for rent as for the owned
+        GPUs, which are then still there; None: not within the years."""
         bill = self.own(gpus, used)
         paid_own, paid_rent = bill.once, 0.0
         running = sum(line.monthly for line in bill.lines)
@@ -252,7 +265,9 @@ class PriceAssumptions:
         for month in range(1, self.months + 1):
             paid_own += running
             first = rent["rent"] * (1 - fall) ** ((month - 1) / 12)
-            paid_rent += first + sum(usd for name, usd in rent.items() if name != "rent")
+            paid_rent += first + sum(
+                usd for name, usd in rent.items() if name != "rent"
+            )
             if paid_rent >= paid_own:
                 return month
         return None
@@ -274,10 +289,15 @@ def prices_of(request: CostRequest, values: Mapping[str, float]) -> PriceAssumpt
     )
 
 
-def assumed(request: CostRequest, market: Market | None = None) -> dict[str, Assumption]:
-    """All assumptions: as the request says, else by the list of prices (without one, that of the
-    catalog) and the region, else the usual ones. Raises: NotFound, SpecInvalid."""
-    listed = of_market(request.gpu, market or prices(), years=request.years, cloud=request.cloud)
+def assumed(
+    request: CostRequest, market: Market | None = None
+) -> dict[str, Assumption]:
+    """All assumptions: as the request says, else by the list of prices (without one,
+    that of the catalog) and the region, else the usual ones. Raises: NotFound,
+    SpecInvalid."""
+    listed = of_market(
+        request.gpu, market or prices(), years=request.years, cloud=request.cloud
+    )
     if request.region and "kwh" not in request.assume:
         listed["kwh"] = electricity(request.region)
     return assume(request.assume, listed)

@@ -13,15 +13,16 @@ class AffordableGpus:
     """GPUs that a budget buys or rents.
 
     `by_capital` is the number of GPUs, in whole nodes, whose purchase the budget pays.
-    `by_whole_cost` is the number whose whole cost over the years it pays. `months` is how
-    long the budget can run the GPUs of `by_capital`, up to the requested years. `node_once`
-    and `node_usd` are the initial cost and the total cost of one node of `node_gpus`.
+    `by_whole_cost` is the number whose whole cost over the years it pays. `months` is
+    how long the budget can run the GPUs of `by_capital`, up to the requested years.
+    `node_once` and `node_usd` are the initial cost and the total cost of one node of
+    `node_gpus`.
 
-    `rented_hours` are GPU-hours on demand, counting rent alone. `rented_gpus` is the same
-    as a number of GPUs around the clock. `rented_months` is how long the budget rents the
-    requested GPUs. `people_usd` is the cost of people over the years of a rent, independent
-    of the number of GPUs. `kept_gpus` and `kept_on_spot` are the GPUs that can be rented
-    for all years at the requested use, with storage and people.
+    `rented_hours` are GPU-hours on demand, counting rent alone. `rented_gpus` is the
+    same as a number of GPUs around the clock. `rented_months` is how long the budget
+    rents the requested GPUs. `people_usd` is the cost of people over the years of a
+    rent, independent of the number of GPUs. `kept_gpus` and `kept_on_spot` are the GPUs
+    that can be rented for all years at the requested use, with storage and people.
     """
 
     by_capital: int
@@ -38,12 +39,18 @@ class AffordableGpus:
     kept_on_spot: float
 
 
-def bought(prices: PriceAssumptions, budget_usd: float, used: float, gpus: float) -> AffordableGpus:
-    """Whole nodes; what is bought is paid at once or, with what runs it, over the years."""
+def bought(
+    prices: PriceAssumptions, budget_usd: float, used: float, gpus: float
+) -> AffordableGpus:
+    """Whole nodes; what is bought is paid at once or, with what runs it, over the
+    years."""
     node = prices.node_gpus
 
     def most(cost: Callable[[Bill], float]) -> int:
-        low, high = 0, ceil(budget_usd / max(1.0, prices.of["server_per_gpu"] * node)) + 1
+        low, high = (
+            0,
+            ceil(budget_usd / max(1.0, prices.of["server_per_gpu"] * node)) + 1,
+        )
         while high - low > 1:
             middle = (low + high) // 2
             fits = cost(prices.own(middle * node, used)) <= budget_usd
@@ -87,7 +94,8 @@ def _people(prices: PriceAssumptions, used: float) -> float:
 
 
 def _kept(prices: PriceAssumptions, budget_usd: float, used: float, kind: str) -> float:
-    """The bill is a straight line in the number of GPUs, from its people for the first one on."""
+    """The bill is a straight line in the number of GPUs, from its people for the first
+    one on."""
     first_usd, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
     if two <= first_usd:
         return inf

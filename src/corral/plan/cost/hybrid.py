@@ -26,7 +26,8 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hybrid:
-    """`tried`: every number of owned GPUs that can be best, from none to the greatest demand."""
+    """`tried`: every number of owned GPUs that can be best, from none to the greatest
+    demand."""
 
     kind: str
     best: Mix
@@ -36,13 +37,16 @@ class Hybrid:
 
 
 def duration_curve(loads: Sequence[float]) -> Demand:
-    """Return how long each load lasted, of a series of GPUs in use at equal steps; the highest
-    first."""
-    return tuple(sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True))
+    """Return how long each load lasted, of a series of GPUs in use at equal steps; the
+    highest first."""
+    return tuple(
+        sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True)
+    )
 
 
 def peak_and_use(demand: Demand) -> tuple[int, float]:
-    """The most GPUs that are in use at a time of a year, and the share of their hours that are.
+    """The most GPUs that are in use at a time of a year, and the share of their hours
+    that are.
 
     Raises: SpecInvalid where nothing is asked for, or what cannot be.
     """
@@ -55,12 +59,14 @@ def peak_and_use(demand: Demand) -> tuple[int, float]:
     return peak, work / (peak * hours)
 
 
-def best_mix(prices: PriceAssumptions, demand: Demand, kind: str = "on demand") -> Hybrid:
+def best_mix(
+    prices: PriceAssumptions, demand: Demand, kind: str = "on demand"
+) -> Hybrid:
     """Return the cheapest mix of owned and rented GPUs, in whole nodes.
 
-    Between two loads of the demand, the cost is linear in the number of owned GPUs, except
-    for the step at the first node. Only whole nodes adjacent to a load can therefore be
-    best. All of them are tried.
+    Between two loads of the demand, the cost is linear in the number of owned GPUs,
+    except for the step at the first node. Only whole nodes adjacent to a load can
+    therefore be best. All of them are tried.
 
     Raises: SpecInvalid if nothing is requested.
     """

@@ -1,4 +1,5 @@
-"""Prices of one GPU as clouds and sellers ask them, in the place of the catalog's usual ones."""
+"""Prices of one GPU as clouds and sellers ask them, in the place of the catalog's usual
+ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,11 +13,14 @@ from corral.catalog.prices import PriceList
 from corral.domain.errors import NotFound
 from corral.plan.text import brief
 
-PRICED: Final = "h100-sxm"  # whose prices catalog/data/economics.csv has, with their low and high
+# whose prices catalog/data/economics.csv has, with their low and high
+PRICED: Final = "h100-sxm"
 SPREAD: Final = (
-    2.35  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
+    # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
+    2.35
 )
-CONTRACTS: Final = 0.25  # assumed: so far a contract is from its region's mean price, either way
+# assumed: so far a contract is from its region's mean price, either way
+CONTRACTS: Final = 0.25
 LIKE: Final = "an H100's"  # prefix of the source of an estimated price
 CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 
@@ -26,10 +30,11 @@ def of_market(
 ) -> dict[str, Assumption]:
     """Return the assumptions that the price list improves for this GPU, by name.
 
-    The price on demand is the median of the clouds' offers, with their lowest and highest.
-    Discounts come from the clouds that list both prices. For a GPU sold alone, the price is
-    scaled by the ratio of server to GPU price of an H100. Missing prices are those of an
-    H100, scaled by memory bandwidth. `cloud` restricts the offers to that cloud.
+    The price on demand is the median of the clouds' offers, with their lowest and
+    highest. Discounts come from the clouds that list both prices. For a GPU sold alone,
+    the price is scaled by the ratio of server to GPU price of an H100. Missing prices
+    are those of an H100, scaled by memory bandwidth. `cloud` restricts the offers to
+    that cloud.
 
     Raises: NotFound if that cloud does not rent out the GPU.
     """
@@ -37,33 +42,47 @@ def of_market(
     offers = [rent.usd_per_gpu_hour for rent in market.current(about.name, cloud=cloud)]
     if cloud and not offers:
         others = [rent.cloud for rent in market.rent(about.name)]
-        raise NotFound(f"price of {about.name} at", cloud, others, see="corral plan prices")
+        raise NotFound(
+            f"price of {about.name} at", cloud, others, see="corral plan prices"
+        )
     market_terms: dict[str, Assumption] = {}
     if offers:
-        source = f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
+        source = (
+            f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
+        )
         market_terms["on_demand"] = _between(
             known_assumptions["on_demand"], offers, f"{source}: corral plan prices"
         )
     terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
     for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
-        off = next((seen for kind in kinds if (seen := _discounts(about, market, kind, cloud))), [])
+        off = next(
+            (
+                seen
+                for kind in kinds
+                if (seen := _discounts(about, market, kind, cloud))
+            ),
+            [],
+        )
         if off:
             market_terms[name] = _between(
                 known_assumptions[name], off, "the same clouds: corral plan prices"
             )
     market_terms.update(
-        (assumption.name, assumption) for assumption in _server(about, market, known_assumptions)
+        (assumption.name, assumption)
+        for assumption in _server(about, market, known_assumptions)
     )
     if missing := untold(about, market):
         like = of_market(PRICED, market, years=years)
         market_terms |= {
-            name: _by_bandwidth(like.get(name, known_assumptions[name]), about) for name in missing
+            name: _by_bandwidth(like.get(name, known_assumptions[name]), about)
+            for name in missing
         }
     return market_terms
 
 
 def untold(about: Device, market: PriceList) -> tuple[str, ...]:
-    """The prices, by the names of their assumptions, that the list does not have of this GPU."""
+    """The prices, by the names of their assumptions, that the list does not have of
+    this GPU."""
     if about.name == PRICED:
         return ()
     sold = ("server_per_gpu",) if _per_gpu(about, market) is None else ()
@@ -76,8 +95,8 @@ def rented_only(about: Device) -> str:
 
 
 def electricity(region: str) -> Assumption:
-    """Return the price of a kWh for a large customer there; contracts differ. Raises: NotFound,
-    SpecInvalid for a region without a price."""
+    """Return the price of a kWh for a large customer there; contracts differ. Raises:
+    NotFound, SpecInvalid for a region without a price."""
     usd, source = electricity_usd_per_kwh(region)
     low, high = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
     return replace(assumptions()["kwh"], value=usd, low=low, high=high, source=source)
@@ -91,11 +110,17 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 
 
 def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
-    """Return the discount of each cloud against its price on demand; surcharges do not count."""
-    full = {rent.cloud: rent.usd_per_gpu_hour for rent in market.current(about.name, cloud=cloud)}
+    """Return the discount of each cloud against its price on demand; surcharges do not
+    count."""
+    full = {
+        rent.cloud: rent.usd_per_gpu_hour
+        for rent in market.current(about.name, cloud=cloud)
+    }
     offers = market.current(about.name, kind, cloud)
     off = [
-        1 - offer.usd_per_gpu_hour / full[offer.cloud] for offer in offers if offer.cloud in full
+        1 - offer.usd_per_gpu_hour / full[offer.cloud]
+        for offer in offers
+        if offer.cloud in full
     ]
     return [share for share in off if 0 <= share < 1]
 
@@ -109,12 +134,17 @@ def _server(
         usd, source = each
         factor = usd / usual.value
         yield replace(
-            usual, value=usd, low=usual.low * factor, high=usual.high * factor, source=source
+            usual,
+            value=usd,
+            low=usual.low * factor,
+            high=usual.high * factor,
+            source=source,
         )
 
 
 def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
-    """Return a server's price in USD per GPU, and its source. None if no price is known."""
+    """Return a server's price in USD per GPU, and its source. None if no price is
+    known."""
     if (whole := market.sale(about.name, "server")) is not None:
         return whole.usd / about.node_gpus, whole.source
     sale = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
@@ -123,7 +153,10 @@ def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
         return None
     more = server.usd / device(PRICED).node_gpus / alone.usd
     used = ", used" if sale.what == "used_gpu" else ""
-    return sale.usd * more, f"{sale.source}; {sale.usd:,.0f} for one{used}, times {more:.2f}"
+    return (
+        sale.usd * more,
+        f"{sale.source}; {sale.usd:,.0f} for one{used}, times {more:.2f}",
+    )
 
 
 def _between(usual: Assumption, seen: list[float], source: str) -> Assumption:

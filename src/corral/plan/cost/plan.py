@@ -1,4 +1,5 @@
-"""Own or rent: what each way costs over the years, where they meet, and how sure that is."""
+"""Own or rent: what each way costs over the years, where they meet, and how sure that
+is."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,10 +42,10 @@ TELLS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnOrRent:
-    """Owning, or one way of renting. `per_hour`: USD for each GPU-hour that is used, with its band
-    by the assumptions. `even_use` and `even_month`: from which share of the hours, and which month
-    on, owning is no dearer; None: never, within the years. `own_wins`: how often owning costs less,
-    of the draws."""
+    """Owning, or one way of renting. `per_hour`: USD for each GPU-hour that is used,
+    with its band by the assumptions. `even_use` and `even_month`: from which share of
+    the hours, and which month on, owning is no dearer; None: never, within the years.
+    `own_wins`: how often owning costs less, of the draws."""
 
     name: str
     bill: Bill
@@ -59,12 +60,12 @@ class OwnOrRent:
 class Costs:
     """Costs of owning and of renting.
 
-    `saving` is the USD that owning saves against renting on demand, at the usual values.
-    `swings` are its changes when one assumption at a time varies; `saving_band` is its
-    range when all vary at once. `cautions` are warnings about missing data. `terms`
-    compares one year with three. `clouds` separates neo-clouds from hyperscalers. `year`
-    has the running costs of owning. `even_bill` is the cloud bill, in USD a month, at which
-    both cost the same; owning costs less than any higher bill.
+    `saving` is the USD that owning saves against renting on demand, at the usual
+    values. `swings` are its changes when one assumption at a time varies; `saving_band`
+    is its range when all vary at once. `cautions` are warnings about missing data.
+    `terms` compares one year with three. `clouds` separates neo-clouds from
+    hyperscalers. `year` has the running costs of owning. `even_bill` is the cloud bill,
+    in USD a month, at which both cost the same; owning costs less than any higher bill.
     """
 
     request: CostRequest
@@ -100,17 +101,25 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
     gpus, used = request.gpus, request.utilisation
     drawn = [prices_of(request, values) for values in draws(known_terms)]
     costs = {
-        name: [bill_of(price_assumptions, name, gpus, used).usd for price_assumptions in drawn]
+        name: [
+            bill_of(price_assumptions, name, gpus, used).usd
+            for price_assumptions in drawn
+        ]
         for name in (OWN, *RENTS)
     }
     hours = [price_assumptions.hours(gpus, used) for price_assumptions in drawn]
-    saved = [rent - own_usd for rent, own_usd in zip(costs["on demand"], costs[OWN], strict=True)]
+    saved = [
+        rent - own_usd
+        for rent, own_usd in zip(costs["on demand"], costs[OWN], strict=True)
+    ]
 
     def saving(values: Values) -> float:
         at = prices_of(request, values)
         return at.rent(gpus, used, "on demand").usd - at.own(gpus, used).usd
 
-    even = [price_assumptions.even_use(gpus, "on demand") for price_assumptions in drawn]
+    even = [
+        price_assumptions.even_use(gpus, "on demand") for price_assumptions in drawn
+    ]
     return Costs(
         request=request,
         prices=prices,
@@ -122,10 +131,14 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         even_use_band=band([2.0 if share is None else share for share in even]),
         swings=tuple(tornado(known_terms, saving)),
         terms=terms(request, market or listed(), OWN),
-        clouds=() if request.cloud else cloud_kinds(request, prices, market or listed()),
+        clouds=()
+        if request.cloud
+        else cloud_kinds(request, prices, market or listed()),
         year=tuple(year_lines(request, known_terms, prices.of)),
         even_bill=even_bill(prices, gpus, used),
-        bought=bought(prices, request.budget_usd, used, gpus) if request.budget_usd else None,
+        bought=bought(prices, request.budget_usd, used, gpus)
+        if request.budget_usd
+        else None,
         hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
         remarks=tuple(_remarks(known_terms)),
@@ -146,7 +159,9 @@ def _way(
     gpus, used = request.gpus, request.utilisation
     bill = bill_of(prices, name, gpus, used)
     spread = [usd / each for usd, each in zip(costs[name], hours, strict=True) if each]
-    wins = [own_usd < rent for own_usd, rent in zip(costs[OWN], costs[name], strict=True)]
+    wins = [
+        own_usd < rent for own_usd, rent in zip(costs[OWN], costs[name], strict=True)
+    ]
     is_rent = name != OWN
     return OwnOrRent(
         name=name,
@@ -159,7 +174,9 @@ def _way(
     )
 
 
-def _by_use(prices: PriceAssumptions, gpus: int) -> tuple[tuple[float, tuple[float, ...]], ...]:
+def _by_use(
+    prices: PriceAssumptions, gpus: int
+) -> tuple[tuple[float, tuple[float, ...]], ...]:
     """The bills, own first, by the share of the hours that are used."""
     shares = [step / 20 for step in range(21)]
     return tuple(
@@ -171,7 +188,11 @@ def _by_use(prices: PriceAssumptions, gpus: int) -> tuple[tuple[float, tuple[flo
 def _remarks(known: Mapping[str, Assumption]) -> list[str]:
     def numbers(one: Assumption) -> str:
         usual = f"{one.name} = {brief(one.value)} {one.unit}"
-        return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"
+        return (
+            usual
+            if one.is_known
+            else f"{usual} ({brief(one.low)} to {brief(one.high)})"
+        )
 
     return [
         f"{numbers(assumption)}, {assumption.source}: {assumption.title}"

@@ -27,7 +27,8 @@ OFFERS: Final = (
     "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "
     "FILE (its form: corral plan prices --help)."
 )
-SHOWN: Final = 6  # assumptions in the figure, as many as its words have room for; the table has all
+# assumptions in the figure, as many as its words have room for; the table has all
+SHOWN: Final = 6
 
 
 def report(found: Costs) -> PlannerReport:
@@ -51,7 +52,9 @@ def report(found: Costs) -> PlannerReport:
             f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
             *found.remarks,
         ),
-        sources=tuple(dict.fromkeys(assumption.source for assumption in found.known.values())),
+        sources=tuple(
+            dict.fromkeys(assumption.source for assumption in found.known.values())
+        ),
         warnings=(*found.cautions, OFFERS),
         data=_data(found),
     )
@@ -62,7 +65,12 @@ def _answers(found: Costs) -> Iterator[ReportFigure]:
         low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
         name = f"{way.name}, a used GPU-hour"
         yield ReportFigure(
-            name=name, value=way.per_hour, unit="USD", band=_band(way), low=low, high=high
+            name=name,
+            value=way.per_hour,
+            unit="USD",
+            band=_band(way),
+            low=low,
+            high=high,
         )
     rent = found.way("on demand")
     spread = found.even_use_band
@@ -190,18 +198,30 @@ def _bill(found: Costs) -> ReportTable:
     return ReportTable(
         title="The bills, line by line",
         columns=columns(
-            "way", "what", ("at the start", "USD"), ("a month", "USD"), ("worth now", "USD")
+            "way",
+            "what",
+            ("at the start", "USD"),
+            ("a month", "USD"),
+            ("worth now", "USD"),
         ),
         rows=tuple(rows),
     )
 
 
 def _hybrid(found: Hybrid) -> ReportTable:
-    named = ((found.best, "best"), (found.all_own, "all own"), (found.all_rent, "all rented"))
+    named = (
+        (found.best, "best"),
+        (found.all_own, "all own"),
+        (found.all_rent, "all rented"),
+    )
     return ReportTable(
         title="Own a base, rent the peaks",
-        columns=columns("mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")),
-        rows=tuple((name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named),
+        columns=columns(
+            "mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")
+        ),
+        rows=tuple(
+            (name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named
+        ),
     )
 
 
@@ -283,7 +303,9 @@ def _share(used: float) -> str:
 def _data(found: Costs) -> dict[str, Any]:
     return {
         "request": asdict(found.request) | {"assume": dict(found.request.assume)},
-        "assumptions": {name: asdict(assumption) for name, assumption in found.known.items()},
+        "assumptions": {
+            name: asdict(assumption) for name, assumption in found.known.items()
+        },
         "ways": {way.name: asdict(way) | {"usd": way.bill.usd} for way in found.ways},
         "saving_usd": found.saving,
         "saving_usd_band": asdict(found.saving_band),

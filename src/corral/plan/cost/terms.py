@@ -1,4 +1,5 @@
-"""Own or rent side by side: for one year and three, at both kinds of cloud, and by the month."""
+"""Own or rent side by side: for one year and three, at both kinds of cloud, and by the
+month."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,8 +35,8 @@ RUNNING: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostTerm:
-    """The bills of some years, owning first. `even_use`: from which on owning costs no more than
-    renting on demand; None: not at all."""
+    """The bills of some years, owning first. `even_use`: from which on owning costs no
+    more than renting on demand; None: not at all."""
 
     years: float
     bills: Mapping[str, Bill]
@@ -45,14 +46,15 @@ class CostTerm:
     def cheapest(self) -> str:
         """The cheapest way that is not taken away at any moment."""
         return min(
-            (way for way in self.bills if way != "spot"), key=lambda way: self.bills[way].usd
+            (way for way in self.bills if way != "spot"),
+            key=lambda way: self.bills[way].usd,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudKind:
-    """Offers of one kind of cloud, at their median. `left_out`: older offers that newer ones stand
-    in for. `usd`: the bill of renting on demand; `even_use` as in Term."""
+    """Offers of one kind of cloud, at their median. `left_out`: older offers that newer
+    ones stand in for. `usd`: the bill of renting on demand; `even_use` as in Term."""
 
     name: str
     offers: tuple[Rent, ...]
@@ -64,7 +66,8 @@ class CloudKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearLine:
-    """Cost of owning in one year: usual, and with its assumptions at their low and high."""
+    """Cost of owning in one year: usual, and with its assumptions at their low and
+    high."""
 
     name: str
     usual: float
@@ -74,7 +77,8 @@ class YearLine:
 
 
 def terms(request: CostRequest, market: Market, own: str) -> tuple[CostTerm, ...]:
-    """Return one year, three years and the years asked for, each with the prices of its term."""
+    """Return one year, three years and the years asked for, each with the prices of its
+    term."""
     return tuple(
         _term(replace(request, years=years), market, own)
         for years in sorted({*TERMS, request.years})
@@ -103,7 +107,9 @@ def cloud_kinds(
         offers = tuple(rent for rent in current if is_hyperscaler(rent.cloud) is large)
         listed = [rent for rent in every if is_hyperscaler(rent.cloud) is large]
         if offers:
-            kinds.append(_cloud_kind(title, offers, len(listed) - len(offers), request, prices))
+            kinds.append(
+                _cloud_kind(title, offers, len(listed) - len(offers), request, prices)
+            )
     return tuple(kinds)
 
 
@@ -127,13 +133,19 @@ def _cloud_kind(
 
 
 def even_bill(prices: PriceAssumptions, gpus: float, used: float) -> float:
-    """Return what owning comes to a month: a cloud's bill for the same work above it is dearer."""
+    """Return what owning comes to a month: a cloud's bill for the same work above it is
+    dearer."""
     return prices.own(gpus, used).usd / prices.worth
 
 
-def rented_months(prices: PriceAssumptions, gpus: float, used: float, budget_usd: float) -> int:
-    """Return the whole months for which a budget rents GPUs on demand, with storage and people."""
-    bill = {line.name: line.monthly for line in prices.rent(gpus, used, "on demand").lines}
+def rented_months(
+    prices: PriceAssumptions, gpus: float, used: float, budget_usd: float
+) -> int:
+    """Return the whole months for which a budget rents GPUs on demand, with storage and
+    people."""
+    bill = {
+        line.name: line.monthly for line in prices.rent(gpus, used, "on demand").lines
+    }
     rest = sum(usd for name, usd in bill.items() if name != "rent")
     paid = 0.0
     for month in range(1, LONGEST_MONTHS + 1):
@@ -152,7 +164,9 @@ def year_lines(
 
     def yearly(name: str, of: Mapping[str, float]) -> float:
         bill = prices_of(request, of).own(gpus, used)
-        return 12 * next((line.monthly for line in bill.lines if line.name == name), 0.0)
+        return 12 * next(
+            (line.monthly for line in bill.lines if line.name == name), 0.0
+        )
 
     for name, rising in RUNNING.items():
         low = dict(values) | {term: known[term].low for term in rising}

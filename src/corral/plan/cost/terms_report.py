@@ -68,9 +68,14 @@ def year_table(lines: Sequence[YearLine]) -> ReportTable:
     shown = [line for line in lines if line.high]
     return ReportTable(
         title="A year of owning, from low to high",
-        columns=columns("what", ("usual", "USD"), ("low", "USD"), ("high", "USD"), "source"),
+        columns=columns(
+            "what", ("usual", "USD"), ("low", "USD"), ("high", "USD"), "source"
+        ),
         rows=(
-            *((line.name, line.usual, line.low, line.high, line.source) for line in shown),
+            *(
+                (line.name, line.usual, line.low, line.high, line.source)
+                for line in shown
+            ),
             (
                 "in all",
                 sum(line.usual for line in shown),

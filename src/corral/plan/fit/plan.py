@@ -11,7 +11,13 @@ from corral.catalog.models import Model
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
-from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.layout import (
+    BytesPerParameter,
+    Recompute,
+    Shard,
+    TrainLayout,
+    TrainStep,
+)
 from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.serving_memory import ServingReplica, serving_memory
 from corral.plan.report import counted
@@ -38,10 +44,10 @@ class Purpose(StrEnum):
 class FitUse:
     """Use of a model, for serving or training.
 
-    Serving runs `batch` sequences of `context` tokens at once. Training runs on sequences
-    of `context` tokens, one in a pass. `precision` is that of served or frozen weights,
-    `trained` that of the products in training. `gpus` is the maximum number of GPUs. `rank`
-    is that of LoRA's matrices.
+    Serving runs `batch` sequences of `context` tokens at once. Training runs on
+    sequences of `context` tokens, one in a pass. `precision` is that of served or
+    frozen weights, `trained` that of the products in training. `gpus` is the maximum
+    number of GPUs. `rank` is that of LoRA's matrices.
     """
 
     model: Model
@@ -61,7 +67,9 @@ class FitUse:
     @property
     def usable_bytes(self) -> float:
         """Return the memory of one GPU that a plan may fill."""
-        return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
+        return self.device.memory_bytes * (
+            1 - overhead(self.device.architecture).kept_free
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +92,8 @@ class FitCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Attempts to fit a model for a purpose, by rising GPUs; the last fits, or none does.
-    `nearest`: what would fit otherwise."""
+    """Attempts to fit a model for a purpose, by rising GPUs; the last fits, or none
+    does. `nearest`: what would fit otherwise."""
 
     purpose: Purpose
     tried: tuple[FitCandidate, ...]
@@ -102,7 +110,8 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """`longest`: tokens of each sequence that the serving layout would hold, `most`: sequences."""
+    """`longest`: tokens of each sequence that the serving layout would hold, `most`:
+    sequences."""
 
     ask: FitUse
     fits: tuple[Fit, ...]
@@ -114,7 +123,8 @@ class Fitting:
 
 
 def fitting(ask: FitUse) -> Fitting:
-    """In how many GPUs a model fits for each purpose, with what is nearest where it does not."""
+    """In how many GPUs a model fits for each purpose, with what is nearest where it
+    does not."""
     fits = tuple(_fit(ask, purpose) for purpose in Purpose)
     best = fits[0].best
     return Fitting(
@@ -126,16 +136,19 @@ def fitting(ask: FitUse) -> Fitting:
 
 
 def longest_context(ask: FitUse, gpus: int) -> int:
-    """Return the tokens of each sequence that `gpus` GPUs can serve; 0 if they cannot serve
-    any."""
+    """Return the tokens of each sequence that `gpus` GPUs can serve; 0 if they cannot
+    serve any."""
     return _largest(
         lambda size: _fits(replace(ask, context=size), Purpose.INFERENCE, gpus), LONGEST
     )
 
 
 def largest_batch(ask: FitUse, gpus: int) -> int:
-    """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they cannot."""
-    return _largest(lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST)
+    """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they
+    cannot."""
+    return _largest(
+        lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST
+    )
 
 
 def _fits(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
@@ -144,7 +157,8 @@ def _fits(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:
-    """The largest number up to `most` for which it holds, given that it holds for all smaller."""
+    """The largest number up to `most` for which it holds, given that it holds for all
+    smaller."""
     low, high = 0, 1
     while high <= most and holds(high):
         low, high = high, 2 * high
@@ -162,15 +176,23 @@ def _fit(ask: FitUse, purpose: Purpose) -> Fit:
             continue
         if fit_candidate.fits:
             between = _between(ask, purpose, tried[-1].gpus if tried else 0, gpus)
-            return Fit(purpose=purpose, tried=(*tried, *between, fit_candidate)[: len(tried) + 1])
+            return Fit(
+                purpose=purpose,
+                tried=(*tried, *between, fit_candidate)[: len(tried) + 1],
+            )
         tried.append(fit_candidate)
     return Fit(
-        purpose=purpose, tried=tuple(tried), nearest=tuple(_nearest(ask, purpose, tried[-1]))
+        purpose=purpose,
+        tried=tuple(tried),
+        nearest=tuple(_nearest(ask, purpose, tried[-1])),
     )
 
 
-def _between(ask: FitUse, purpose: Purpose, fewer: int, more: int) -> Iterator[FitCandidate]:
-    """The first count in whole nodes between one that is too small and one that fits, if any.
+def _between(
+    ask: FitUse, purpose: Purpose, fewer: int, more: int
+) -> Iterator[FitCandidate]:
+    """The first count in whole nodes between one that is too small and one that fits,
+    if any.
 
     Replicas of a server are cut over powers of 2 alone.
     """
@@ -193,8 +215,9 @@ def _counts(ask: FitUse) -> list[int]:
 
 
 def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]:
-    """Yield what would fit: more GPUs, fewer bytes a weight, a shorter context, a smaller batch; if
-    none of these does, all of them on the most GPUs that are tried."""
+    """Yield what would fit: more GPUs, fewer bytes a weight, a shorter context, a
+    smaller batch; if none of these does, all of them on the most GPUs that are
+    tried."""
     wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
         yield f"{_gpus(wider.gpus)} ({wider.best.layout})"
@@ -205,15 +228,17 @@ def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]
 
 
 def _lesser(ask: FitUse, purpose: Purpose, gpus: int) -> Iterator[str]:
-    """Yield alternatives that fit on `gpus` GPUs: smaller weights, shorter context, smaller
-    batch."""
+    """Yield alternatives that fit on `gpus` GPUs: smaller weights, shorter context,
+    smaller batch."""
     eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
     for precision in (eight, Precision.INT4):
         frozen = purpose in (Purpose.INFERENCE, Purpose.LORA)
         fewer_bytes = frozen and precision.bytes < ask.precision.bytes
         if fewer_bytes and _fits(replace(ask, precision=precision), purpose, gpus):
             yield f"weights in {precision} on {_gpus(gpus)}"
-    shorter = _largest(lambda size: _fits(replace(ask, context=size), purpose, gpus), ask.context)
+    shorter = _largest(
+        lambda size: _fits(replace(ask, context=size), purpose, gpus), ask.context
+    )
     if shorter:
         yield f"a context of {shorter:,} tokens on {_gpus(gpus)}"
     if purpose is Purpose.INFERENCE and (fewer := largest_batch(ask, gpus)):
@@ -224,15 +249,19 @@ def _gpus(count: int) -> str:
     return counted(count, "GPU")
 
 
-def on_gpus(ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> FitCandidate | None:
-    """Return the first layout on `gpus` GPUs that fits, or else the one that needs least
-    memory.
+def on_gpus(
+    ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE
+) -> FitCandidate | None:
+    """Return the first layout on `gpus` GPUs that fits, or else the one that needs
+    least memory.
 
     None if there is no layout for that number of GPUs.
     """
     least: FitCandidate | None = None
     for layout, parts in _OPTIONS[purpose](ask, gpus):
-        fit_candidate = FitCandidate(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
+        fit_candidate = FitCandidate(
+            gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes
+        )
         if fit_candidate.fits:
             return fit_candidate
         if least is None or fit_candidate.needed < least.needed:
@@ -244,7 +273,8 @@ Option = tuple[str, Mapping[str, float]]
 
 
 def _widths(ask: FitUse, gpus: int) -> Iterator[int]:
-    """Over how many GPUs a layer can be cut, widest first: they share its heads and a node."""
+    """Over how many GPUs a layer can be cut, widest first: they share its heads and a
+    node."""
     node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
     for width in range(min(gpus, node, WIDEST), 0, -1):
         if gpus % width == 0 and ask.model.heads % width == 0:
@@ -286,12 +316,15 @@ def _adapting(ask: FitUse, gpus: int) -> Iterator[Option]:
     state = BytesPerParameter(weight=ask.precision.bytes)
     for layout in (*_sharded(gpus), *_cut(ask, gpus)):
         step = _step(ask, layout, state)
-        memory = adapter_memory(step, layout, rank=ask.rank, architecture=ask.device.architecture)
+        memory = adapter_memory(
+            step, layout, rank=ask.rank, architecture=ask.device.architecture
+        )
         yield in_short(layout), _device_parts(memory, gpus)
 
 
 def _tuning(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """All states shared out; where a layer by itself is too large for that, as in pre-training."""
+    """All states shared out; where a layer by itself is too large for that, as in
+    pre-training."""
     for layout in _sharded(gpus):
         yield in_short(layout), _trained(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
@@ -311,7 +344,11 @@ def _cut(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
 
 
 def _cuts(layout: TrainLayout) -> tuple[int, int, int]:
-    return layout.pipeline * layout.tensor * layout.context, layout.context, layout.pipeline
+    return (
+        layout.pipeline * layout.tensor * layout.context,
+        layout.context,
+        layout.pipeline,
+    )
 
 
 def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
@@ -327,13 +364,17 @@ def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
                     tensor=tensor,
                     pipeline=pipeline,
                     context=context,
-                    expert=gcd(data * context * tensor, experts.count) if experts else 1,
+                    expert=gcd(data * context * tensor, experts.count)
+                    if experts
+                    else 1,
                     shard=Shard.OPTIMIZER,
                     sequence_parallel=tensor > 1,
                 )
 
 
-def _trained(ask: FitUse, layout: TrainLayout, state: BytesPerParameter) -> Mapping[str, float]:
+def _trained(
+    ask: FitUse, layout: TrainLayout, state: BytesPerParameter
+) -> Mapping[str, float]:
     step = _step(ask, layout, state)
     memory = training_memory(step, layout, architecture=ask.device.architecture)
     return _device_parts(memory, layout.gpus)

@@ -22,9 +22,11 @@ from corral.plan.report import (
     counted,
 )
 
-PRETRAINED: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+# bands of memory: of Megatron-LM's functional tests,
+PRETRAINED: Final = "memory_ci.memory"
 TUNED: Final = "training.memory"  # and of runs of all kinds of libraries
-# Mean error of the rows that give the memory of inference: docs/reference/plan-memory.md
+# Mean error of the rows that give the memory of inference:
+# docs/reference/plan-memory.md
 SERVED: Final = 0.20
 SERVED_ROWS: Final = 20
 POINTS: Final = 24
@@ -68,13 +70,18 @@ def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
 
 def _verdict(found: Fitting) -> str:
     ask, serving = found.ask, found.of(Purpose.INFERENCE)
-    request_text = f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
+    request_text = (
+        f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
+    )
     trained = "; ".join(
-        f"{fit.purpose} {_count(fit)}" for fit in found.fits if fit.purpose is not Purpose.INFERENCE
+        f"{fit.purpose} {_count(fit)}"
+        for fit in found.fits
+        if fit.purpose is not Purpose.INFERENCE
     )
     if serving.gpus is None:
         first = (
-            f"{request_text} do not fit on {_gpus(serving.best.gpus)}: {_shortage(serving.best)}"
+            f"{request_text} do not fit on {_gpus(serving.best.gpus)}: "
+            f"{_shortage(serving.best)}"
         )
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
         return f"{first}.{near} {_capital(trained)}."
@@ -90,7 +97,10 @@ def _why_not_fewer(serving: Fit) -> str:
     fewer = serving.tried[-2]
     cache, usable = fewer.parts["KV cache"], fewer.usable
     weights, rest = fewer.parts["weights"], fewer.needed - cache
-    few, room = _capital(_gpus(fewer.gpus)), f"of the {usable / GB:.1f} GB that can be used"
+    few, room = (
+        _capital(_gpus(fewer.gpus)),
+        f"of the {usable / GB:.1f} GB that can be used",
+    )
     if weights > usable:
         return f"{few} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
     if rest > usable:
@@ -126,11 +136,19 @@ def _shortage(tried: FitCandidate) -> str:
 
 def _answers(found: Fitting) -> Iterator[ReportFigure]:
     ask = found.ask
-    yield ReportFigure(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
+    yield ReportFigure(
+        name="parameters", value=ask.model.parameters / 1e9, unit="billion"
+    )
     each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
-    yield ReportFigure(name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers")
+    yield ReportFigure(
+        name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers"
+    )
     for fit in found.fits:
-        note = fit.best.layout if fit.gpus else f"nearest: {'; '.join(fit.nearest) or 'none'}"
+        note = (
+            fit.best.layout
+            if fit.gpus
+            else f"nearest: {'; '.join(fit.nearest) or 'none'}"
+        )
         yield ReportFigure(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
         yield ReportFigure(
             name=f"memory for {fit.purpose}",
@@ -145,7 +163,9 @@ def _answers(found: Fitting) -> Iterator[ReportFigure]:
     yield ReportFigure(
         name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on
     )
-    yield ReportFigure(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
+    yield ReportFigure(
+        name="largest batch", value=most, unit="sequences", band=SERVED, note=on
+    )
 
 
 def _memory_band(purpose: Purpose) -> float | None:
@@ -229,12 +249,18 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
     if not best.fits:
         return ()
     longest = max(found.longest, ask.context)
-    contexts = sorted({max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)})
+    contexts = sorted(
+        {max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)}
+    )
     laid = [(size, on_gpus(replace(ask, context=size), best.gpus)) for size in contexts]
     needed = tuple(
-        (float(size), fit_candidate.needed / GB) for size, fit_candidate in laid if fit_candidate
+        (float(size), fit_candidate.needed / GB)
+        for size, fit_candidate in laid
+        if fit_candidate
     )
-    usable = tuple((float(size), best.usable / GB) for size in (contexts[0], contexts[-1]))
+    usable = tuple(
+        (float(size), best.usable / GB) for size in (contexts[0], contexts[-1])
+    )
     return (
         Figure(
             title=f"Memory of {ask.batch:,} sequences on {_gpus(best.gpus)}",

@@ -17,14 +17,15 @@ class FitRequest:
     """Whether a model fits.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        model: Its name, the file (or text) of its config.json, or
+            layers=32,hidden=4096,...
         gpu: The type of GPU.
         context: Tokens of a sequence.
         batch: Sequences that are served at once.
-        precision: Precision of served or frozen weights: fp8, int4, ...; the default is the
-            published precision.
-        kv_precision: Precision of the keys and values in the cache while serving: fp8, ...;
-            the default is 16 bits.
+        precision: Precision of served or frozen weights: fp8, int4, ...; the default is
+            the published precision.
+        kv_precision: Precision of the keys and values in the cache while serving: fp8,
+            ...; the default is 16 bits.
         gpus: Maximum number of GPUs.
         rank: Rank of LoRA's matrices.
     """
@@ -56,5 +57,8 @@ def answer(request: FitRequest) -> PlannerReport:
         gpus=request.gpus,
         rank=request.rank,
     )
-    remarks = (*published_remarks(request.precision, model), *half_remarks(request.precision, used))
+    remarks = (
+        *published_remarks(request.precision, model),
+        *half_remarks(request.precision, used),
+    )
     return report(fitting(ask), assumed=remarks)

@@ -1,4 +1,5 @@
-"""Networks between nodes as people write them: ib-ndr, spectrum-x, "280 Gb/s infiniband"."""
+"""Networks between nodes as people write them: ib-ndr, spectrum-x, "280 Gb/s
+infiniband"."""
 
 import re
 from dataclasses import replace
@@ -16,8 +17,14 @@ ALSO: Final = {
     "spectrumx": ("roce-400", "Spectrum-X, 400 Gb/s a GPU, as RoCE"),
     "iwarp": ("roce-100", "iWARP, 100 Gb/s a GPU, as RoCE"),
 }
-EFA: Final = {"a100": "efa-p4d", "h100": "efa-p5", "h200": "efa-p5en", "b200": "efa-p6",
-              "trainium2": "efa-trn2", "trainium1": "efa-trn1"}  # fmt: skip
+EFA: Final = {
+    "a100": "efa-p4d",
+    "h100": "efa-p5",
+    "h200": "efa-p5en",
+    "b200": "efa-p6",
+    "trainium2": "efa-trn2",
+    "trainium1": "efa-trn1",
+}
 _RATE: Final = re.compile(r"([\d.]+) ?([TG])(?:b/s|bps|bit/s|bits/s|B/s)", re.I)
 _LEAST: Final = 1e7  # bytes a second of one GPU
 _MOST: Final = 1e13
@@ -27,8 +34,8 @@ def fabric_said(text: str, used: Device | None = None) -> LinkKind:
     """Return what joins nodes, by its name in the catalog or by its rate for one GPU.
 
     `used`: the GPU; a rate without a network is one of its usual network.
-    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a node or for
-    a rate that no network has.
+    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a
+    node or for a rate that no network has.
     """
     gpu = used or device(USUAL_GPU)
     name = plain(text)
@@ -39,7 +46,9 @@ def fabric_said(text: str, used: Device | None = None) -> LinkKind:
         return replace(link(fabric_name), title=title)
     if name == "efa":
         return (
-            gpu.fabric if gpu.fabric.name.startswith("efa") else link(EFA.get(gpu.chip, "efa-p5"))
+            gpu.fabric
+            if gpu.fabric.name.startswith("efa")
+            else link(EFA.get(gpu.chip, "efa-p5"))
         )
     _refuse_inside(text, name)
     return link(text)
@@ -48,7 +57,9 @@ def fabric_said(text: str, used: Device | None = None) -> LinkKind:
 def _by_rate(text: str, gpu: Device) -> LinkKind:
     words = re.sub(r"(?i)spectrum-?x|iwarp", "roce", text)
     rate = re.sub(
-        r"(?i)(gb|tb)(?:ps|its?/s)", lambda found: f"{found[1].title()}/s".replace("B", "b"), words
+        r"(?i)(gb|tb)(?:ps|its?/s)",
+        lambda found: f"{found[1].title()}/s".replace("B", "b"),
+        words,
     )
     named = said_across(rate, node_gpus=gpu.node_gpus)
     if named is None:
@@ -74,7 +85,8 @@ def _refuse_inside(text: str, name: str) -> None:
     }
     between = {plain(used.fabric.name) for used in devices()}
     is_family = any(
-        inside_name.startswith(name) and inside_name not in between for inside_name in inside
+        inside_name.startswith(name) and inside_name not in between
+        for inside_name in inside
     )
     if name and name not in between and is_family:
         hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"

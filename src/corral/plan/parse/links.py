@@ -1,4 +1,5 @@
-"""Links as people write them: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per node"."""
+"""Links as people write them: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per
+node"."""
 
 import re
 from dataclasses import replace
@@ -41,8 +42,8 @@ ACROSS: Final = (
 
 
 def said_inside(text: str) -> LinkKind | None:
-    """Return the link between GPUs of a node at the stated rate; None if none is named. About twice
-    the link's own rate means both directions."""
+    """Return the link between GPUs of a node at the stated rate; None if none is named.
+    About twice the link's own rate means both directions."""
     named = _named(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
     if named is None or rate is None:
@@ -58,7 +59,8 @@ def said_inside(text: str) -> LinkKind | None:
 
 
 def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
-    """Return the link between nodes, at its rate for one GPU; None if the text names none.
+    """Return the link between nodes, at its rate for one GPU; None if the text names
+    none.
 
     A rate is that of one adapter for each GPU, unless the text also has a number of
     adapters or a rate per node.
@@ -67,7 +69,11 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
     if named is None or rate is None:
         return named
-    bits = float(rate[1]) * (1e12 if rate[2] == "T" else 1e9) * (8 if rate[3][0] == "B" else 1)
+    bits = (
+        float(rate[1])
+        * (1e12 if rate[2] == "T" else 1e9)
+        * (8 if rate[3][0] == "B" else 1)
+    )
     count = re.search(r"(?<![\d.])(\d+) ?(?:[x×]|NIC|adapter|card|HCA|rail)", text)
     bytes_per_s = bits / 8 * (int(count[1]) if count else 1)
     if count or re.search(r"(?:per|a|each) node", text):
@@ -76,8 +82,8 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
 
 
 def said_between_nodes(text: str) -> float | None:
-    """Return the bytes per second measured between two nodes; None if the text has no such
-    rate."""
+    """Return the bytes per second measured between two nodes; None if the text has no
+    such rate."""
     rate = re.search(r"([\d.]+) ?GB/s per pair", text)
     return float(rate[1]) * 1e9 if rate else None
 

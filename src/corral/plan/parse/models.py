@@ -11,13 +11,31 @@ from corral.catalog.models import Model, ModelRefused, model_of_dimensions
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
 
-_DIMENSIONS: Final = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+_DIMENSIONS: Final = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+)
 _PRECISIONS: Final = {
-    "nvfp4": "fp4", "mxfp4": "fp4", "float8": "fp8", "mxfp8": "fp8", "bfloat16": "bf16",
-    "half": "fp16", "float16": "fp16", "float32": "fp32", "nf4": "int4", "awq": "int4",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "float8": "fp8",
+    "mxfp8": "fp8",
+    "bfloat16": "bf16",
+    "half": "fp16",
+    "float16": "fp16",
+    "float32": "fp32",
+    "nf4": "int4",
+    "awq": "int4",
     "gptq": "int4",
-}  # fmt: skip
-_FORM: Final = "write for example layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
+}
+_FORM: Final = (
+    "write for example layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
+)
 
 
 def model_said(text: str) -> Model:
@@ -36,9 +54,13 @@ def _config(text: str) -> Mapping[str, Any]:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
         hint = "give a config.json as Hugging Face has it"
-        raise ModelRefused(f"the model's config is no JSON: {error}", hint=hint) from error
+        raise ModelRefused(
+            f"the model's config is no JSON: {error}", hint=hint
+        ) from error
     if not isinstance(config, dict):
-        raise ModelRefused("the model's config is no JSON object", hint="give the whole file")
+        raise ModelRefused(
+            "the model's config is no JSON object", hint="give the whole file"
+        )
     return config
 
 
@@ -51,7 +73,9 @@ def _of_dimensions(text: str) -> Model:
         if not (value.isdecimal() and value.isascii() and len(value) < 20):
             raise ModelRefused(f"{name} of the model is {value!r}", hint=_FORM)
         sizes[name] = int(value)
-    if missing := [name for name in ("layers", "hidden", "heads", "vocab") if name not in sizes]:
+    if missing := [
+        name for name in ("layers", "hidden", "heads", "vocab") if name not in sizes
+    ]:
         raise ModelRefused(f"the model has no {' and no '.join(missing)}", hint=_FORM)
     return model_of_dimensions(
         layers=sizes["layers"],

@@ -1,4 +1,5 @@
-"""Precisions of weights and caches in usual notation: "Q4_K_M", "nvfp4 weights, fp8 KV cache"."""
+"""Precisions of weights and caches in usual notation: "Q4_K_M", "nvfp4 weights, fp8 KV
+cache"."""
 
 import re
 from dataclasses import dataclass
@@ -7,18 +8,26 @@ from typing import Final
 from corral.catalog.devices import Device
 from corral.catalog.precisions import Precision
 
-# Bits of a weight on average, scales included. Source: llama.cpp, tools/quantize/README.md.
+# Bits of a weight on average, scales included. Source: llama.cpp,
+# tools/quantize/README.md.
 GGUF_BITS: Final = {
-    "q2_k": 3.0, "q3_k": 3.9, "q4_0": 4.55, "q4_k": 4.85, "q5_0": 5.5, "q5_k": 5.7, "q6_k": 6.6,
+    "q2_k": 3.0,
+    "q3_k": 3.9,
+    "q4_0": 4.55,
+    "q4_k": 4.85,
+    "q5_0": 5.5,
+    "q5_k": 5.7,
+    "q6_k": 6.6,
     "q8_0": 8.5,
-}  # fmt: skip
+}
 _FOUR_BITS: Final = re.compile(r"4[- ]?bit|int4|awq|gptq|w4a16|q4f16|nf4|bnb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPrecision:
-    """Precisions of a server. `precision` is that of the matrix products. `weight_bytes`
-    and `kv_bytes` are the bytes of one stored number. `remarks` lists the assumptions."""
+    """Precisions of a server. `precision` is that of the matrix products.
+    `weight_bytes` and `kv_bytes` are the bytes of one stored number. `remarks` lists
+    the assumptions."""
 
     precision: Precision
     weight_bytes: float
@@ -29,8 +38,8 @@ class StoredPrecision:
 def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPrecision:
     """Return the precision in the text about a server; 16 bits if it names none.
 
-    With `narrow_cache`, the cache is in 8 bits if the weights are in 8 bits or fewer, as in
-    TensorRT-LLM. Without it, the text itself has to name an fp8 cache.
+    With `narrow_cache`, the cache is in 8 bits if the weights are in 8 bits or fewer,
+    as in TensorRT-LLM. Without it, the text itself has to name an fp8 cache.
     """
     low = text.lower()
     if "see submission" in low or "best" in low:
@@ -67,12 +76,14 @@ def _named(low: str) -> StoredPrecision:
     if re.search(r"fp32|f32", low):
         return StoredPrecision(precision=Precision.FP32, weight_bytes=4.0, kv_bytes=4.0)
     remarks = () if re.search(r"16|half", low) else ("16 bits a number",)
-    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, remarks=remarks)
+    return StoredPrecision(
+        precision=half, weight_bytes=2.0, kv_bytes=2.0, remarks=remarks
+    )
 
 
 def _narrowest(device: Device) -> StoredPrecision:
-    """Return the precision of MLPerf submissions: the narrowest floats of the device, and a cache
-    in fp8."""
+    """Return the precision of MLPerf submissions: the narrowest floats of the device,
+    and a cache in fp8."""
     for precision in (Precision.FP4, Precision.FP8):
         if precision in device.flops:
             size = precision.bytes

@@ -1,4 +1,5 @@
-"""Failure rate of a long run, its checkpoint interval, and the useful share of its time."""
+"""Failure rate of a long run, its checkpoint interval, and the useful share of its
+time."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -50,7 +51,8 @@ class Faster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """`enough` is the share of the time in which the nodes suffice with `spares` spares."""
+    """`enough` is the share of the time in which the nodes suffice with `spares`
+    spares."""
 
     spares: int
     enough: float
@@ -61,11 +63,11 @@ class Reliability:
     """Reliability of a run.
 
     `rate`, `rate_low` and `rate_high` are failures per 1,000 node-days of these nodes.
-    `saving` is for the usual rate. `best`, `worst` and `finest` are for the usual, the high
-    and the low rate, each at its own best interval. `spares`, `spares_few` and
-    `spares_many` are for the usual, low and high rate. Each is None if even as many spares
-    as the run has nodes do not suffice. `remarks` lists the assumptions for values not given.
-    `by_part` has the expected failures of the run by failing part.
+    `saving` is for the usual rate. `best`, `worst` and `finest` are for the usual, the
+    high and the low rate, each at its own best interval. `spares`, `spares_few` and
+    `spares_many` are for the usual, low and high rate. Each is None if even as many
+    spares as the run has nodes do not suffice. `remarks` lists the assumptions for
+    values not given. `by_part` has the expected failures of the run by failing part.
     """
 
     run: ReliabilityRequest
@@ -99,7 +101,8 @@ class Reliability:
 
 
 def reliability(run: ReliabilityRequest) -> Reliability:
-    """The answer. Raises: Conflict where the run would hardly ever get from one save to the next.
+    """The answer. Raises: Conflict where the run would hardly ever get from one save to
+    the next.
 
     Source: exponential failures (perf/failures.py) at rates that clusters have seen
     (catalog/data/failures.csv); times from catalog/data/recovery.csv.
@@ -117,7 +120,9 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         raise _endless(run, saving)
     wall = best.wall_days * DAY
     failures = wall / saving.mtbf_seconds
-    repair = _or(run.repair_hours, "repair", remarks, "a broken node is back after {:g} h")
+    repair = _or(
+        run.repair_hours, "repair", remarks, "a broken node is back after {:g} h"
+    )
     few, spares, many = (_spares(run, repair, per) for per in (low, rate, high))
     return Reliability(
         run=run,
@@ -136,14 +141,17 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         spares_few=few,
         spares_many=many,
         spared=_spared(run, spares, NODE_HOURS / rate, repair),
-        by_part=tuple((name, share * failures) for name, share in part_shares(run.each)),
+        by_part=tuple(
+            (name, share * failures) for name, share in part_shares(run.each)
+        ),
         remarks=tuple(remarks),
         sources=tuple(sources),
     )
 
 
 def _sized(run: ReliabilityRequest, remarks: list[str]) -> ReliabilityRequest:
-    """With the parameters of what a save holds, where the size of a save is to be known.
+    """With the parameters of what a save holds, where the size of a save is to be
+    known.
 
     Raises: NotFound, ModelRefused.
     """
@@ -155,10 +163,13 @@ def _sized(run: ReliabilityRequest, remarks: list[str]) -> ReliabilityRequest:
 
 
 def part_shares(node_gpus: int) -> list[tuple[str, float]]:
-    """Return the share of each part in all failures on nodes with `node_gpus` GPUs; they sum to
-    1."""
+    """Return the share of each part in all failures on nodes with `node_gpus` GPUs;
+    they sum to 1."""
     weights = [
-        (part.title, part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0))
+        (
+            part.title,
+            part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0),
+        )
         for part in failing_parts()
     ]
     whole = sum(weight for _, weight in weights)
@@ -166,8 +177,8 @@ def part_shares(node_gpus: int) -> list[tuple[str, float]]:
 
 
 def size_factor(node_gpus: int) -> float:
-    """Return the failure rate of a node with `node_gpus` GPUs against one with 8: parts that come
-    with each GPU scale, the others do not."""
+    """Return the failure rate of a node with `node_gpus` GPUs against one with 8: parts
+    that come with each GPU scale, the others do not."""
     return sum(
         part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0)
         for part in failing_parts()
@@ -175,8 +186,8 @@ def size_factor(node_gpus: int) -> float:
 
 
 def mtbf_seconds(nodes: int, rate: float) -> float:
-    """Return the mean time between failures of a run on `nodes` nodes, at a rate per 1,000
-    node-days."""
+    """Return the mean time between failures of a run on `nodes` nodes, at a rate per
+    1,000 node-days."""
     return 1_000 * DAY / (rate * nodes)
 
 
@@ -204,14 +215,16 @@ def _rates(
 def _saving(
     run: ReliabilityRequest, rate: float, unsaved_seconds: float, remarks: list[str]
 ) -> Saving:
-    """Return the checkpoint costs. Steps after a checkpoint that was not fully written are lost
-    too, and repeated."""
+    """Return the checkpoint costs. Steps after a checkpoint that was not fully written
+    are lost too, and repeated."""
     stall = run.stall_seconds
     if stall is None:
         stall = _write_seconds(run, remarks)
         if run.async_saves:
             stall /= recovery("async")
-            remarks.append(f"a save in the background stalls {recovery('async'):g} times less")
+            remarks.append(
+                f"a save in the background stalls {recovery('async'):g} times less"
+            )
     restart = run.restart_minutes
     if restart is None:
         detect, restore = recovery("detect"), recovery("restore")
@@ -227,7 +240,8 @@ def _saving(
 
 
 def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
-    """Return the time to write one whole checkpoint, by its size and the storage's speed."""
+    """Return the time to write one whole checkpoint, by its size and the storage's
+    speed."""
     speed = run.write_gb_per_s
     if speed is None:
         speed = recovery("write") * run.held_gpus
@@ -235,14 +249,19 @@ def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
             f"saves are written at {recovery('write'):g} GB/s a GPU, {brief(speed)} in all"
         )
     size = recovery("checkpoint") * (run.parameters or 0.0)
-    remarks.append(f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB")
+    remarks.append(
+        f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB"
+    )
     return size / (speed * 1e9)
 
 
 def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
-    """For how long a save in the background is not whole: no other is begun until it is."""
+    """For how long a save in the background is not whole: no other is begun until it
+    is."""
     if run.parameters is None:
-        remarks.append("how long a save in the background takes is not known: counted as nothing")
+        remarks.append(
+            "how long a save in the background takes is not known: counted as nothing"
+        )
         return 0.0
     return _write_seconds(run, [])
 
@@ -259,10 +278,14 @@ def _at_rate(run: ReliabilityRequest, saving: Saving, rate: float) -> Saving:
     return replace(saving, mtbf_seconds=mtbf_seconds(run.nodes, rate))
 
 
-def _best(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> IntervalOutcome:
+def _best(
+    run: ReliabilityRequest, saving: Saving, unsaved_seconds: float
+) -> IntervalOutcome:
     """At the best interval; none is shorter than a save in the background takes."""
     work = run.days * DAY
-    return _kept("best", run, max(work / best_parts(work, saving), unsaved_seconds), saving)
+    return _kept(
+        "best", run, max(work / best_parts(work, saving), unsaved_seconds), saving
+    )
 
 
 def _kept(
@@ -284,12 +307,18 @@ def _intervals(run: ReliabilityRequest, saving: Saving) -> list[IntervalOutcome]
         named["asked"] = run.interval_minutes * 60
     named["every hour"] = 3_600.0
     work = run.days * DAY
-    even = {name: work / max(1, round(work / seconds)) for name, seconds in named.items()}
+    even = {
+        name: work / max(1, round(work / seconds)) for name, seconds in named.items()
+    }
     return [_kept(name, run, seconds, saving) for name, seconds in even.items()]
 
 
-def _faster(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> tuple[Faster, ...]:
-    pairs = [(share, 1.0) for share in QUICKER] + [(1.0, share) for share in QUICKER[1:]]
+def _faster(
+    run: ReliabilityRequest, saving: Saving, unsaved_seconds: float
+) -> tuple[Faster, ...]:
+    pairs = [(share, 1.0) for share in QUICKER] + [
+        (1.0, share) for share in QUICKER[1:]
+    ]
     pairs.append((QUICKER[-1], QUICKER[-1]))
     bare = saving.restart_seconds - unsaved_seconds
     return tuple(
@@ -329,7 +358,11 @@ def _spared(
         Spared(
             spares=row,
             enough=enough_nodes(
-                run.nodes, row, mtbf_hours=node_hours, repair_hours=repair_hours, crews=run.crews
+                run.nodes,
+                row,
+                mtbf_hours=node_hours,
+                repair_hours=repair_hours,
+                crews=run.crews,
             ),
         )
         for row in rows
@@ -342,8 +375,14 @@ def _endless(run: ReliabilityRequest, saving: Saving) -> Conflict:
     while high - low > 1:
         middle = (low + high) // 2
         at = replace(saving, mtbf_seconds=saving.mtbf_seconds * run.nodes / middle)
-        low, high = (middle, high) if goodput(best_seconds(at), at) >= 0.5 else (low, middle)
-    able = f"{low} nodes would keep half of their time" if low else "not even one node gets on"
+        low, high = (
+            (middle, high) if goodput(best_seconds(at), at) >= 0.5 else (low, middle)
+        )
+    able = (
+        f"{low} nodes would keep half of their time"
+        if low
+        else "not even one node gets on"
+    )
     return Conflict(
         f"{run.nodes} nodes fail every {saving.mtbf_seconds:.0f} s, and a restart with its save "
         f"takes {saving.restart_seconds + saving.save_seconds:.0f} s: the run would not end",

@@ -8,7 +8,12 @@ from typing import Any, Final
 from corral.catalog.failures import seen
 from corral.domain.units import share_text
 from corral.perf.failures import chance_of_failure, goodput
-from corral.plan.reliability.plan import Faster, IntervalOutcome, Reliability, mtbf_seconds
+from corral.plan.reliability.plan import (
+    Faster,
+    IntervalOutcome,
+    Reliability,
+    mtbf_seconds,
+)
 from corral.plan.report import (
     Figure,
     FigureSeries,
@@ -35,7 +40,13 @@ def report(found: Reliability) -> PlannerReport:
         title=f"Reliability: {nodes} of {counted(run.each, 'GPU')}, {days}",
         verdict=_verdict(found),
         answers=tuple(_answers(found)),
-        tables=(_intervals(found), _faster(found), _spares(found), _parts(found), _seen(found)),
+        tables=(
+            _intervals(found),
+            _faster(found),
+            _spares(found),
+            _parts(found),
+            _seen(found),
+        ),
         figures=(_by_interval(found), _by_nodes(found)),
         assumed=found.remarks,
         sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
@@ -61,7 +72,9 @@ def _verdict(found: Reliability) -> str:
 
 
 def _halves(found: Reliability) -> dict[str, Faster]:
-    pairs = {(faster.restart_share, faster.stall_share): faster for faster in found.faster}
+    pairs = {
+        (faster.restart_share, faster.stall_share): faster for faster in found.faster
+    }
     return {"restarting": pairs[(0.5, 1.0)], "saving": pairs[(1.0, 0.5)]}
 
 
@@ -72,11 +85,30 @@ def _saved(found: Reliability, one: Faster) -> float:
 
 def _answers(found: Reliability) -> Iterator[ReportFigure]:
     """Each between what it is at the low rate and at the high one."""
-    run, best, worst, finest = found.run, found.best, found.worst, found.finest
+    run = found.run
+    yield from _failure_figures(found)
+    yield from _goodput_figures(found)
+    yield from _loss_figures(found)
+    yield ReportFigure(
+        name="spares",
+        value=found.spares if found.spares is not None else f"more than {run.nodes:,}",
+        unit="nodes",
+        low=found.spares_few,
+        high=found.spares_many,
+        note=f"so that enough are up {100 * run.availability:.6g} % of the time",
+    )
+
+
+def _failure_figures(found: Reliability) -> Iterator[ReportFigure]:
+    worst, finest = found.worst, found.finest
     few, many = found.rate_low / found.rate, found.rate_high / found.rate
     hours = found.mtbf_hours
     yield ReportFigure(
-        name="mean time between failures", value=hours, unit="h", low=hours / many, high=hours / few
+        name="mean time between failures",
+        value=hours,
+        unit="h",
+        low=hours / many,
+        high=hours / few,
     )
     yield ReportFigure(
         name="chance of at least one failure",
@@ -92,6 +124,11 @@ def _answers(found: Reliability) -> Iterator[ReportFigure]:
         high=_failures(worst, hours / many),
         note="expected over the run",
     )
+
+
+def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
+    """The interval between saves, and the time that is left for work with it."""
+    best, worst, finest = found.best, found.worst, found.finest
     yield ReportFigure(
         name="interval between saves",
         value=best.interval_seconds / 60,
@@ -113,21 +150,24 @@ def _answers(found: Reliability) -> Iterator[ReportFigure]:
         low=finest.wall_days,
         high=_ends(worst.wall_days),
     )
-    lost = [_lost(found, interval_outcome) for interval_outcome in (best, finest, worst)]
-    yield ReportFigure(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
-    if run.usd_per_gpu_hour is not None:
-        usd = [lost_hours * run.usd_per_gpu_hour for lost_hours in lost]
-        yield ReportFigure(
-            name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2])
-        )
+
+
+def _loss_figures(found: Reliability) -> Iterator[ReportFigure]:
+    outcomes = (found.best, found.finest, found.worst)
+    lost = [_lost(found, interval_outcome) for interval_outcome in outcomes]
+    usd_per_gpu_hour = found.run.usd_per_gpu_hour
     yield ReportFigure(
-        name="spares",
-        value=found.spares if found.spares is not None else f"more than {run.nodes:,}",
-        unit="nodes",
-        low=found.spares_few,
-        high=found.spares_many,
-        note=f"so that enough are up {100 * run.availability:.6g} % of the time",
+        name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2])
     )
+    if usd_per_gpu_hour is not None:
+        usd = [lost_hours * usd_per_gpu_hour for lost_hours in lost]
+        yield ReportFigure(
+            name="lost in money",
+            value=usd[0],
+            unit="USD",
+            low=usd[1],
+            high=_ends(usd[2]),
+        )
 
 
 def _lost(found: Reliability, kept: IntervalOutcome) -> float:
@@ -146,7 +186,9 @@ def _chance(kept: IntervalOutcome, mtbf_hours: float) -> float:
 def _intervals(found: Reliability) -> ReportTable:
     return ReportTable(
         title="Intervals between saves",
-        columns=columns("interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")),
+        columns=columns(
+            "interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")
+        ),
         rows=tuple(
             (
                 interval.name,
@@ -164,7 +206,10 @@ def _faster(found: Reliability) -> ReportTable:
     return ReportTable(
         title="What a faster restart or save would buy",
         columns=columns(
-            ("restart", "min"), ("stall of a save", "s"), ("goodput", "%"), ("saved", "GPU h")
+            ("restart", "min"),
+            ("stall of a save", "s"),
+            ("goodput", "%"),
+            ("saved", "GPU h"),
         ),
         rows=tuple(
             (
@@ -202,7 +247,10 @@ def _seen(found: Reliability) -> ReportTable:
     return ReportTable(
         title="What clusters have seen",
         columns=columns(
-            "cluster", "GPU", ("rate", "per 1,000 node-days"), ("here a failure every", "h")
+            "cluster",
+            "GPU",
+            ("rate", "per 1,000 node-days"),
+            ("here a failure every", "h"),
         ),
         rows=tuple(
             (
@@ -235,7 +283,8 @@ def _by_interval(found: Reliability) -> Figure:
             FigureSeries(
                 name="goodput",
                 points=tuple(
-                    (seconds / 60, share) for seconds, share in zip(places, usual, strict=True)
+                    (seconds / 60, share)
+                    for seconds, share in zip(places, usual, strict=True)
                 ),
                 low=kept(found.rate_high),
                 high=kept(found.rate_low),
@@ -282,7 +331,12 @@ def _ends(days: float) -> float | None:
 
 def _data(found: Reliability) -> dict[str, Any]:
     whole = asdict(found)
-    for interval_row in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
+    for interval_row in (
+        whole["best"],
+        whole["worst"],
+        whole["finest"],
+        *whole["intervals"],
+    ):
         interval_row["wall_days"] = _ends(interval_row["wall_days"])
     return whole | {
         "nodes": found.run.nodes,

@@ -70,8 +70,8 @@ class ReliabilityRequest:
 
     @property
     def nodes(self) -> int:
-        """Return how many nodes the run needs at once. Raises: NotFound for an unknown type of
-        GPU."""
+        """Return how many nodes the run needs at once. Raises: NotFound for an unknown
+        type of GPU."""
         return -(-self.gpus // self._node)
 
     @property

@@ -1,4 +1,5 @@
-"""MLPerf Inference: what its data and its limits are, and how submitters lay a model out."""
+"""MLPerf Inference: what its data and its limits are, and how submitters lay a model
+out."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,7 +11,8 @@ from corral.plan.rows.servers import BenchmarkServer
 
 ROUNDS: Final = 8  # of halving a rate: to half a percent of the most
 SEQUENCES: Final = 1024  # in flight in one replica at the most, as submissions set it
-MOST: Final = 0.95  # of what a server can do: beyond it, queues of seconds answer to any burst
+# of what a server can do: beyond it, queues of seconds answer to any burst
+MOST: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +27,17 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLayout:
-    """A server laid out, its limits, and the requests a second of one copy that is always full."""
+    """A server laid out, its limits, and the requests a second of one copy that is
+    always full."""
 
     server: BenchmarkServer
     limits: BatchLimits
     rate: float
 
 
-# Mean lengths of the data and limits of server and interactive: mlcommons/inference, README of
-# language/{llama2-70b,llama3.1-405b,llama3.1-8b,mixtral-8x7b,deepseek-r1}; v4.1 to v5.1.
+# Mean lengths of the data and limits of server and interactive: mlcommons/inference,
+# README of language/{llama2-70b,llama3.1-405b,llama3.1-8b,mixtral-8x7b,deepseek-r1};
+# v4.1 to v5.1.
 _DATA: Final = {
     "llama-2-70b": (294, 294, {"server": (2.0, 0.2), "interactive": (0.45, 0.04)}),
     "llama-3.1-405b": (9428, 684, {"server": (6.0, 0.175), "interactive": (4.5, 0.08)}),
@@ -55,8 +59,12 @@ def said_benchmark(row: Row) -> Benchmark | None:
     for name, (prompt, output, limits) in _DATA.items():
         if plain.startswith("".join(letter for letter in name if letter.isalnum())):
             ttft, itl = limits.get(words[-1], (0.0, 0.0))
-            return Benchmark(prompt=prompt, output=output, ttft_seconds=ttft, itl_seconds=itl)
-    raise RowRefused(f"{row['model']} is not a model of MLPerf Inference that is known here")
+            return Benchmark(
+                prompt=prompt, output=output, ttft_seconds=ttft, itl_seconds=itl
+            )
+    raise RowRefused(
+        f"{row['model']} is not a model of MLPerf Inference that is known here"
+    )
 
 
 def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
@@ -77,13 +85,17 @@ def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
     return best
 
 
-def most_within(layout: ServerLayout, load: Load, benchmark: Benchmark) -> Served | None:
-    """One copy at the highest rate at which 99 % of the requests keep the limits; None where none
-    does."""
+def most_within(
+    layout: ServerLayout, load: Load, benchmark: Benchmark
+) -> Served | None:
+    """One copy at the highest rate at which 99 % of the requests keep the limits; None
+    where none does."""
     low, high, best = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        served_load = served(layout.server.replica, replace(load, rate=rate), layout.limits)
+        served_load = served(
+            layout.server.replica, replace(load, rate=rate), layout.limits
+        )
         if (
             served_load.itl <= benchmark.itl_seconds
             and served_load.ttft_quantile(0.99) <= benchmark.ttft_seconds

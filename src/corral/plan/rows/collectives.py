@@ -38,7 +38,8 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTopology:
-    """Placement of the GPUs of a row. `remarks` lists the assumptions for empty cells."""
+    """Placement of the GPUs of a row. `remarks` lists the assumptions for empty
+    cells."""
 
     group: GpuGroup
     wires: Wires
@@ -48,14 +49,17 @@ class RowTopology:
 def predict(row: Row) -> Predicted:
     """Microseconds of the collective, out of place, all GPUs there at once.
 
-    Raises: RowRefused where the collective, its size, or both GPU and links are not known.
+    Raises: RowRefused where the collective, its size, or both GPU and links are not
+    known.
     """
     collective = _collective(row.get("collective", ""))
     remarks: list[str] = []
     size = _size(row, remarks)
     place = place_of(row)
     remarks += place.remarks
-    if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
+    if collective is Collective.ALL_GATHER and row.get("library", "").startswith(
+        "HCCL"
+    ):
         size *= place.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
     if "custom" in algorithm:
@@ -73,8 +77,8 @@ def _size(row: Row, remarks: list[str]) -> float:
     """Return the bytes of the collective.
 
     Without a size in the row, an exchange of tokens takes it from the notes. Tokens are
-    sent to the experts in 8 bits and back in 16, as in DeepSeek-V3. Other collectives get a
-    buffer so large that only the rate counts.
+    sent to the experts in 8 bits and back in 16, as in DeepSeek-V3. Other collectives
+    get a buffer so large that only the rate counts.
 
     Raises: RowRefused, if the notes do not give the number of exchanged tokens. Source:
     arXiv:2412.19437, section 3.3.
@@ -90,21 +94,27 @@ def _size(row: Row, remarks: list[str]) -> float:
         for words in (r"(\d+) tokens|tokens (\d+)", r"hidden (\d+)", r"top-?k? ?(\d+)")
     ]
     tokens, width, experts = (
-        next((int(part) for part in match.groups() if part), 0) if match else 0 for match in matches
+        next((int(part) for part in match.groups() if part), 0) if match else 0
+        for match in matches
     )
     if not tokens * width * experts:
-        raise RowRefused("its size in bytes is not given", hint="fill the column size_bytes")
+        raise RowRefused(
+            "its size in bytes is not given", hint="fill the column size_bytes"
+        )
     remarks.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
     return tokens * width * experts * (2 if "combine" in name else 1)
 
 
 def place_of(row: Row) -> RowTopology:
-    """Raises: RowRefused where neither the GPU nor its links are known, or they do not fit."""
+    """Raises: RowRefused where neither the GPU nor its links are known, or they do not
+    fit."""
     remarks: list[str] = []
     known_device = _device(row.get("gpu", ""))
     gpus = _number(row, "n_gpus")
     if not gpus or gpus < 1:
-        raise RowRefused("its number of GPUs is not given", hint="fill the column n_gpus")
+        raise RowRefused(
+            "its number of GPUs is not given", hint="fill the column n_gpus"
+        )
     nodes = _nodes(row, round(gpus), known_device, remarks)
     if gpus % nodes:
         raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
@@ -118,10 +128,15 @@ def place_of(row: Row) -> RowTopology:
         remarks.append(f"intra_link: {inside.title}, as is usual for this GPU")
     domain = max(each, known_device.domain_gpus if known_device else each)
     node_gpus = round(
-        _number(row, "gpus_per_node") or (known_device.node_gpus if known_device else each)
+        _number(row, "gpus_per_node")
+        or (known_device.node_gpus if known_device else each)
     )
     measured = said_between_nodes(row.get("inter_link", ""))
-    if nodes > 1 and measured is not None and not (known_device and is_in_rack(row, known_device)):
+    if (
+        nodes > 1
+        and measured is not None
+        and not (known_device and is_in_rack(row, known_device))
+    ):
         wires = _measured_between(measured, inside, each, known_device, remarks)
     else:
         fabric = _fabric(row, nodes, known_device, node_gpus, remarks)
@@ -135,7 +150,8 @@ def place_of(row: Row) -> RowTopology:
 
 
 def is_in_rack(row: Row, known: Device) -> bool:
-    """Return whether the GPU's links reach beyond its node, and the row names no other network."""
+    """Return whether the GPU's links reach beyond its node, and the row names no other
+    network."""
     link_text = row.get("inter_link", "")
     names_fabric = said_across(link_text, node_gpus=known.node_gpus) is not None
     return known.domain_gpus > known.node_gpus and not names_fabric
@@ -151,10 +167,14 @@ def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
 
 
 def _measured_between(
-    bytes_per_s: float, inside: LinkKind, each: int, known: Device | None, remarks: list[str]
+    bytes_per_s: float,
+    inside: LinkKind,
+    each: int,
+    known: Device | None,
+    remarks: list[str],
 ) -> Wires:
-    """A rate that one pair had. Near to that of the adapter that each such GPU usually has, it is
-    taken to be that of each; far below, to be shared by the node."""
+    """A rate that one pair had. Near to that of the adapter that each such GPU usually
+    has, it is taken to be that of each; far below, to be shared by the node."""
     usual = _usual(known, "fabric")
     is_own = bytes_per_s > usual.bytes_per_s / 2
     remarks.append(
@@ -164,14 +184,22 @@ def _measured_between(
     return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
 
 
-def _bridged(gpus: int, known: Device | None, text: str, remarks: list[str]) -> RowTopology:
+def _bridged(
+    gpus: int, known: Device | None, text: str, remarks: list[str]
+) -> RowTopology:
     """Bridges join a few GPUs, and the host's PCIe these pairs."""
     if known is None or known.bridge is None:
-        raise RowRefused(f"no GPU is given that has a bridge ({text})", hint="fill the column gpu")
+        raise RowRefused(
+            f"no GPU is given that has a bridge ({text})", hint="fill the column gpu"
+        )
     inside = min(gpus, known.bridge_gpus)
     if gpus % inside:
-        raise RowRefused(f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}")
-    wires = Wires(scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up)
+        raise RowRefused(
+            f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}"
+        )
+    wires = Wires(
+        scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up
+    )
     group = GpuGroup(size=gpus, per_domain=inside)
     return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
 
@@ -218,7 +246,8 @@ def _device(text: str) -> Device | None:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    """A name as it stands, without what is in brackets, what is in them, and before a slash."""
+    """A name as it stands, without what is in brackets, what is in them, and before a
+    slash."""
     yield text
     bare = re.sub(r"\(.*?\)", "", text).strip()
     for part in (bare, *re.findall(r"\((.*?)\)", text)):

@@ -5,14 +5,30 @@ from typing import Final
 
 from corral.domain.errors import Refusal
 
-# Without these no row can be predicted; their cells may be empty where something else says as much.
+# Without these no row can be predicted; their cells may be empty where something else
+# says as much.
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "collectives": ("collective", "gpu", "n_gpus", "size_bytes"),
-    "inference": ("model", "gpu", "n_gpus", "batch_or_concurrency", "input_len", "output_len"),
+    "inference": (
+        "model",
+        "gpu",
+        "n_gpus",
+        "batch_or_concurrency",
+        "input_len",
+        "output_len",
+    ),
     "training": ("model", "gpu", "n_gpus", "seq_len"),
-    "memory_ci": ("family", "gpu", "layers", "hidden", "heads", "seq_len", "micro_batch",
-                  "global_batch"),
-}  # fmt: skip
+    "memory_ci": (
+        "family",
+        "gpu",
+        "layers",
+        "hidden",
+        "heads",
+        "seq_len",
+        "micro_batch",
+        "global_batch",
+    ),
+}
 MEASURED: Final[Mapping[str, tuple[str, ...]]] = {
     "collectives": ("time_us",),
     "inference": ("output_tokens_per_s_total", "ttft_ms", "tpot_ms", "latency_ms"),
@@ -27,7 +43,9 @@ class ColumnsMissing(Refusal):
     code = "columns_missing"
 
 
-def check_columns(kind: str, columns: Collection[str], *, measured: bool = False) -> None:
+def check_columns(
+    kind: str, columns: Collection[str], *, measured: bool = False
+) -> None:
     """`measured`: something in it is to be held against. Raises: ColumnsMissing."""
     if missing := [name for name in NEEDED[kind] if name not in columns]:
         raise ColumnsMissing(

@@ -10,25 +10,59 @@ from corral.perf.inference import (
     static_batch_seconds,
 )
 from corral.perf.replicas import most_sequences, weight_bytes
-from corral.perf.serving import BatchLimits, Load, Served, capacity, served, served_together
-from corral.plan.rows.benchmarks import Benchmark, best_replica, most_within, said_benchmark
+from corral.perf.serving import (
+    BatchLimits,
+    Load,
+    Served,
+    capacity,
+    served,
+    served_together,
+)
+from corral.plan.rows.benchmarks import (
+    Benchmark,
+    best_replica,
+    most_within,
+    said_benchmark,
+)
 from corral.plan.rows.row import Predicted, Row, RowRefused
 from corral.plan.rows.servers import BenchmarkServer, number, server_of
 
 COLUMNS: Final = (  # that are read
-    "scenario", "model", "params", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gpu",
-    "n_gpus", "nodes", "interconnect", "engine", "precision", "tp", "pp", "dp", "ep", "notes",
-    "batch_or_concurrency", "input_len", "output_len", "requests_per_s",
-)  # fmt: skip
+    "scenario",
+    "model",
+    "params",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn",
+    "vocab",
+    "gpu",
+    "n_gpus",
+    "nodes",
+    "interconnect",
+    "engine",
+    "precision",
+    "tp",
+    "pp",
+    "dp",
+    "ep",
+    "notes",
+    "batch_or_concurrency",
+    "input_len",
+    "output_len",
+    "requests_per_s",
+)
 DECODED: Final = 256  # tokens that a row generates where it does not say how many
 PROMPTED: Final = 512  # tokens of a prompt where a row does not say how many
-IN_FLIGHT: Final = 2048  # sequences in flight at the most: TensorRT-LLM's max_batch_size
+# sequences in flight at the most: TensorRT-LLM's max_batch_size
+IN_FLIGHT: Final = 2048
 
 
 def predict(row: Row) -> Predicted:
-    """Tokens a second, time to the first token and to the next, and latency, as far as the row's
-    scenario has them: a batch that begins and ends together, a server that is always full, or
-    requests that come at a rate or at a fixed number at once.
+    """Tokens a second, time to the first token and to the next, and latency, as far as
+    the row's scenario has them: a batch that begins and ends together, a server that is
+    always full, or requests that come at a rate or at a fixed number at once.
 
     Raises: RowRefused.
     """
@@ -81,7 +115,9 @@ def _lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
         output = 1 if "prefill" in row["scenario"] else DECODED
         remarks.append(f"{output} tokens out")
     if min(prompt, output) < 1:
-        raise RowRefused(f"{prompt:g} tokens in and {output:g} out: need 1 or more of each")
+        raise RowRefused(
+            f"{prompt:g} tokens in and {output:g} out: need 1 or more of each"
+        )
     return round(prompt), round(output)
 
 
@@ -124,14 +160,16 @@ def _full(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, fl
 
 
 def _limits(row: Row, server: BenchmarkServer, prompt: int, output: int) -> BatchLimits:
-    """Return the limits in the row's notes by the engine's own names, or the engine's defaults;
-    never more sequences than fit into memory."""
+    """Return the limits in the row's notes by the engine's own names, or the engine's
+    defaults; never more sequences than fit into memory."""
     notes = row["notes"]
     batch_limits = BatchLimits()
     sequences = _after(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
     tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or batch_limits.tokens
     batch_limit = max(1, most_sequences(server.replica, prompt + output // 2))
-    return BatchLimits(sequences=round(min(sequences, batch_limit)), tokens=round(tokens))
+    return BatchLimits(
+        sequences=round(min(sequences, batch_limit)), tokens=round(tokens)
+    )
 
 
 def _after(pattern: str, text: str) -> float | None:
@@ -154,19 +192,25 @@ def _rates(row: Row) -> list[float]:
 
 def _online(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
     prompt, output = _lengths(row, remarks)
-    shared = min(_after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0)
+    shared = min(
+        _after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0
+    )
     limits = _limits(row, server, prompt, output)
     stages = [
         served(
             server.replica,
-            Load(rate=rate / server.copies, prompt=prompt, output=output, shared=shared),
+            Load(
+                rate=rate / server.copies, prompt=prompt, output=output, shared=shared
+            ),
             limits,
         )
         for rate in _rates(row)
     ]
     if any(math.isinf(stage.ttft) for stage in stages):
         busy = max(stage.busy for stage in stages)
-        raise RowRefused(f"{busy:.1f} times what the server can do: its queue only grows")
+        raise RowRefused(
+            f"{busy:.1f} times what the server can do: its queue only grows"
+        )
     return _of_stages(stages, server.copies)
 
 
@@ -176,29 +220,38 @@ def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
 
     def mean(values: list[float]) -> float:
         weighed = zip(stages, values, strict=True)
-        return sum(served_load.load.rate * value for served_load, value in weighed) / total
+        return (
+            sum(served_load.load.rate * value for served_load, value in weighed) / total
+        )
 
     return {
-        "pred_output_tokens_per_s_total": copies * mean([stage.output_rate for stage in stages]),
+        "pred_output_tokens_per_s_total": copies
+        * mean([stage.output_rate for stage in stages]),
         "pred_ttft_ms": mean([stage.ttft for stage in stages]) * 1e3,
         "pred_tpot_ms": mean([stage.itl for stage in stages]) * 1e3,
         "pred_latency_ms": mean([stage.latency for stage in stages]) * 1e3,
     }
 
 
-def _together(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+def _together(
+    row: Row, server: BenchmarkServer, remarks: list[str]
+) -> dict[str, float]:
     prompt, output = _lengths(row, remarks)
     many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
     load = Load(rate=0.0, prompt=prompt, output=output)
     limits = _limits(row, server, prompt, output)
-    return _of_stages([served_together(server.replica, load, many, limits)], server.copies)
+    return _of_stages(
+        [served_together(server.replica, load, many, limits)], server.copies
+    )
 
 
 def _benchmark(
     server: BenchmarkServer, benchmark: Benchmark, remarks: list[str]
 ) -> dict[str, float]:
     load = Load(rate=1.0, prompt=benchmark.prompt, output=benchmark.output)
-    remarks.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
+    remarks.append(
+        f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data"
+    )
     server_layout = best_replica(server, load)
     if server_layout is None:
         raise RowRefused("the weights do not fit the GPUs", hint="take more of them")
@@ -212,7 +265,8 @@ def _benchmark(
     if served_load is None:
         raise RowRefused("no rate keeps the benchmark's limits of latency")
     return {
-        "pred_output_tokens_per_s_total": server_layout.server.copies * served_load.output_rate,
+        "pred_output_tokens_per_s_total": server_layout.server.copies
+        * served_load.output_rate,
         "pred_ttft_ms": served_load.ttft_quantile(0.99) * 1e3,
         "pred_tpot_ms": served_load.itl * 1e3,
     }

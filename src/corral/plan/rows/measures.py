@@ -1,4 +1,5 @@
-"""Measured quantity of each kind of row, and the parts of each table whose error is published."""
+"""Measured quantity of each kind of row, and the parts of each table whose error is
+published."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,10 +10,16 @@ from typing import Final
 from corral.plan.rows.prediction_errors import MeasuredColumn
 from corral.plan.rows.row import Row
 
-STATIC: Final = ("static batch, full request latency", "offline static batch", "batch 1 decode")
+STATIC: Final = (
+    "static batch, full request latency",
+    "offline static batch",
+    "batch 1 decode",
+)
 NODE_GPUS: Final = 8  # of a node, if the row has no number
 LARGE_BYTES: Final = 16 * 2**20
-_SPARSE: Final = re.compile(r"mixtral|moe|deepseek|grok|\d+x\d+b|-a\d+b|gpt-oss|llama 4", re.I)
+_SPARSE: Final = re.compile(
+    r"mixtral|moe|deepseek|grok|\d+x\d+b|-a\d+b|gpt-oss|llama 4", re.I
+)
 _NARROW: Final = re.compile(r"fp8|float8|fp4|int8", re.I)
 _LORA: Final = re.compile(r"q?lora\b", re.I)
 _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
@@ -20,8 +27,9 @@ _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A part of a table. `asked`: the mean absolute error that it is to stay below; None where
-    none is asked for. `name` is the subject of its band in catalog/data/bands.csv."""
+    """A part of a table. `asked`: the mean absolute error that it is to stay below;
+    None where none is asked for. `name` is the subject of its band in
+    catalog/data/bands.csv."""
 
     name: str
     title: str
@@ -51,7 +59,8 @@ def step_seconds(row: Row) -> float | None:
 
 
 def peak_gb(row: Row) -> float | None:
-    """Return the allocator's peak, for rows that report it; others count something else."""
+    """Return the allocator's peak, for rows that report it; others count something
+    else."""
     is_of_torch = row.get("memory_kind", "").startswith("torch ")
     return number(row, "memory_gb_per_gpu") if is_of_torch else None
 
@@ -67,10 +76,16 @@ def _column(name: str) -> Callable[[Row], float | None]:
 MEASURES: Final[Mapping[str, tuple[MeasuredColumn, ...]]] = {
     "training": (
         MeasuredColumn(
-            name="step time", predicted="pred_step_time_s", unit="s", measured=step_seconds
+            name="step time",
+            predicted="pred_step_time_s",
+            unit="s",
+            measured=step_seconds,
         ),
         MeasuredColumn(
-            name="memory", predicted="pred_memory_gb_per_gpu", unit="GB", measured=peak_gb
+            name="memory",
+            predicted="pred_memory_gb_per_gpu",
+            unit="GB",
+            measured=peak_gb,
         ),
     ),
     "memory_ci": (
@@ -88,7 +103,9 @@ MEASURES: Final[Mapping[str, tuple[MeasuredColumn, ...]]] = {
         ),
     ),
     "inference": tuple(
-        MeasuredColumn(name=name, predicted=f"pred_{column}", unit=unit, measured=_column(column))
+        MeasuredColumn(
+            name=name, predicted=f"pred_{column}", unit=unit, measured=_column(column)
+        )
         for name, column, unit in (
             ("throughput", "output_tokens_per_s_total", "tokens/s"),
             ("TTFT", "ttft_ms", "ms"),
@@ -97,7 +114,9 @@ MEASURES: Final[Mapping[str, tuple[MeasuredColumn, ...]]] = {
         )
     ),
     "collectives": (
-        MeasuredColumn(name="time", predicted="pred_time_us", unit="us", measured=collective_us),
+        MeasuredColumn(
+            name="time", predicted="pred_time_us", unit="us", measured=collective_us
+        ),
     ),
 }
 KINDS: Final = tuple(MEASURES)
@@ -154,64 +173,108 @@ def _is_loaded(row: Row) -> bool:
 
 SLICES: Final = (
     Slice(
-        name="training.step_time.nodes", kind="training", measure="step time", asked=0.08,
+        name="training.step_time.nodes",
+        kind="training",
+        measure="step time",
+        asked=0.08,
         title="step time, quality A and B, bf16 and fp16, dense, more than one node",
         holds=lambda row: _is_dense_half(row) and nodes_of(row) > 1,
     ),
     Slice(
-        name="training.step_time.one_node", kind="training", measure="step time", asked=0.08,
+        name="training.step_time.one_node",
+        kind="training",
+        measure="step time",
+        asked=0.08,
         title="step time, the same, one node, models of 1B and more",
         holds=lambda row: (
-            _is_dense_half(row) and nodes_of(row) <= 1 and (number(row, "params") or 0) >= 1e9
+            _is_dense_half(row)
+            and nodes_of(row) <= 1
+            and (number(row, "params") or 0) >= 1e9
         ),
     ),
     Slice(
-        name="training.step_time.experts", kind="training", measure="step time",
+        name="training.step_time.experts",
+        kind="training",
+        measure="step time",
         title="step time, quality A and B, mixture of experts, any precision",
         holds=lambda row: is_good(row) and with_experts(row),
     ),
     Slice(
-        name="training.step_time.narrow", kind="training", measure="step time",
-        title="step time, quality A and B, dense, 8 bits and fewer", holds=_is_dense_narrow,
+        name="training.step_time.narrow",
+        kind="training",
+        measure="step time",
+        title="step time, quality A and B, dense, 8 bits and fewer",
+        holds=_is_dense_narrow,
     ),
     Slice(
-        name="training.memory", kind="training", measure="memory", asked=0.08,
-        title="memory per GPU, allocator peak", holds=is_good,
+        name="training.memory",
+        kind="training",
+        measure="memory",
+        asked=0.08,
+        title="memory per GPU, allocator peak",
+        holds=is_good,
     ),
     Slice(
-        name="memory_ci.memory", kind="memory_ci", measure="memory", asked=0.08,
+        name="memory_ci.memory",
+        kind="memory_ci",
+        measure="memory",
+        asked=0.08,
         title="memory per GPU, allocator peak, Megatron-LM's functional tests",
         holds=lambda row: True,
     ),
     Slice(
-        name="memory_ci.step_time", kind="memory_ci", measure="step time",
+        name="memory_ci.step_time",
+        kind="memory_ci",
+        measure="step time",
         title="step time, Megatron-LM's functional tests (host-bound, deterministic)",
         holds=lambda row: True,
     ),
     Slice(
-        name="inference.static", kind="inference", measure="throughput", asked=0.12,
-        title="decode and static-batch throughput, quality A", holds=_is_static,
+        name="inference.static",
+        kind="inference",
+        measure="throughput",
+        asked=0.12,
+        title="decode and static-batch throughput, quality A",
+        holds=_is_static,
     ),
     Slice(
-        name="serving.ttft", kind="inference", measure="TTFT", asked=0.20,
-        title="serving under load: TTFT", holds=_is_loaded,
+        name="serving.ttft",
+        kind="inference",
+        measure="TTFT",
+        asked=0.20,
+        title="serving under load: TTFT",
+        holds=_is_loaded,
     ),
     Slice(
-        name="serving.itl", kind="inference", measure="ITL", asked=0.12,
-        title="serving under load: ITL", holds=_is_loaded,
+        name="serving.itl",
+        kind="inference",
+        measure="ITL",
+        asked=0.12,
+        title="serving under load: ITL",
+        holds=_is_loaded,
     ),
     Slice(
-        name="serving.latency", kind="inference", measure="latency", asked=0.10,
-        title="serving under load: end to end", holds=_is_loaded,
+        name="serving.latency",
+        kind="inference",
+        measure="latency",
+        asked=0.10,
+        title="serving under load: end to end",
+        holds=_is_loaded,
     ),
     Slice(
-        name="collectives.one_node", kind="collectives", measure="time", asked=0.08,
+        name="collectives.one_node",
+        kind="collectives",
+        measure="time",
+        asked=0.08,
         title="all-reduce, all-gather, reduce-scatter of 16 MB and more, one node",
         holds=lambda row: _is_large(row) and nodes_of(row) <= 1,
     ),
     Slice(
-        name="collectives.nodes", kind="collectives", measure="time", asked=0.20,
+        name="collectives.nodes",
+        kind="collectives",
+        measure="time",
+        asked=0.20,
         title="all-reduce, all-gather, reduce-scatter of 16 MB and more, many nodes",
         holds=lambda row: _is_large(row) and nodes_of(row) > 1,
     ),
-)  # fmt: skip
+)

@@ -1,5 +1,5 @@
-"""Memory and step time of one row of the memory_ci table: a functional test of Megatron-LM with its
-flags."""
+"""Memory and step time of one row of the memory_ci table: a functional test of
+Megatron-LM with its flags."""
 
 import re
 from collections import defaultdict
@@ -12,14 +12,21 @@ from corral.catalog.devices import device
 from corral.catalog.models import Experts, Latent, Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.layout import (
+    BytesPerParameter,
+    Recompute,
+    Shard,
+    TrainLayout,
+    TrainStep,
+)
 from corral.perf.memory import TrainMemory, training_memory
 from corral.plan.rows.memory_t5 import DECODED, ENCODED, t5_memory, t5_steps
 from corral.plan.rows.memory_time import TimedRun
 from corral.plan.rows.row import Predicted, Row, RowRefused
 
 UNSAID_GPUS: Final = 8  # where a row names no number of GPUs
-# Nodes of a test of a release. With half as many, the 15B model on H100 would do 800 TFLOPS a GPU.
+# Nodes of a test of a release. With half as many, the 15B model on H100 would do 800
+# TFLOPS a GPU.
 RELEASE_NODES: Final = 16
 RELEASE_GPT_NODES: Final = 32
 FAMILIES: Final = ("gpt", "moe", "bert", "mixtral", "t5")
@@ -32,8 +39,8 @@ MUON: Final = BytesPerParameter(optimizer=8.0)  # fp32 master weight and one mom
 
 
 def predict(row: Row) -> Predicted:
-    """Peak of torch's allocator on the last rank, and what stays between two steps, decimal GB;
-    seconds of a step, where the catalog knows the GPU.
+    """Peak of torch's allocator on the last rank, and what stays between two steps,
+    decimal GB; seconds of a step, where the catalog knows the GPU.
 
     Raises: RowRefused.
     """
@@ -46,10 +53,13 @@ def predict(row: Row) -> Predicted:
     remarks: list[str] = []
     try:
         memory, run = (
-            _t5(known_row, remarks) if known_row["family"] == "t5" else _decoder(known_row, remarks)
+            _t5(known_row, remarks)
+            if known_row["family"] == "t5"
+            else _decoder(known_row, remarks)
         )
         rates = run.rates(known_row, remarks)
-    except (ValueError, ArithmeticError) as wrong:  # a size of 0, or one that nothing can have
+    except (ValueError, ArithmeticError) as wrong:
+        # a size of 0, or one that nothing can have
         raise RowRefused(str(wrong)) from wrong
     values = {
         "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
@@ -72,11 +82,15 @@ def _t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
         raise RowRefused("the row does not say the layers of encoder and decoder")
     encoder, decoder = map(int, halves)
     remarks.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
-    known_row = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
+    known_row = defaultdict(
+        str, row, layers=str(encoder + decoder), seq_len=str(DECODED)
+    )
     step, layout = step_of(known_row, remarks), layout_of(known_row, remarks)
     model = replace(step.model, positions=ENCODED, has_bias=True)
     whole = replace(step, model=model)
-    memory = t5_memory(model, decoder, whole, layout, architecture=architecture(row["gpu"]))
+    memory = t5_memory(
+        model, decoder, whole, layout, architecture=architecture(row["gpu"])
+    )
     return memory, TimedRun(steps=t5_steps(encoder, decoder, whole), layout=layout)
 
 
@@ -88,13 +102,16 @@ def memory_of_training(
     Raises: RowRefused where the layout is impossible.
     """
     try:
-        return training_memory(step, layout, stage=stage, architecture=architecture(gpu))
+        return training_memory(
+            step, layout, stage=stage, architecture=architecture(gpu)
+        )
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
 
 
 def architecture(gpu: str) -> str:
-    """Return the architecture of a GPU as tables name it; "" if the catalog does not have it."""
+    """Return the architecture of a GPU as tables name it; "" if the catalog does not
+    have it."""
     try:
         return device(gpu).architecture
     except NotFound:
@@ -130,7 +147,9 @@ def number(row: Row, name: str, default: int | None = None) -> int:
     try:
         return int(float(cell)) if cell or default is None else default
     except (ValueError, OverflowError):
-        raise RowRefused(f"{name} is {cell or 'not given'}: need a whole number") from None
+        raise RowRefused(
+            f"{name} is {cell or 'not given'}: need a whole number"
+        ) from None
 
 
 def model_of(row: Row, remarks: list[str]) -> Model:
@@ -140,7 +159,9 @@ def model_of(row: Row, remarks: list[str]) -> Model:
     latent = DEEPSEEK if "multi-latent-attention" in flags else None
     if latent:
         remarks.append("the ranks and widths of DeepSeek-V3's latent attention")
-    rotates = "rope" in row["test"] or latent or row["family"] not in ("gpt", "moe", "bert")
+    rotates = (
+        "rope" in row["test"] or latent or row["family"] not in ("gpt", "moe", "bert")
+    )
     return Model(
         name=row["test"],
         layers=number(row, "layers"),
@@ -203,9 +224,12 @@ def step_of(row: Row, remarks: list[str]) -> TrainStep:
 
 
 def is_local(row: Row) -> bool:
-    """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without te in their
-    name do."""
-    return row["test"].startswith(("gpt3_mcore_tp", "t5_mcore_tp")) and "_te_" not in row["test"]
+    """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without
+    te in their name do."""
+    return (
+        row["test"].startswith(("gpt3_mcore_tp", "t5_mcore_tp"))
+        and "_te_" not in row["test"]
+    )
 
 
 def batch_of(row: Row) -> int:
@@ -238,14 +262,18 @@ def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
         context=number(row, "cp", 1),
         expert=number(row, "ep", 1),
         expert_tensor=number(row, "etp", number(row, "tp", 1)),
-        interleave=max(layers // pieces, 1) if pieces else max(interleave, _named_pieces(row)),
+        interleave=max(layers // pieces, 1)
+        if pieces
+        else max(interleave, _named_pieces(row)),
         micro_batch=number(row, "micro_batch"),
         shard=_shard(row),
         sequence_parallel=row["sequence_parallel"] == "True",
         recompute=_recompute(flags),
         first_layers=first,
         last_layers=last,
-        replicas=gcd(data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)),
+        replicas=gcd(
+            data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)
+        ),
     )
 
 
@@ -260,14 +288,16 @@ def _unsaid_gpus(row: Row) -> int:
 
 
 def _named_pieces(row: Row) -> int:
-    """Return the number of pieces of a test whose name states it instead of its flags."""
+    """Return the number of pieces of a test whose name states it instead of its
+    flags."""
     match = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
     return int(match[1]) if match else 1
 
 
 def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
-    """Layers of the first and the last stage, 0 where they are as the others, and the pieces a
-    stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer, | ends a piece."""
+    """Layers of the first and the last stage, 0 where they are as the others, and the
+    pieces a stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer,
+    | ends a piece."""
     written = flags.get("pipeline-model-parallel-layout", "")
     if not written:
         first = flag_number(flags, "decoder-first-pipeline-num-layers")
@@ -280,7 +310,8 @@ def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
 
 
 def _shard(row: Row) -> Shard:
-    """Muon's states are whole on each GPU, unless its parameters are laid out for sharing."""
+    """Muon's states are whole on each GPU, unless its parameters are laid out for
+    sharing."""
     if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:
         return Shard.NONE
     if row["fsdp"]:

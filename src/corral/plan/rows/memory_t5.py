@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from corral.catalog.models import Model
-from corral.perf.activations import MASK_BYTES, cut, element, kept_by_layer, micro_tokens
+from corral.perf.activations import (
+    MASK_BYTES,
+    cut,
+    element,
+    kept_by_layer,
+    micro_tokens,
+)
 from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.memory import TrainMemory, training_memory
 
@@ -23,17 +29,24 @@ def t5_memory(
     *,
     architecture: str,
 ) -> TrainMemory:
-    """Bytes on one GPU. `model`: layers of encoder and decoder; `step`: its `sequence` is what the
-    decoder sees. Raises: ValueError where the layout has stages or is impossible."""
+    """Bytes on one GPU. `model`: layers of encoder and decoder; `step`: its `sequence`
+    is what the decoder sees. Raises: ValueError where the layout has stages or is
+    impossible."""
     if layout.pipeline > 1:
         raise ValueError("an encoder and a decoder in pipeline stages")
-    base = training_memory(replace(step, model=model), layout, architecture=architecture)
+    base = training_memory(
+        replace(step, model=model), layout, architecture=architecture
+    )
     encoding = replace(step, sequence=ENCODED)
     encoder = kept_by_layer(encoding, layout, has_experts=False)
     decoder = kept_by_layer(step, layout, has_experts=False)
     crossing = decoder_layers * _crossed(step, encoding, layout)
-    kept_bytes = (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
-    own_bytes = decoder_layers * (4 * model.hidden**2 / layout.tensor + 4 * model.hidden)
+    kept_bytes = (
+        (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
+    )
+    own_bytes = decoder_layers * (
+        4 * model.hidden**2 / layout.tensor + 4 * model.hidden
+    )
     sizes = step.state
     return replace(
         base,
@@ -47,7 +60,8 @@ def t5_memory(
 def t5_steps(
     encoder_layers: int, decoder_layers: int, step: TrainStep
 ) -> tuple[TrainStep, TrainStep]:
-    """Return the work of an encoder and of a decoder: cross-attention is half a layer more."""
+    """Return the work of an encoder and of a decoder: cross-attention is half a layer
+    more."""
     model = step.model
     crossing = decoder_layers + -(-decoder_layers // 2)
     return (
@@ -57,11 +71,14 @@ def t5_steps(
 
 
 def _crossed(decoding: TrainStep, encoding: TrainStep, layout: TrainLayout) -> float:
-    """Return the activations of cross-attention in one layer: a norm in and out and a mask, queries
-    and the output, keys and values of the whole encoded input; without a flash kernel the scores of
-    each pair, with their mask."""
+    """Return the activations of cross-attention in one layer: a norm in and out and a
+    mask, queries and the output, keys and values of the whole encoded input; without a
+    flash kernel the scores of each pair, with their mask."""
     model, size = decoding.model, element(decoding)
-    here, encoder_tokens = micro_tokens(decoding, layout), micro_tokens(encoding, layout)
+    here, encoder_tokens = (
+        micro_tokens(decoding, layout),
+        micro_tokens(encoding, layout),
+    )
     whole = here * model.hidden * (2 * size + MASK_BYTES) / cut(layout)
     shared = 2 * size * (here + encoder_tokens) * model.hidden / layout.tensor
     if decoding.has_flash:

@@ -1,4 +1,5 @@
-"""The model of a row of a measured table: by its dimensions, or by its name in the catalog."""
+"""The model of a row of a measured table: by its dimensions, or by its name in the
+catalog."""
 
 import re
 from dataclasses import replace
@@ -15,7 +16,8 @@ SEQUENCE: Final = 8_192  # of a model that could do with more
 OLD_SEQUENCE: Final = 2_048  # of an unknown model, as GPT-3's
 _WIDTH: Final = 128  # of a head; and of a model, for each of its layers
 _TRIES: Final = 256  # numbers of heads, up and down
-_MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))  # of an MLP; whether tied
+# of an MLP; whether tied
+_MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))
 _PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
 
 
@@ -26,13 +28,16 @@ def whole(row: Row, column: str) -> int | None:
 
 
 def model_of_row(row: Row, remarks: list[str]) -> Model:
-    """Return the model of the row. Models with experts or latent attention, which no column
-    describes, and models without dimensions are the catalog's, with the row's layers.
+    """Return the model of the row. Models with experts or latent attention, which no
+    column describes, and models without dimensions are the catalog's, with the row's
+    layers.
 
     Raises: RowRefused, where the row has no dimensions and the catalog not the name.
     """
     name = row.get("model", "")
-    layers, hidden, heads = (whole(row, column) for column in ("layers", "hidden", "heads"))
+    layers, hidden, heads = (
+        whole(row, column) for column in ("layers", "hidden", "heads")
+    )
     has_dimensions = not (layers is None or hidden is None or heads is None)
     vocab = whole(row, "vocab")
     known_model = _known(name, has_dimensions=has_dimensions)
@@ -80,7 +85,8 @@ def sequence_of(row: Row, remarks: list[str]) -> int:
     known_model = _known(name, has_dimensions=True)
     if known_model is None and not (row.get("layers") or row.get("params")):
         raise RowRefused(
-            "the row does not say how long a sequence is", hint="fill the column seq_len"
+            "the row does not say how long a sequence is",
+            hint="fill the column seq_len",
         )
     made_for = known_model.context if known_model else 0
     is_short = "short sequence" in row.get("notes", "")
@@ -90,10 +96,11 @@ def sequence_of(row: Row, remarks: list[str]) -> int:
 
 
 def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
-    """Return layers, width and heads of a plain model with the row's number of parameters.
+    """Return layers, width and heads of a plain model with the row's number of
+    parameters.
 
-    Each layer has 12 times the square of the width. The width is 128 times the number of
-    layers, as in GPT-3, and each head has 128.
+    Each layer has 12 times the square of the width. The width is 128 times the number
+    of layers, as in GPT-3, and each head has 128.
 
     Raises: RowRefused, if the row does not give the size of the model. Source:
     arXiv:2005.14165, table 2.1; arXiv:2104.04473, section 5.
@@ -104,7 +111,9 @@ def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
             f"the dimensions of {row.get('model') or 'the model'} are not given",
             hint="fill the columns layers, hidden and heads",
         )
-    width = whole(row, "hidden") or _WIDTH * round((parameters * _WIDTH / 12) ** (1 / 3) / _WIDTH)
+    width = whole(row, "hidden") or _WIDTH * round(
+        (parameters * _WIDTH / 12) ** (1 / 3) / _WIDTH
+    )
     inside = max(parameters - vocab * width, parameters / 2)
     layers = whole(row, "layers") or max(round(inside / (12 * width**2)), 1)
     heads = whole(row, "heads") or _heads(width, whole(row, "tp") or 1)
@@ -115,8 +124,8 @@ def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
 
 
 def _heads(width: int, shared_by: int) -> int:
-    """Return a number of heads as close to 128 wide as divides evenly, also over the GPUs that
-    share them."""
+    """Return a number of heads as close to 128 wide as divides evenly, also over the
+    GPUs that share them."""
     aim = max(round(width / _WIDTH / shared_by), 1)
     for away in range(min(aim, _TRIES)):
         for each in (aim + away, aim - away):
@@ -126,9 +135,13 @@ def _heads(width: int, shared_by: int) -> int:
 
 
 def _size_said(name: str) -> float:
-    """Return the size in a name: GPT 52B is 52e9. Other families may have experts, which their
-    names do not always state."""
-    size = re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I) if _PLAIN.search(name) else None
+    """Return the size in a name: GPT 52B is 52e9. Other families may have experts,
+    which their names do not always state."""
+    size = (
+        re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I)
+        if _PLAIN.search(name)
+        else None
+    )
     return float(size[1]) * 1e9 if size else 0.0
 
 
@@ -148,14 +161,21 @@ def _with_layers(known: Model, layers: int) -> Model:
     if known.experts is None or layers == known.layers:
         return replace(known, layers=layers)
     dense = min(known.experts.dense_layers, layers - 1)
-    return replace(known, layers=layers, experts=replace(known.experts, dense_layers=dense))
+    return replace(
+        known, layers=layers, experts=replace(known.experts, dense_layers=dense)
+    )
 
 
 def _gated(plain: Model, parameters: float | None, remarks: list[str]) -> Model:
-    """With the form of MLP and output layer that comes nearest to what the model weighs."""
-    forms = [replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES]
+    """With the form of MLP and output layer that comes nearest to what the model
+    weighs."""
+    forms = [
+        replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES
+    ]
     if parameters:
         return min(forms, key=lambda one: abs(one.parameters - parameters))
     is_plain = bool(_PLAIN.search(plain.name))
-    remarks.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
+    remarks.append(
+        "an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)"
+    )
     return replace(plain, is_gated=not is_plain, is_tied=is_plain)

@@ -13,8 +13,8 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredColumn:
-    """Predicted column and its measured counterpart. `measured` returns the measurement of
-    a row, in the unit of `predicted`; else None."""
+    """Predicted column and its measured counterpart. `measured` returns the measurement
+    of a row, in the unit of `predicted`; else None."""
 
     name: str
     predicted: str
@@ -38,8 +38,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Absolute percentage errors of some rows, as fractions; `bias` is the mean signed one.
-    `rank`: Spearman's correlation within sweeps, the mean of all sweeps; None without any."""
+    """Absolute percentage errors of some rows, as fractions; `bias` is the mean signed
+    one. `rank`: Spearman's correlation within sweeps, the mean of all sweeps; None
+    without any."""
 
     rows: int
     mean: float
@@ -109,11 +110,15 @@ def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
         named = ("source", "model", "collective", "gpu", "n_gpus")
         sweeps[tuple(pair.row.get(name, "") for name in named)].append(pair)
     correlations = [
-        rank_correlation([pair.predicted for pair in sweep], [pair.measured for pair in sweep])
+        rank_correlation(
+            [pair.predicted for pair in sweep], [pair.measured for pair in sweep]
+        )
         for sweep in sweeps.values()
         if len(sweep) >= LEAST_SWEEP
     ]
-    known_correlations = [correlation for correlation in correlations if correlation is not None]
+    known_correlations = [
+        correlation for correlation in correlations if correlation is not None
+    ]
     return fmean(known_correlations) if known_correlations else None
 
 
@@ -122,7 +127,8 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float |
     ranks = (_ranks(first), _ranks(second))
     means = [fmean(rank_list) for rank_list in ranks]
     moved = [
-        [rank - mean for rank in rank_list] for rank_list, mean in zip(ranks, means, strict=True)
+        [rank - mean for rank in rank_list]
+        for rank_list, mean in zip(ranks, means, strict=True)
     ]
     spread = [sum(value * value for value in rank_list) for rank_list in moved]
     if min(spread) == 0:

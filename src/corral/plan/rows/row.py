@@ -10,7 +10,8 @@ Row = Mapping[str, str]  # an empty cell is ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Prediction of a row by column. `remarks` lists the assumptions for empty cells."""
+    """Prediction of a row by column. `remarks` lists the assumptions for empty
+    cells."""
 
     values: Mapping[str, float]
     remarks: tuple[str, ...] = ()

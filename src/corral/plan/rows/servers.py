@@ -28,7 +28,8 @@ class BenchmarkServer:
 
 
 def number(row: Row, column: str) -> float | None:
-    """A cell as a number; None where it is empty. Raises: RowRefused where it is a word."""
+    """A cell as a number; None where it is empty. Raises: RowRefused where it is a
+    word."""
     cell = row.get(column, "").strip()
     try:
         return float(cell) if cell else None
@@ -51,7 +52,9 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
     if runs.name == LAYER_SPLIT:
         tensor, pipeline = 1, max(tensor * pipeline, gpus)
     attends_apart = data > 1 and expert > 1
-    stored_precision = said_precision(row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE)
+    stored_precision = said_precision(
+        row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE
+    )
     remarks.extend(stored_precision.remarks)
     shape = model_of(row, remarks)
     try:
@@ -70,7 +73,9 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
         )
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
-    return BenchmarkServer(replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus)
+    return BenchmarkServer(
+        replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus
+    )
 
 
 def _whole(row: Row, column: str, default: int, remarks: list[str]) -> int:
@@ -84,8 +89,8 @@ def _whole(row: Row, column: str, default: int, remarks: list[str]) -> int:
 
 
 def model_of(row: Row, remarks: list[str]) -> Model:
-    """Return the catalog's model of that name if it has the row's dimensions, else one of these
-    dimensions.
+    """Return the catalog's model of that name if it has the row's dimensions, else one
+    of these dimensions.
 
     Raises: RowRefused where neither says what it is.
     """
@@ -104,7 +109,11 @@ def model_of(row: Row, remarks: list[str]) -> Model:
         )
         if same:
             return known_model
-    sizes = {column: int(value) for column, value in stated_sizes.items() if value is not None}
+    sizes = {
+        column: int(value)
+        for column, value in stated_sizes.items()
+        if value is not None
+    }
     if len(sizes) < len(stated_sizes):
         raise RowRefused(
             f"the catalog does not know the model {row['model'] or '(none)'}",

@@ -1,4 +1,5 @@
-"""Step time and memory of one row of the training table, read as a user would write its cells."""
+"""Step time and memory of one row of the training table, read as a user would write its
+cells."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +12,13 @@ from corral.catalog.links import LinkKind, link
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.layout import (
+    BytesPerParameter,
+    Recompute,
+    Shard,
+    TrainLayout,
+    TrainStep,
+)
 from corral.perf.memory import training_memory
 from corral.perf.software import DEFAULT, Software, software
 from corral.perf.topology import Wires
@@ -36,7 +43,7 @@ LIBRARIES: Final = (
     (r"megatron-deepspeed|bigscience|neox|glm-130b|mt-nlg", "megatron-deepspeed"),
     (r"no gradient bucketing", "megatron-2021"),
     (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
-)  # fmt: skip
+)
 PASSES: Final = 8  # default micro batches per stage: a ninth of the step is bubble
 OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
 # Fabrics by the words of an interconnect cell.
@@ -61,7 +68,8 @@ class TrainingRow:
     device: Device
     wires: Wires
     by: Software
-    batch: float  # sequences that the row says; the step's may be a little more, to come out even
+    # sequences that the row says; the step's may be a little more, to come out even
+    batch: float
     batch_is_given: bool
     remarks: tuple[str, ...]
 
@@ -72,7 +80,11 @@ def predict(row: Row) -> Predicted:
     seconds = step_time(run.step, run.layout, run.device, run.wires, by=run.by).seconds
     rate = run.step.tokens / seconds / run.layout.gpus
     memory_gb = row_memory_gb(
-        row, run.step, run.layout, library=run.by.name, architecture=run.device.architecture
+        row,
+        run.step,
+        run.layout,
+        library=run.by.name,
+        architecture=run.device.architecture,
     )
     values = {
         "pred_tokens_per_s_per_gpu": rate,
@@ -87,7 +99,9 @@ def read(row: Row) -> TrainingRow:
     """Read a row, with defaults for empty cells. Raises: RowRefused."""
     remarks: list[str] = []
     if re.search(r"full offload", row.get("notes", ""), re.I):
-        raise RowRefused("the run keeps its model in the memory of the host, and fetches it")
+        raise RowRefused(
+            "the run keeps its model in the memory of the host, and fetches it"
+        )
     used = _device(row)
     by = software(library(row))
     model = model_of_row(row, remarks)
@@ -102,7 +116,9 @@ def read(row: Row) -> TrainingRow:
         even = layout.data * layout.micro_batch
     if batch is None:
         each = PASSES * layout.pipeline if layout.pipeline > 1 else 1
-        remarks.append(f"{each} micro batches on each of {layout.data} data-parallel GPUs")
+        remarks.append(
+            f"{each} micro batches on each of {layout.data} data-parallel GPUs"
+        )
     asked_batch = batch if batch is not None else each * even
     count = max(round(asked_batch / even), 1)
     precision = _precision(row, used, remarks)
@@ -140,14 +156,18 @@ def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
 
 
 def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
-    """Return the row with its recomputation, where that is not stated: none if it fits, with
-    gradients of 16 bits if need be; else each layer. If even that does not fit: each layer if all
-    is sharded, since nothing else could make it fit, else as stated."""
+    """Return the row with its recomputation, where that is not stated: none if it fits,
+    with gradients of 16 bits if need be; else each layer. If even that does not fit:
+    each layer if all is sharded, since nothing else could make it fit, else as
+    stated."""
     recompute_text = row.get("activation_checkpointing", "").lower()
-    if recompute_text and not recompute_text.startswith(("not stated", "see ", "recipe default")):
+    if recompute_text and not recompute_text.startswith(
+        ("not stated", "see ", "recipe default")
+    ):
         return run
     short = replace(
-        run.step, state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient))
+        run.step,
+        state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient)),
     )
     full = replace(run.layout, recompute=Recompute.FULL)
     for step, layout, what in (
@@ -160,14 +180,23 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
         if needed.device <= run.device.memory_bytes:
             return replace(run, step=step, layout=layout, remarks=(*run.remarks, what))
     if run.layout.shard is not Shard.PARAMETERS:
-        return replace(run, remarks=(*run.remarks, "nothing is recomputed, though it does not fit"))
+        return replace(
+            run, remarks=(*run.remarks, "nothing is recomputed, though it does not fit")
+        )
     remarks = (*run.remarks, "each layer is recomputed, and even so it hardly fits")
     return replace(run, layout=full, remarks=remarks)
 
 
 def library(row: Row) -> str:
     """The library by what a row says of itself, or the default one."""
-    cells = ("fsdp_zero_stage", "source", "url_or_repo_path", "notes", "interconnect", "gpu")
+    cells = (
+        "fsdp_zero_stage",
+        "source",
+        "url_or_repo_path",
+        "notes",
+        "interconnect",
+        "gpu",
+    )
     text = " ".join(row.get(cell, "") for cell in cells).lower()
     for words, name in LIBRARIES:
         if re.search(words, text):
@@ -187,14 +216,20 @@ def _gpus_of_parts(row: Row) -> int:
     return parts[0] * parts[1] * parts[2] * parts[3]
 
 
-def _layout(row: Row, gpus: int, by: Software, model: Model, remarks: list[str]) -> TrainLayout:
-    tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
+def _layout(
+    row: Row, gpus: int, by: Software, model: Model, remarks: list[str]
+) -> TrainLayout:
+    tensor, pipeline, context, expert = (
+        whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep")
+    )
     if model.experts and not any(whole(row, name) for name in ("dp", "tp", "pp", "ep")):
         expert = gcd(model.experts.count, gpus)
         remarks.append(f"experts are spread over {expert} GPUs")
     apart = tensor * pipeline * context
     if gpus % apart:
-        raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
+        raise RowRefused(
+            f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp"
+        )
     recompute_text = row.get("activation_checkpointing", "").lower()
     in_sequence = "sequence parallel" in recompute_text
     if by.interleaves and tensor > 1 and not in_sequence:
@@ -218,18 +253,22 @@ def _micro_batch(row: Row, data: int, by: Software, remarks: list[str]) -> int:
     if (micro_batch := whole(row, "micro_batch")) is not None:
         return micro_batch
     batch = whole(row, "global_batch")
-    if by.name == "maxtext" and batch is not None:  # it adds up no gradients unless it is asked to
+    # it adds up no gradients unless it is asked to
+    if by.name == "maxtext" and batch is not None:
         remarks.append("all sequences of a GPU in one pass")
         return max(batch // data, 1)
     remarks.append("a micro batch of one sequence")
     return 1
 
 
-def _by_slices(row: Row, layout: TrainLayout, used: Device, remarks: list[str]) -> TrainLayout:
-    """Return the layout of TPUs in several slices, where that is not stated: each slice has the
-    whole model.
+def _by_slices(
+    row: Row, layout: TrainLayout, used: Device, remarks: list[str]
+) -> TrainLayout:
+    """Return the layout of TPUs in several slices, where that is not stated: each slice
+    has the whole model.
 
-    Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
+    Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism
+    between them.
     """
     slices, rest = divmod(layout.gpus, used.domain_gpus)
     if used.vendor != "Google" or row.get("fsdp_zero_stage") or slices < 2 or rest:
@@ -240,7 +279,9 @@ def _by_slices(row: Row, layout: TrainLayout, used: Device, remarks: list[str]) 
     return replace(layout, replicas=slices)
 
 
-def _pieces(row: Row, pipeline: int, by: Software, model: Model, remarks: list[str]) -> int:
+def _pieces(
+    row: Row, pipeline: int, by: Software, model: Model, remarks: list[str]
+) -> int:
     if pipeline == 1:
         return 1
     pieces = whole(row, "vp")
@@ -280,8 +321,8 @@ def _recompute(said: str) -> Recompute:
 
 
 def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
-    """Return the stated precision. MLPerf submissions without a statement count as fp8 if the GPU
-    has it: all that state one use it."""
+    """Return the stated precision. MLPerf submissions without a statement count as fp8
+    if the GPU has it: all that state one use it."""
     precision_text = row.get("precision", "").lower()
     if "not stated" in precision_text and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
@@ -302,7 +343,9 @@ def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
 
 def _has_flash(by: Software, remarks: list[str]) -> bool:
     if by.name in OLD:
-        remarks.append("attention without a flash kernel, as libraries had it before 2023")
+        remarks.append(
+            "attention without a flash kernel, as libraries had it before 2023"
+        )
         return False
     return True
 
@@ -314,7 +357,9 @@ def _wires(row: Row, used: Device, gpus: int) -> Wires:
     if nodes > 1 and each < used.node_gpus and domain <= used.node_gpus:
         domain = min(domain, each)  # smaller nodes than usual
     wires_text = row.get("interconnect", "").lower()
-    return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(wires_text, used))
+    return Wires(
+        scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(wires_text, used)
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,5 @@
-"""Memory of a row of the training table: the measure, the rank, and what the library keeps."""
+"""Memory of a row of the training table: the measure, the rank, and what the library
+keeps."""
 
 import re
 from dataclasses import replace
@@ -19,7 +20,8 @@ IN_HALF: Final = BytesPerParameter(
     weight=2.0, gradient=2.0, optimizer=4.0
 )  # weights and moments in 16 bits
 CHUNKED_LOGIT_BYTES: Final = 0.75  # in eight chunks
-# What torchtune's page adds one by one: a row that says cumulative has all up to its own.
+# What torchtune's page adds one by one: a row that says cumulative has all up to its
+# own.
 RUNGS: Final = (
     "compile",
     "chunked cross entropy",
@@ -66,7 +68,10 @@ def row_memory(
         layout = replace(layout, sequence_parallel=False)
     if library == "torchtitan" and layout.recompute is Recompute.SELECTIVE:
         layout = replace(layout, recompute=Recompute.ALTERNATE)
-    if library == "torchtune" and row.get("activation_checkpointing") == "recipe default":
+    if (
+        library == "torchtune"
+        and row.get("activation_checkpointing") == "recipe default"
+    ):
         layout = replace(layout, recompute=Recompute.FULL)
     if not step.state.gradient:
         weight = 0.5 if "qlora" in notes else step.state.weight

@@ -1,4 +1,5 @@
-"""GPUs that serve a model within latency limits, their number, and the cost of a token."""
+"""GPUs that serve a model within latency limits, their number, and the cost of a
+token."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +28,8 @@ QPS: Final = NumberBound(0.001, 1e7)
 SHARE: Final = 0.9  # of requests that keep the targets
 ROUNDS: Final = 9  # of halving the rate of one replica: to a five-hundredth of the most
 SEQUENCES: Final = 1024  # in one batch at the most: vLLM's max_num_seqs on large GPUs
-NODES: Final = (2, 4, 8)  # of one replica, where one node does not hold it: a stage on each
+# of one replica, where one node does not hold it: a stage on each
+NODES: Final = (2, 4, 8)
 ALONE: Final = 1e-3  # of what a replica can do: a request that meets no other
 MILLION: Final = 1e6
 HOUR: Final = 3600.0
@@ -50,19 +52,22 @@ class ServeRequest:
     """Request for a serving plan. None and "" are not given.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        model: Its name, the file (or text) of its config.json, or
+            layers=32,hidden=4096,...
         qps: Requests a second, in all.
         input: Tokens of a prompt.
         output: Tokens of an answer.
         ttft_p90: Milliseconds in which 90 % of the requests have their first token.
         itl_p90: Milliseconds between two tokens, in 90 % of cases.
         gpu: Of this type only; else all that have a price.
-        precision: Of the weights: fp8, int4, ...; else that in which they are published.
+        precision: Of the weights: fp8, int4, ...; else that in which they are
+            published.
         kv_precision: Of the keys and values that are kept: fp8, ...; else 16 bits.
         engine: Of inference: vllm, tensorrt-llm, ...
         shared: Tokens of each prompt that all share, and that are kept.
         price: Of which kind: on_demand, reserved_1y, reserved_3y or spot.
-        usd_per_gpu_hour: What a GPU of the named type costs, where the catalog is not to say.
+        usd_per_gpu_hour: What a GPU of the named type costs, where the catalog is not
+            to say.
     """
 
     model: str
@@ -85,8 +90,8 @@ class ServeRequest:
 class ReplicaSet:
     """`replicas` of a model on GPUs of one type, which share the requests evenly.
 
-    `each`: how the requests of one replica fare. `most_rate`: requests a second of one replica
-    within the targets. `usd_per_hour`: of all; None without a price.
+    `each`: how the requests of one replica fare. `most_rate`: requests a second of one
+    replica within the targets. `usd_per_hour`: of all; None without a price.
     """
 
     replica: Replica
@@ -115,8 +120,9 @@ class ReplicaSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A type of GPU that does not serve the model within the targets, and why. `ttft`, `itl`:
-    seconds of 90 % of the requests that come alone; infinite where the model does not fit."""
+    """A type of GPU that does not serve the model within the targets, and why. `ttft`,
+    `itl`: seconds of 90 % of the requests that come alone; infinite where the model
+    does not fit."""
 
     device: Device
     why: str
@@ -126,8 +132,8 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one. `cautions`:
-    what of the request the model may not stand."""
+    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one.
+    `cautions`: what of the request the model may not stand."""
 
     request: ServeRequest
     model: Model
@@ -144,11 +150,11 @@ class ServePlan:
 def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> ServePlan:
     """Return the cheapest fleet that meets the targets, and fleets of other GPU types.
 
-    For each type, a replica is cut over 1, 2, 4, ... GPUs of a node. A model too large for
-    a node is split by stages over several nodes. Each option gets the highest rate at which
-    90 % of its requests meet the targets, including queueing. The option that serves all
-    requests at the lowest cost is kept. Raises: NotFound, ModelRefused, SpecInvalid,
-    TargetsMissed.
+    For each type, a replica is cut over 1, 2, 4, ... GPUs of a node. A model too large
+    for a node is split by stages over several nodes. Each option gets the highest rate
+    at which 90 % of its requests meet the targets, including queueing. The option that
+    serves all requests at the lowest cost is kept. Raises: NotFound, ModelRefused,
+    SpecInvalid, TargetsMissed.
     """
     _check(request)
     engine_said(request.engine)
@@ -159,7 +165,9 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
     unfit: list[Unfit] = []
     for candidate in _candidates(request, offers):
         try:
-            best_set = _best_of(candidate, model, request, _price(candidate, request, offers))
+            best_set = _best_of(
+                candidate, model, request, _price(candidate, request, offers)
+            )
         except Unsuited as unsuited:
             if request.gpu:
                 raise
@@ -190,13 +198,18 @@ def _check(request: ServeRequest) -> None:
             hint=f"give a number from 0 to {request.input - 1:,}",
         )
     if request.price not in KINDS:
-        raise SpecInvalid(f"--price is {request.price!r}", hint=f"give one of {', '.join(KINDS)}")
+        raise SpecInvalid(
+            f"--price is {request.price!r}", hint=f"give one of {', '.join(KINDS)}"
+        )
     if request.usd_per_gpu_hour is not None and not request.gpu:
-        raise SpecInvalid("--usd-per-gpu-hour is of no GPU", hint="name its type with --gpu")
+        raise SpecInvalid(
+            "--usd-per-gpu-hour is of no GPU", hint="name its type with --gpu"
+        )
 
 
 def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
-    """Yield a caution if a request is longer than the context that the model was made for.
+    """Yield a caution if a request is longer than the context that the model was made
+    for.
 
     Raises: SpecInvalid if the model has learned positions and too few for these tokens.
     Computed positions have no limit, but answers get worse.
@@ -247,7 +260,10 @@ def _best_of(
         replica_set = _fleet(replica, request, usd)
         if isinstance(replica_set, Unfit):
             unfit = min(replica_set, unfit, key=_miss)
-        elif best is None or (replica_set.gpus, replica_set.replicas) < (best.gpus, best.replicas):
+        elif best is None or (replica_set.gpus, replica_set.replicas) < (
+            best.gpus,
+            best.replicas,
+        ):
             best = replica_set
     return best or unfit
 
@@ -258,7 +274,9 @@ def _miss(one: Unfit) -> float:
 
 def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
     weights = kept_in(request.precision, one, model.published)
-    precision = precision_said(request.kv_precision) if request.kv_precision else half(one)
+    precision = (
+        precision_said(request.kv_precision) if request.kv_precision else half(one)
+    )
     whole = Replica(
         model=model,
         device=one,
@@ -281,12 +299,21 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
             yield replace(whole, tensor=widths[-1], pipeline=stages)
 
 
-def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> ReplicaSet | Unfit:
+def _fleet(
+    replica: Replica, request: ServeRequest, usd: float | None
+) -> ReplicaSet | Unfit:
     batch_limit = most_sequences(replica, request.input + request.output)
     if batch_limit < 1:
-        return Unfit(device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}")
+        return Unfit(
+            device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}"
+        )
     limits = BatchLimits(sequences=min(batch_limit, SEQUENCES))
-    load = Load(rate=1.0, prompt=request.input, output=request.output, shared=float(request.shared))
+    load = Load(
+        rate=1.0,
+        prompt=request.input,
+        output=request.output,
+        shared=float(request.shared),
+    )
     most = capacity(replica, load, limits)
     alone = served(replica, replace(load, rate=ALONE * most), limits)
     if not _keeps(alone, request):
@@ -329,12 +356,15 @@ def _cost(one: ReplicaSet) -> tuple[float, int]:
     return (inf if one.usd_per_hour is None else one.usd_per_hour, one.gpus)
 
 
-def _missed(request: ServeRequest, model: Model, unfit: Sequence[Unfit]) -> TargetsMissed:
+def _missed(
+    request: ServeRequest, model: Model, unfit: Sequence[Unfit]
+) -> TargetsMissed:
     """With the GPU that comes nearest."""
     nearest = min(unfit, key=_miss, default=None)
     if nearest is None:
         return TargetsMissed(
-            "no GPU has a price of this kind", hint="name one with --gpu, or another --price"
+            "no GPU has a price of this kind",
+            hint="name one with --gpu, or another --price",
         )
     if nearest.ttft == inf:
         largest = max(unfit, key=lambda one: one.device.memory_bytes)
@@ -354,7 +384,11 @@ def _that_fits(request: ServeRequest, model: Model) -> str:
     replicas: list[Replica] = []
     for gpu_device in map(device, USUAL):
         with suppress(Unsuited):
-            fit = (each for each in _replicas(gpu_device, model, request) if _holds(each, request))
+            fit = (
+                each
+                for each in _replicas(gpu_device, model, request)
+                if _holds(each, request)
+            )
             replicas += islice(fit, 1)
     if not replicas:
         return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
@@ -393,5 +427,7 @@ def _priced(request: ServeRequest, offers: PriceList) -> Iterator[str]:
         yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"
         return
     yield f"the median of what clouds ask {how}: --price names another kind"
-    if not request.gpu and (oldest := min((rent.date for rent in offers.rents), default=None)):
+    if not request.gpu and (
+        oldest := min((rent.date for rent in offers.rents), default=None)
+    ):
         yield f"their lists are from {oldest.isoformat()} on: corral plan prices"

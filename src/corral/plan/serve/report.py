@@ -22,8 +22,9 @@ from corral.plan.serve.plan import ReplicaSet, ServePlan
 POINTS: Final = 24
 QUANTILES: Final = (0.5, 0.9, 0.99)
 FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
-# Mean errors of the first token's p90 and p99 in vLLM's rows, validation/data/inference.csv.gz:
-# their notes tell both. Quantiles of the time between tokens were not measured.
+# Mean errors of the first token's p90 and p99 in vLLM's rows,
+# validation/data/inference.csv.gz: their notes tell both. Quantiles of the time between
+# tokens were not measured.
 TAILS: Final = {0.9: 0.14, 0.99: 0.36}
 MEASURED_TIMES: Final = {
     "serving.ttft": "the first token",
@@ -39,7 +40,9 @@ OPEN: Final = (
 
 def report(plan: ServePlan) -> PlannerReport:
     best, request = plan.best, plan.request
-    spread = f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
+    spread = (
+        f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
+    )
     cost = best.usd_per_million
     price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
     return PlannerReport(
@@ -110,14 +113,18 @@ def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
     for share in QUANTILES:
         value = each.ttft_quantile(share) * 1e3
         off = None if first is None else max(first, TAILS.get(share, 0.0))
-        yield ReportFigure(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off)
+        yield ReportFigure(
+            name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off
+        )
     for share in QUANTILES:
         value = each.itl_quantile(share) * 1e3
         note = "" if share == QUANTILES[0] else "the band is that of the mean"
         yield ReportFigure(
             name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note
         )
-    yield ReportFigure(name="latency", value=each.latency, unit="s", band=whole, note="mean")
+    yield ReportFigure(
+        name="latency", value=each.latency, unit="s", band=whole, note="mean"
+    )
     if best.usd_per_hour is not None:
         yield ReportFigure(name="cost", value=best.usd_per_hour, unit="USD/h")
         yield ReportFigure(
@@ -129,10 +136,12 @@ def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
 
 
 def batch_note(most: int, queue_seconds: float) -> str:
-    """Return a note about the batch: how many requests it takes, and how long others wait for a
-    place."""
+    """Return a note about the batch: how many requests it takes, and how long others
+    wait for a place."""
     waits = round(queue_seconds * 1e3)
-    for_place = f"; a request waits {waits:,} ms for its place, on average" if waits else ""
+    for_place = (
+        f"; a request waits {waits:,} ms for its place, on average" if waits else ""
+    )
     return f"on average; {most:,} at the most{for_place}"
 
 
@@ -202,7 +211,10 @@ def _by_load(best: ReplicaSet) -> Figure:
     """TTFT and ITL of one replica by its rate."""
     most = FULLEST * capacity(best.replica, best.each.load, best.limits)
     rates = [most * point / POINTS for point in range(1, POINTS + 1)]
-    all_ = [served(best.replica, replace(best.each.load, rate=rate), best.limits) for rate in rates]
+    all_ = [
+        served(best.replica, replace(best.each.load, rate=rate), best.limits)
+        for rate in rates
+    ]
     lines = (
         ("TTFT p90", [served_load.ttft_quantile(0.9) * 1e3 for served_load in all_]),
         ("ITL p90", [served_load.itl_quantile(0.9) * 1e3 for served_load in all_]),
@@ -245,8 +257,12 @@ def _fleet_data(one: ReplicaSet) -> dict[str, Any]:
         "most_sequences": one.limits.sequences,
         "most_requests_per_s": one.most_rate * one.replicas,
         "output_tokens_per_s": one.output_rate,
-        "ttft_ms": {f"p{100 * q:.0f}": one.each.ttft_quantile(q) * 1e3 for q in QUANTILES},
-        "itl_ms": {f"p{100 * q:.0f}": one.each.itl_quantile(q) * 1e3 for q in QUANTILES},
+        "ttft_ms": {
+            f"p{100 * q:.0f}": one.each.ttft_quantile(q) * 1e3 for q in QUANTILES
+        },
+        "itl_ms": {
+            f"p{100 * q:.0f}": one.each.itl_quantile(q) * 1e3 for q in QUANTILES
+        },
         "latency_s": one.each.latency,
         "usd_per_hour": one.usd_per_hour,
         "usd_per_million_tokens": one.usd_per_million,

@@ -8,15 +8,16 @@ from corral.catalog.bands import ErrorBand, band, gpu_band
 from corral.domain.units import share_text
 from corral.plan.train.layouts import TrainAsk
 
-MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+# bands of memory: of Megatron-LM's functional tests,
+MEGATRON: Final = "memory_ci.memory"
 LIBRARIES: Final = "training.memory"  # and of runs of all kinds of libraries
 WIDE: Final = 0.20  # mean errors from this value on are also reported in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """Error bands of the step time and of memory for runs like this; None without measurements.
-    `like`: the kind of runs, with their GPU."""
+    """Error bands of the step time and of memory for runs like this; None without
+    measurements. `like`: the kind of runs, with their GPU."""
 
     like: str
     step: ErrorBand | None

@@ -1,4 +1,5 @@
-"""Sizes of a layout that are given by hand: whether they can be, and how many GPUs would do."""
+"""Sizes of a layout that are given by hand: whether they can be, and how many GPUs
+would do."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +9,14 @@ from typing import Final
 from corral.domain.errors import Refusal
 from corral.plan.report import counted
 from corral.plan.train.layout_text import words
-from corral.plan.train.layouts import SHORTEST, Fitting, RefusedLayouts, TrainAsk, divisors, layouts
+from corral.plan.train.layouts import (
+    SHORTEST,
+    Fitting,
+    RefusedLayouts,
+    TrainAsk,
+    divisors,
+    layouts,
+)
 
 MOST_GPUS: Final = 65_536  # that are tried
 
@@ -29,7 +37,11 @@ def refuse_impossible(ask: TrainAsk) -> None:
             hint=f"give --pipeline {layers} or fewer",
         )
     if pieces > 1 and (ask.sequence % pieces or ask.sequence // pieces < SHORTEST):
-        can = [divisor for divisor in divisors(ask.sequence) if ask.sequence // divisor >= SHORTEST]
+        can = [
+            divisor
+            for divisor in divisors(ask.sequence)
+            if ask.sequence // divisor >= SHORTEST
+        ]
         raise NoLayout(
             f"{ask.sequence:,} tokens are not cut into {pieces} pieces of {SHORTEST:,} or more",
             hint=f"give --context-parallel {_or(can or [1])}",
@@ -65,13 +77,14 @@ def _or(numbers: Sequence[int]) -> str:
 
 
 def _together(ask: TrainAsk) -> int:
-    """GPUs that one copy of the model has at the least, by the sizes that were given."""
+    """GPUs that one copy of the model has at the least, by the sizes that were
+    given."""
     return max(ask.tensor, 1) * max(ask.pipeline, 1) * max(ask.context, 1)
 
 
 def least(ask: TrainAsk) -> Fitting | None:
-    """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes; None where
-    none does on as many as are ever tried."""
+    """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes;
+    None where none does on as many as are ever tried."""
     each = lcm(_together(ask), ask.device.node_gpus)
 
     def on(times: int) -> Fitting | None:

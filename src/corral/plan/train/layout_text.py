@@ -6,8 +6,8 @@ from corral.perf.layout import Recompute, Shard, TrainLayout
 
 
 def words(layout: TrainLayout) -> str:
-    """Return the sizes of a layout: TP 4 x PP 2 x DP 8. Except for EP, which spreads experts over
-    GPUs that others already use, they multiply to the number of GPUs."""
+    """Return the sizes of a layout: TP 4 x PP 2 x DP 8. Except for EP, which spreads
+    experts over GPUs that others already use, they multiply to the number of GPUs."""
     sizes: Mapping[str, int] = {
         "TP": layout.tensor,
         "PP": layout.pipeline,
@@ -25,7 +25,9 @@ def settings(layout: TrainLayout) -> str:
     if layout.interleave > 1:
         setting_texts.append(f"{layout.interleave} pieces a stage")
     if layout.data * layout.context > 1:
-        setting_texts.append("FSDP (ZeRO-3)" if layout.shard is Shard.PARAMETERS else "ZeRO-1")
+        setting_texts.append(
+            "FSDP (ZeRO-3)" if layout.shard is Shard.PARAMETERS else "ZeRO-1"
+        )
     if layout.sequence_parallel:
         setting_texts.append("sequence parallel")
     if layout.recompute is Recompute.FULL:

@@ -12,18 +12,28 @@ from corral.catalog.models import Model
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
-from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.layout import (
+    BytesPerParameter,
+    Recompute,
+    Shard,
+    TrainLayout,
+    TrainStep,
+)
 from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.software import DEFAULT, EAGER, EAGER_LOGIT_BYTES
 from corral.perf.topology import Wires
 from corral.plan.train.layout_text import words
 
 FROZEN: Final = BytesPerParameter(gradient=0.0, optimizer=0.0)
-BATCH_TOKENS: Final = 4_194_304  # default tokens of a step: about those of GPT-3, Llama 2
-GPU_SEQUENCES: Final = 1 / 8  # or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
-SHORTEST: Final = 1024  # tokens of a sequence that one context-parallel GPU keeps at the least
+# default tokens of a step: about those of GPT-3, Llama 2
+BATCH_TOKENS: Final = 4_194_304
+# or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
+GPU_SEQUENCES: Final = 1 / 8
+# tokens of a sequence that one context-parallel GPU keeps at the least
+SHORTEST: Final = 1024
 MICRO_BATCHES: Final = (1, 2, 4, 8)
-SPREADS: Final = (8, 32, 64)  # GPUs over which experts are spread, besides all of a stage
+# GPUs over which experts are spread, besides all of a stage
+SPREADS: Final = (8, 32, 64)
 LEAST_UNEVEN: Final = 2  # layers of a stage where stages are not alike
 UNASKED: Final = "is not of the sizes that were asked for"
 
@@ -32,11 +42,12 @@ UNASKED: Final = "is not of the sizes that were asked for"
 class TrainAsk:
     """Request for layouts of a training run.
 
-    `tokens` is the total, in sequences of `sequence`, with `global_batch` sequences a step
-    (0: the usual number). `frozen` selects LoRA of rank `rank`, with frozen weights of
-    `frozen_bytes` each (0: as the products). `by` is the library. `fabric` joins domains;
-    None is the GPU's usual one. `tensor`, `pipeline` and `context` restrict layouts to that
-    size; 0 leaves it to the search. `may_shard` allows ZeRO-3 (FSDP).
+    `tokens` is the total, in sequences of `sequence`, with `global_batch` sequences a
+    step (0: the usual number). `frozen` selects LoRA of rank `rank`, with frozen
+    weights of `frozen_bytes` each (0: as the products). `by` is the library. `fabric`
+    joins domains; None is the GPU's usual one. `tensor`, `pipeline` and `context`
+    restrict layouts to that size; 0 leaves it to the search. `may_shard` allows ZeRO-3
+    (FSDP).
     """
 
     model: Model
@@ -66,13 +77,18 @@ class TrainAsk:
         step = TrainStep(
             model=self.model,
             sequence=self.sequence,
-            global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
+            global_batch=self.global_batch
+            or usual_batch(self.gpus, self.sequence, self.tokens),
             precision=self.precision,
-            state=replace(FROZEN, weight=kept_bytes) if self.frozen else BytesPerParameter(),
+            state=replace(FROZEN, weight=kept_bytes)
+            if self.frozen
+            else BytesPerParameter(),
         )
         if self.by not in EAGER:
             return step
-        return replace(step, fused=False, logit_bytes=EAGER_LOGIT_BYTES, vocab_multiple=1)
+        return replace(
+            step, fused=False, logit_bytes=EAGER_LOGIT_BYTES, vocab_multiple=1
+        )
 
     @property
     def wires(self) -> Wires:
@@ -84,16 +100,18 @@ class TrainAsk:
 
     @property
     def usable_bytes(self) -> float:
-        return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
+        return self.device.memory_bytes * (
+            1 - overhead(self.device.architecture).kept_free
+        )
 
 
 @lru_cache(maxsize=256)
 def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
     """Return the default number of sequences of a step, at most those in all `tokens`.
 
-    All GPUs, or an equal part of them, get the same number of sequences. The candidates are
-    the multiples and the divisors of the number of GPUs. The one nearest to the usual
-    number is chosen.
+    All GPUs, or an equal part of them, get the same number of sequences. The candidates
+    are the multiples and the divisors of the number of GPUs. The one nearest to the
+    usual number is chosen.
     """
     usual = max(BATCH_TOKENS / sequence, GPU_SEQUENCES * gpus)
     usual = max(min(usual, tokens / sequence), 1.0)
@@ -106,7 +124,9 @@ def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
 def divisors(number: int) -> tuple[int, ...]:
     """In rising order."""
     low = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
-    high = [number // divisor for divisor in reversed(low) if divisor * divisor != number]
+    high = [
+        number // divisor for divisor in reversed(low) if divisor * divisor != number
+    ]
     return (*low, *high)
 
 
@@ -121,7 +141,11 @@ class Turned:
 
 
 def _amount(size_bytes: float) -> str:
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.0f} MB"
+    return (
+        f"{size_bytes / 1e9:.1f} GB"
+        if size_bytes >= 1e8
+        else f"{size_bytes / 1e6:.0f} MB"
+    )
 
 
 class RefusedLayouts:
@@ -144,7 +168,8 @@ class RefusedLayouts:
             self._over = (over, layout)
 
     def why(self) -> str:
-        """Return what the layout closest to the memory lacks; "" if none came so far."""
+        """Return what the layout closest to the memory lacks; "" if none came so
+        far."""
         if self._over is None:
             return ""
         over, layout = self._over
@@ -152,13 +177,19 @@ class RefusedLayouts:
 
     def commonest(self) -> str:
         """Return why most layouts were refused, except for the requested sizes."""
-        own_counts = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
-        return max(own_counts, key=lambda reason: own_counts[reason], default="comes out even")
+        own_counts = {
+            reason: count for reason, count in self._counts.items() if reason != UNASKED
+        }
+        return max(
+            own_counts, key=lambda reason: own_counts[reason], default="comes out even"
+        )
 
     def turned(self) -> tuple[Turned, ...]:
         return tuple(
             Turned(
-                reason=reason, count=count, nearest=self.why() if reason == "does not fit" else ""
+                reason=reason,
+                count=count,
+                nearest=self.why() if reason == "does not fit" else "",
             )
             for reason, count in sorted(self._counts.items(), key=lambda item: -item[1])
         )
@@ -172,7 +203,8 @@ def _memory(ask: TrainAsk, step: TrainStep, layout: TrainLayout) -> TrainMemory:
 
 
 def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
-    """Every way to share the GPUs out: data x tensor x pipeline x context is their number."""
+    """Every way to share the GPUs out: data x tensor x pipeline x context is their
+    number."""
     for tensor in divisors(ask.gpus):
         for pipeline in divisors(ask.gpus // tensor):
             for context in divisors(ask.gpus // tensor // pipeline):
@@ -182,7 +214,9 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
                     pipeline=pipeline,
                     context=context,
                     sequence_parallel=tensor > 1,
-                    shard=Shard.OPTIMIZER if ask.gpus > tensor * pipeline else Shard.NONE,
+                    shard=Shard.OPTIMIZER
+                    if ask.gpus > tensor * pipeline
+                    else Shard.NONE,
                 )
 
 
@@ -224,14 +258,16 @@ def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[F
             continue
         for shard in _shards(ask, grid):
             for expert in _experts(ask.model, grid):
-                yield from _sizes(ask, step, replace(grid, shard=shard, expert=expert), tally)
+                yield from _sizes(
+                    ask, step, replace(grid, shard=shard, expert=expert), tally
+                )
 
 
 def _sizes(
     ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
 ) -> Iterator[Fitting]:
-    """Yield layouts by the size of the micro batch; layers are recomputed only if it does not fit
-    otherwise."""
+    """Yield layouts by the size of the micro batch; layers are recomputed only if it
+    does not fit otherwise."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
             tally.down("leaves a part of a micro batch over")
@@ -252,13 +288,15 @@ def _sizes(
 def _shards(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
     if grid.data * grid.context == 1:
         return (Shard.NONE,)
-    if grid.pipeline > 1 or not ask.may_shard:  # a pipeline would gather for each micro batch
+    # a pipeline would gather for each micro batch
+    if grid.pipeline > 1 or not ask.may_shard:
         return (Shard.OPTIMIZER,)
     return (Shard.OPTIMIZER, Shard.PARAMETERS)
 
 
 def _experts(model: Model, grid: TrainLayout) -> tuple[int, ...]:
-    """Over how many GPUs of a stage experts are spread: a node, a few, or as many as can be."""
+    """Over how many GPUs of a stage experts are spread: a node, a few, or as many as
+    can be."""
     if model.experts is None:
         return (1,)
     most = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
@@ -266,8 +304,9 @@ def _experts(model: Model, grid: TrainLayout) -> tuple[int, ...]:
 
 
 def _pieces(model: Model, step: TrainStep, layout: TrainLayout) -> tuple[int, ...]:
-    """1, as many as a stage has layers, and a number between. Embedding and output matrix count as
-    a layer each where the layers do not come out even (perf/sharding.py)."""
+    """1, as many as a stage has layers, and a number between. Embedding and output
+    matrix count as a layer each where the layers do not come out even
+    (perf/sharding.py)."""
     stages = layout.pipeline
     if stages == 1 or step.micro_batches(layout) % stages:
         return (1,)

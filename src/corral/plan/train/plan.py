@@ -1,4 +1,5 @@
-"""The best layouts of a training run, why the others are refused, and what would make it faster."""
+"""The best layouts of a training run, why the others are refused, and what would make
+it faster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,8 +40,8 @@ class Lever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """`considered` layouts are `timed`, or turned down; `best` are the quickest of these, and
-    `chosen` is the simplest of those that are as good as the quickest.
+    """`considered` layouts are `timed`, or turned down; `best` are the quickest of
+    these, and `chosen` is the simplest of those that are as good as the quickest.
     """
 
     ask: TrainAsk
@@ -62,16 +63,19 @@ class Trained:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs over the dense peak: 6 for each parameter that a token passes, and attention
-        with its mask; recomputation does not count (arXiv:2204.02311, appendix B)."""
+        """Model FLOPs over the dense peak: 6 for each parameter that a token passes,
+        and attention with its mask; recomputation does not count (arXiv:2204.02311,
+        appendix B)."""
         return model_flops(self.ask.step) / (
-            self.chosen.time.seconds * self.ask.gpus * _peak(self.ask.device, self.ask.precision)
+            self.chosen.time.seconds
+            * self.ask.gpus
+            * _peak(self.ask.device, self.ask.precision)
         )
 
 
 def model_flops(step: TrainStep) -> float:
-    """Return the FLOPs of one step forward and backward. A token attends to half of its sequence on
-    average."""
+    """Return the FLOPs of one step forward and backward. A token attends to half of its
+    sequence on average."""
     model = step.model
     products = model.active_parameters - model.embedding_parameters
     products += model.embedding_parameters if model.is_tied else 0
@@ -81,7 +85,11 @@ def model_flops(step: TrainStep) -> float:
 
 
 def _peak(used: Device, precision: Precision) -> float:
-    return used.flops.get(precision) or used.flops.get(Precision.BF16) or max(used.flops.values())
+    return (
+        used.flops.get(precision)
+        or used.flops.get(Precision.BF16)
+        or max(used.flops.values())
+    )
 
 
 def search(ask: TrainAsk) -> Trained:
@@ -110,12 +118,17 @@ def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
     layout_candidates: list[LayoutCandidate] = []
     for layout, memory in layouts(ask, step, tally):
         time = step_time(step, layout, ask.device, wires, by=by)
-        layout_candidates.append(LayoutCandidate(layout=layout, time=time, memory=memory))
-    return sorted(layout_candidates, key=lambda one: (one.time.seconds, one.memory.device))
+        layout_candidates.append(
+            LayoutCandidate(layout=layout, time=time, memory=memory)
+        )
+    return sorted(
+        layout_candidates, key=lambda one: (one.time.seconds, one.memory.device)
+    )
 
 
 def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
-    """Return the candidate within `TIE` of the fastest that divides in the fewest ways."""
+    """Return the candidate within `TIE` of the fastest that divides in the fewest
+    ways."""
     near = [
         layout_candidate
         for layout_candidate in found
@@ -125,9 +138,19 @@ def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
 
 
 def _ways(layout: TrainLayout) -> int:
-    cuts = (layout.tensor, layout.pipeline, layout.context, layout.expert, layout.interleave)
+    cuts = (
+        layout.tensor,
+        layout.pipeline,
+        layout.context,
+        layout.expert,
+        layout.interleave,
+    )
     sharded = layout.shard is Shard.PARAMETERS
-    return sum(cut > 1 for cut in cuts) + sharded + (layout.recompute is not Recompute.NONE)
+    return (
+        sum(cut > 1 for cut in cuts)
+        + sharded
+        + (layout.recompute is not Recompute.NONE)
+    )
 
 
 def _levers(done: Trained) -> Iterator[Lever]:
@@ -138,17 +161,25 @@ def _levers(done: Trained) -> Iterator[Lever]:
     nearer = replace(wires.scale_up, bytes_per_s=2 * wires.scale_up.bytes_per_s)
     if ask.gpus > wires.domain_gpus:
         yield _changed(
-            done, f"twice the bandwidth of {wires.fabric.title}", replace(wires, fabric=faster)
+            done,
+            f"twice the bandwidth of {wires.fabric.title}",
+            replace(wires, fabric=faster),
         )
     if ask.gpus > 1:
         yield _changed(
-            done, f"twice the bandwidth of {wires.scale_up.title}", replace(wires, scale_up=nearer)
+            done,
+            f"twice the bandwidth of {wires.scale_up.title}",
+            replace(wires, scale_up=nearer),
         )
     twice = replace(ask.step, global_batch=2 * ask.step.global_batch)
-    yield _changed(done, f"a batch of {twice.global_batch:,} sequences", wires, step=twice)
+    yield _changed(
+        done, f"a batch of {twice.global_batch:,} sequences", wires, step=twice
+    )
 
 
-def _changed(done: Trained, change: str, wires: Wires, *, step: TrainStep | None = None) -> Lever:
+def _changed(
+    done: Trained, change: str, wires: Wires, *, step: TrainStep | None = None
+) -> Lever:
     ask = done.ask
     used = step or ask.step
     by = software(ask.by)
@@ -165,8 +196,11 @@ def _changed(done: Trained, change: str, wires: Wires, *, step: TrainStep | None
 
 
 def with_device(done: Trained, other: Device) -> Lever | None:
-    """The same run on as many of another GPU, in its own best layout; None where none fits."""
-    layout_candidates = _timed(replace(done.ask, device=other, fabric=None), RefusedLayouts())
+    """The same run on as many of another GPU, in its own best layout; None where none
+    fits."""
+    layout_candidates = _timed(
+        replace(done.ask, device=other, fabric=None), RefusedLayouts()
+    )
     if not layout_candidates:
         return None
     chosen = _simplest(layout_candidates)

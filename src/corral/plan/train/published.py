@@ -21,7 +21,8 @@ QUICKER: Final = 1.15  # than anybody published, from which on a plan says so
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFit:
-    """A published run with the seconds of a step that its layout is predicted to take."""
+    """A published run with the seconds of a step that its layout is predicted to
+    take."""
 
     run: PublishedRun
     layout: TrainLayout
@@ -71,7 +72,9 @@ def held(run: PublishedRun) -> PublishedFit:
     return PublishedFit(run=run, layout=layout, seconds=time.seconds)
 
 
-def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[ReportTable]:
+def published_table(
+    found: Trained, others: Sequence[PublishedFit]
+) -> Iterator[ReportTable]:
     """Yield a table of published runs like the plan; nothing if there are none."""
     if not others:
         return
@@ -106,14 +109,20 @@ def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[
             for other in others
         ),
         note="off: of what is predicted of their layout, in their batch; "
-        + "; ".join(dict.fromkeys(f"{other.run.title}: {other.run.source}" for other in others)),
+        + "; ".join(
+            dict.fromkeys(f"{other.run.title}: {other.run.source}" for other in others)
+        ),
     )
 
 
 def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
-    """Yield a caution that no published run is as fast, with the predicted time of those that
-    exist."""
-    alike = [other for other in others if other.run.precision.bytes == found.ask.precision.bytes]
+    """Yield a caution that no published run is as fast, with the predicted time of
+    those that exist."""
+    alike = [
+        other
+        for other in others
+        if other.run.precision.bytes == found.ask.precision.bytes
+    ]
     if not alike:
         return
     best = max(alike, key=lambda one: one.run.tokens_per_s_per_gpu)

@@ -60,9 +60,9 @@ def report(
 ) -> PlannerReport:
     """Return the report of a training plan.
 
-    `price_gpu_hour` is in USD; without it the report has no costs. `others` are the same
-    run on other GPUs (plan/train/plan.py, with_device). `assumed` are the assumptions of
-    the caller.
+    `price_gpu_hour` is in USD; without it the report has no costs. `others` are the
+    same run on other GPUs (plan/train/plan.py, with_device). `assumed` are the
+    assumptions of the caller.
     """
     bands = Bands.of(found.ask)
     published_fits = published(found.ask)
@@ -82,7 +82,10 @@ def report(
         sources=(*SOURCES, *bands.sentences()),
         warnings=tuple(
             f"{caution}."
-            for caution in (*_cautions(found), *published_cautions(found, published_fits))
+            for caution in (
+                *_cautions(found),
+                *published_cautions(found, published_fits),
+            )
         ),
         data=_data(found, others),
     )
@@ -135,14 +138,20 @@ def bottleneck(time: StepTime) -> str:
     return f"{bottleneck_text}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
 
 
-def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[ReportFigure]:
+def _answers(
+    found: Trained, known: Bands, price: float | None
+) -> Iterator[ReportFigure]:
     ask, chosen = found.ask, found.chosen
     band = None if known.step is None else known.step.quoted
     span, unit = lasting(found.seconds)
     hours = found.seconds / 3_600 * ask.gpus
-    yield ReportFigure(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
+    yield ReportFigure(
+        name="layout", value=words(chosen.layout), note=settings(chosen.layout)
+    )
     yield ReportFigure(name="step", value=chosen.time.seconds, unit="s", band=band)
-    yield ReportFigure(name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band)
+    yield ReportFigure(
+        name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band
+    )
     yield ReportFigure(
         name="MFU",
         value=100 * found.mfu,
@@ -191,7 +200,11 @@ def _megawatt_hours(found: Trained) -> float:
 def _layouts(found: Trained) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     chosen = found.chosen
-    others = [layout_candidate for layout_candidate in found.best if layout_candidate is not chosen]
+    others = [
+        layout_candidate
+        for layout_candidate in found.best
+        if layout_candidate is not chosen
+    ]
     for layout_candidate in (chosen, *others[: SHOWN - 1]):
         slower = layout_candidate.time.seconds / found.best[0].time.seconds - 1
         rows.append(
@@ -201,13 +214,22 @@ def _layouts(found: Trained) -> ReportTable:
                 layout_candidate.time.seconds,
                 100 * slower,
                 layout_candidate.memory.device / 1e9,
-                KINDS[max(_waits(layout_candidate.time).items(), key=lambda part: part[1])[0]],
+                KINDS[
+                    max(
+                        _waits(layout_candidate.time).items(), key=lambda part: part[1]
+                    )[0]
+                ],
             )
         )
     return ReportTable(
         title=f"Best of {counted(found.timed, 'layout')} that fit",
         columns=columns(
-            "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
+            "layout",
+            "settings",
+            ("step", "s"),
+            ("behind", "%"),
+            ("memory", "GB"),
+            "most waits for",
         ),
         rows=tuple(rows),
         note=f"the first is the simplest of those within {share_text(TIE)} of the quickest",
@@ -236,7 +258,9 @@ def _turned(found: Trained) -> ReportTable:
     return ReportTable(
         title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
         columns=columns("a layout that", "layouts", "nearest"),
-        rows=tuple((turned.reason, turned.count, turned.nearest) for turned in found.turned),
+        rows=tuple(
+            (turned.reason, turned.count, turned.nearest) for turned in found.turned
+        ),
     )
 
 
@@ -245,7 +269,8 @@ def _lifts(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
         title="What would make it faster",
         columns=columns("change", ("tokens a second", "times"), "layout"),
         rows=tuple(
-            (lever.change, lever.gain, words(lever.layout)) for lever in (*found.levers, *others)
+            (lever.change, lever.gain, words(lever.layout))
+            for lever in (*found.levers, *others)
         ),
     )
 
@@ -294,7 +319,8 @@ def _data(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
         "mfu": found.mfu,
         "memory": found.chosen.memory.parts,
         "levers": [
-            {"change": lever.change, "gain": lever.gain} for lever in (*found.levers, *others)
+            {"change": lever.change, "gain": lever.gain}
+            for lever in (*found.levers, *others)
         ],
     }
 

@@ -32,25 +32,26 @@ class TrainRequest:
     """A training run.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        model: Its name, the file (or text) of its config.json, or
+            layers=32,hidden=4096,...
         gpus: Number of GPUs.
         gpu: Type of GPU.
         tokens: Tokens of the whole training: 1e12, 15T.
         context: Tokens of a sequence.
         batch: Sequences of a step; 0 takes the usual number, which the report lists.
-        precision: Precision of the products, or of the frozen weights with adapters: fp8,
-            ...; the default is bf16, or fp16 on GPUs without it.
+        precision: Precision of the products, or of the frozen weights with adapters:
+            fp8, ...; the default is bf16, or fp16 on GPUs without it.
         lora: Train adapters on a frozen model.
         rank: Rank of LoRA's matrices.
         library: megatron-core, pytorch, torchtitan, ...
-        fabric: Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280
-            Gb/s; the default depends on the GPU.
+        fabric: Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU,
+            280 Gb/s; the default depends on the GPU.
         tensor: Tensor parallelism of exactly this size; 0 leaves it to the search.
         pipeline: Pipeline stages, likewise.
         context_parallel: Context parallelism, likewise.
         no_shard: Leave ZeRO-3 and FSDP out.
-        usd_per_gpu_hour: Price of a GPU-hour; the default is the median of the catalog's
-            prices.
+        usd_per_gpu_hour: Price of a GPU-hour; the default is the median of the
+            catalog's prices.
     """
 
     model: str
@@ -80,10 +81,19 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
     trained = search(_ask(request))
     price, price_remarks = _price(request, trained.ask.device, listed or prices())
     if request.lora:
-        price_remarks = (*published_remarks(request.precision, trained.ask.model), *price_remarks)
-    price_remarks = (*half_remarks(request.precision, trained.ask.device), *price_remarks)
+        price_remarks = (
+            *published_remarks(request.precision, trained.ask.model),
+            *price_remarks,
+        )
+    price_remarks = (
+        *half_remarks(request.precision, trained.ask.device),
+        *price_remarks,
+    )
     return report(
-        trained, price_gpu_hour=price, others=tuple(_others(trained)), assumed=price_remarks
+        trained,
+        price_gpu_hour=price,
+        others=tuple(_others(trained)),
+        assumed=price_remarks,
     )
 
 
@@ -93,7 +103,9 @@ def _ask(request: TrainRequest) -> TrainAsk:
     precision_text, lora = request.precision, request.lora
     model = model_said(request.model)
     precision = (
-        kept_in(precision_text, used, model.published) if lora else trained_in(precision_text, used)
+        kept_in(precision_text, used, model.published)
+        if lora
+        else trained_in(precision_text, used)
     )
     return TrainAsk(
         model=model,
@@ -125,7 +137,9 @@ def _price(
         usual = listed.typical(used.name)
     except NotFound:
         return None, (f"no price of {used.title} is known: --usd-per-gpu-hour",)
-    return usual, (f"{usual:.2f} USD a GPU-hour, the median on demand: --usd-per-gpu-hour",)
+    return usual, (
+        f"{usual:.2f} USD a GPU-hour, the median on demand: --usd-per-gpu-hour",
+    )
 
 
 def _others(found: Trained) -> list[Lever]:

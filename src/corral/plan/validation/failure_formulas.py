@@ -17,7 +17,8 @@ MEGASCALE = "ByteDance MegaScale production run"
 class FormulaCheck:
     """Measured value next to the prediction and its band.
 
-    With `at_least`, the measured value is a lower bound, so a higher prediction agrees too.
+    With `at_least`, the measured value is a lower bound, so a higher prediction agrees
+    too.
     """
 
     what: str
@@ -30,22 +31,31 @@ class FormulaCheck:
 
     @property
     def within(self) -> bool:
-        return self.measured <= self.high and (self.at_least or self.low <= self.measured)
+        return self.measured <= self.high and (
+            self.at_least or self.low <= self.measured
+        )
 
 
 def held_failures(rows: Sequence[Row]) -> tuple[FormulaCheck, ...]:
-    """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where one that is
-    needed is not there."""
+    """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where
+    one that is needed is not there."""
     return (*_means(rows), *_goodputs(rows))
 
 
 def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
-    """Mean times between failures, of each cluster by the others; and of jobs on RSC-1."""
+    """Mean times between failures, of each cluster by the others; and of jobs on
+    RSC-1."""
     for cluster_failures in seen():
         yield _left_out(cluster_failures)
-    rsc = next(cluster_failures for cluster_failures in seen() if cluster_failures.name == "rsc-1")
+    rsc = next(
+        cluster_failures
+        for cluster_failures in seen()
+        if cluster_failures.name == "rsc-1"
+    )
     for gpus in (16_384, 131_072):
-        hours = _number(rows, "RSC-1 projection", "job mean time to failure, projected", gpus)
+        hours = _number(
+            rows, "RSC-1 projection", "job mean time to failure, projected", gpus
+        )
         own_hours = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
         yield FormulaCheck(
             what=f"RSC-1's own projection to {gpus:,} GPUs, by the rate of its nodes",
@@ -58,7 +68,12 @@ def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     hours = _number(rows, "RSC-1 fit", "job mean time to failure, measured", 1_024)
     rate = rate_of("ampere", without="rsc-1")
     yield _mean(
-        "RSC-1's jobs of 1,024 GPUs, by other clusters", 128, hours, rate.usual, rate.low, rate.high
+        "RSC-1's jobs of 1,024 GPUs, by other clusters",
+        128,
+        hours,
+        rate.usual,
+        rate.low,
+        rate.high,
     )
 
 
@@ -89,8 +104,8 @@ def _mean(
 
 
 def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
-    """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and of
-    MegaScale's 175B model by the rates of others."""
+    """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and
+    of MegaScale's 175B model by the rates of others."""
     counted = round(_number(rows, LLAMA, "interruptions total", 16_384))
     llama = ReliabilityRequest(
         gpus=16_384,
@@ -98,12 +113,22 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
         rate=counted / (2_048 * 54) * 1_000,
         counted=counted,
         parameters=405e9,
-        write_gb_per_s=_number(rows, LLAMA, "storage fabric sustained throughput", 16_384),
+        write_gb_per_s=_number(
+            rows, LLAMA, "storage fabric sustained throughput", 16_384
+        ),
     )
-    megascale = ReliabilityRequest(gpus=12_288, days=30.0, gpu="a100-sxm-80", parameters=175e9)
+    megascale = ReliabilityRequest(
+        gpus=12_288, days=30.0, gpu="a100-sxm-80", parameters=175e9
+    )
     for what, run, system, metric, gpus in (
         ("Llama 3, 54 days", llama, LLAMA, "effective training time", 16_384),
-        ("MegaScale, weeks", megascale, MEGASCALE, "effective training time rate", 12_288),
+        (
+            "MegaScale, weeks",
+            megascale,
+            MEGASCALE,
+            "effective training time rate",
+            12_288,
+        ),
     ):
         plan_found = reliability(run)
         yield FormulaCheck(

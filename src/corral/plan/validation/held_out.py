@@ -1,7 +1,7 @@
 """Errors on sources that a prediction was not fitted to, each source counting the same.
 
-A source is a publisher's series: two versions of one document are one source, since a fit to one
-has seen the other.
+A source is a publisher's series: two versions of one document are one source, since a
+fit to one has seen the other.
 """
 
 import re
@@ -14,13 +14,22 @@ from typing import Final
 from corral.catalog.bands import unmeasured
 from corral.catalog.devices import device
 from corral.domain.errors import NotFound
-from corral.plan.rows.measures import is_frozen, is_good, is_narrow, nodes_of, number, with_experts
+from corral.plan.rows.measures import (
+    is_frozen,
+    is_good,
+    is_narrow,
+    nodes_of,
+    number,
+    with_experts,
+)
 from corral.plan.rows.prediction_errors import Pair
 from corral.plan.rows.row import Row
 
 LEAST_ROWS: Final = 3  # of one GPU, for a band of its own
 SMALL_PARAMETERS: Final = 1e9  # models below wait for the host on one node
-_VERSION: Final = re.compile(r"\([^)]*\)|\bv?\d+\.[\d.x]*\d?\b|,.*| quoted in .*| \d{4}\b.*")
+_VERSION: Final = re.compile(
+    r"\([^)]*\)|\bv?\d+\.[\d.x]*\d?\b|,.*| quoted in .*| \d{4}\b.*"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +104,9 @@ def spread(pairs: Sequence[Pair]) -> Spread:
     for pair in pairs:
         by_source[series_of(pair.row.get("source", ""))].append(abs(pair.error))
     weighed = sorted(
-        (size, 1 / (len(by_source) * len(sizes))) for sizes in by_source.values() for size in sizes
+        (size, 1 / (len(by_source) * len(sizes)))
+        for sizes in by_source.values()
+        for size in sizes
     )
     return Spread(
         mean=fmean(fmean(sizes) for sizes in by_source.values()),
@@ -116,7 +127,8 @@ def _quantile(weighed: Sequence[tuple[float, float]], share: float) -> float:
 
 
 def chip_of(gpu: str) -> str | None:
-    """Return the chip that a GPU has, "a100" of each of its boards; None where it is unknown."""
+    """Return the chip that a GPU has, "a100" of each of its boards; None where it is
+    unknown."""
     try:
         return device(gpu).chip
     except NotFound:
@@ -124,11 +136,12 @@ def chip_of(gpu: str) -> str | None:
 
 
 def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
-    """Name and errors of a kind as a whole, of each chip with rows enough, and of any other chip.
+    """Name and errors of a kind as a whole, of each chip with rows enough, and of any
+    other chip.
 
-    Rows that leave out parts of their configuration count only for a chip that has no others. A
-    chip that was not measured has the mean error of the chips, each counting the same, or that
-    of the kind where that is more.
+    Rows that leave out parts of their configuration count only for a chip that has no
+    others. A chip that was not measured has the mean error of the chips, each counting
+    the same, or that of the kind where that is more.
     """
     good = [pair for pair in pairs if is_good(pair.row)] or list(pairs)
     if not good:
@@ -136,13 +149,17 @@ def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
     whole = spread(good)
     yield name, whole
     every, clear = _by_chip(pairs), _by_chip(good)
-    chosen = {chip: clear if len(clear[chip]) >= LEAST_ROWS else every for chip in every}
+    chosen = {
+        chip: clear if len(clear[chip]) >= LEAST_ROWS else every for chip in every
+    }
     chips = {
         chip: spread(own_pairs[chip])
         for chip, own_pairs in chosen.items()
         if len(own_pairs[chip]) >= LEAST_ROWS
     }
-    yield from ((f"{name}.{chip}", chip_spread) for chip, chip_spread in sorted(chips.items()))
+    yield from (
+        (f"{name}.{chip}", chip_spread) for chip, chip_spread in sorted(chips.items())
+    )
     yield unmeasured(name), _widest(whole, list(chips.values()))
 
 
@@ -158,7 +175,9 @@ def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
     known_spreads = chips or [whole]
     return Spread(
         mean=max(whole.mean, fmean(chip_spread.mean for chip_spread in known_spreads)),
-        median=max(whole.median, fmean(chip_spread.median for chip_spread in known_spreads)),
+        median=max(
+            whole.median, fmean(chip_spread.median for chip_spread in known_spreads)
+        ),
         p90=max(whole.p90, fmean(chip_spread.p90 for chip_spread in known_spreads)),
         rows=whole.rows,
         sources=whole.sources,
@@ -168,4 +187,6 @@ def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
 def by_kind(pairs: Iterable[Pair]) -> Mapping[PredictionKind, list[Pair]]:
     """Return the pairs of each kind of training, in the order of the kinds."""
     kept_pairs = list(pairs)
-    return {kind: [pair for pair in kept_pairs if kind.holds(pair.row)] for kind in TRAINING}
+    return {
+        kind: [pair for pair in kept_pairs if kind.holds(pair.row)] for kind in TRAINING
+    }

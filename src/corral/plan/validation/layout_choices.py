@@ -11,15 +11,24 @@ from corral.plan.rows.prediction_errors import LEAST_SWEEP, Pair
 from corral.plan.rows.row import Row
 
 ASKED: Final = 1.05  # of the measured time of what is chosen, over the best
-_SAME: Final = ("source", "model", "gpu", "n_gpus", "global_batch", "seq_len", "precision")
+_SAME: Final = (
+    "source",
+    "model",
+    "gpu",
+    "n_gpus",
+    "global_batch",
+    "seq_len",
+    "precision",
+)
 _SIZES: Final = ("dp", "tp", "pp", "cp", "ep", "vp", "micro_batch")
 _KINDS: Final = ("fsdp_zero_stage", "activation_checkpointing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Layouts of one sweep: the same model on the same number of GPUs, in `layouts` layouts.
-    Measured step seconds of the layout with the fastest prediction, of the best, and of the worst.
+    """Layouts of one sweep: the same model on the same number of GPUs, in `layouts`
+    layouts. Measured step seconds of the layout with the fastest prediction, of the
+    best, and of the worst.
     """
 
     source: str
@@ -36,8 +45,8 @@ class Choice:
 
 
 def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
-    """Return the choices of each sweep over several nodes. `pairs`: step seconds; several of one
-    layout count as one, by the mean."""
+    """Return the choices of each sweep over several nodes. `pairs`: step seconds;
+    several of one layout count as one, by the mean."""
     sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
         if pair.row.get("nodes", "") not in ("", "1"):
@@ -49,9 +58,12 @@ def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
 def _choice(sweep: Sequence[Pair]) -> Choice:
     layouts: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in sweep:
-        layouts[tuple(pair.row.get(name, "") for name in (*_SIZES, *_KINDS))].append(pair)
+        layouts[tuple(pair.row.get(name, "") for name in (*_SIZES, *_KINDS))].append(
+            pair
+        )
     measured = {
-        own_layout: fmean(pair.measured for pair in some) for own_layout, some in layouts.items()
+        own_layout: fmean(pair.measured for pair in some)
+        for own_layout, some in layouts.items()
     }
     chosen = min(layouts, key=lambda own: min(pair.predicted for pair in layouts[own]))
     row = sweep[0].row

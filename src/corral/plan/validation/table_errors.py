@@ -1,4 +1,5 @@
-"""A table of rows judged: the errors of its predictions, whole, by part, by GPU and by source."""
+"""A table of rows judged: the errors of its predictions, whole, by part, by GPU and by
+source."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from corral.plan.validation.layout_choices import choices, choices_table
 
 HEADS = columns(
     "of", "rows", ("mean", "%"), ("median", "%"), ("p90", "%"), ("bias", "%"), "rank"
-)  # fmt: skip
+)
 MOST_COLOURS = 5  # GPUs that have one of their own in a plot; the rest share one
 
 
@@ -35,7 +36,9 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
     """Raises: NotFound for an unknown kind."""
     outcome = hold(rows, predictor(kind), MEASURES[kind])
     measures = [
-        measured_column for measured_column in MEASURES[kind] if outcome.pairs[measured_column.name]
+        measured_column
+        for measured_column in MEASURES[kind]
+        if outcome.pairs[measured_column.name]
     ]
     refused = sum(outcome.refused.values())
     return PlannerReport(
@@ -43,14 +46,20 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
         verdict=f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.",
         answers=(),
         tables=tuple(_tables(kind, outcome, measures)),
-        figures=tuple(scatter(measure, outcome.pairs[measure.name], "gpu") for measure in measures),
+        figures=tuple(
+            scatter(measure, outcome.pairs[measure.name], "gpu") for measure in measures
+        ),
         data={
             "kind": kind,
             "rows": outcome.rows,
             "refused": dict(outcome.refused),
-            "errors": {measure.name: _data(outcome.pairs[measure.name]) for measure in measures},
+            "errors": {
+                measure.name: _data(outcome.pairs[measure.name]) for measure in measures
+            },
             "parts": {
-                name: asdict(errors) for name, _, errors, _ in parts(kind, outcome) if errors
+                name: asdict(errors)
+                for name, _, errors, _ in parts(kind, outcome)
+                if errors
             },
         },
     )
@@ -59,13 +68,18 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
 def parts(
     kind: str, outcome: TablePredictions
 ) -> list[tuple[str, str, Errors | None, float | None]]:
-    """Name, title, errors and asked mean of each published part of that kind of table."""
+    """Name, title, errors and asked mean of each published part of that kind of
+    table."""
     return [
         (
             table_slice.name,
             table_slice.title,
             errors_of(
-                [pair for pair in outcome.pairs[table_slice.measure] if table_slice.holds(pair.row)]
+                [
+                    pair
+                    for pair in outcome.pairs[table_slice.measure]
+                    if table_slice.holds(pair.row)
+                ]
             ),
             table_slice.asked,
         )
@@ -87,13 +101,17 @@ def _tables(
         for measured_column in measures
     ]
     tables = [errors_table("All rows", whole)]
-    published = [(title, errors) for _, title, errors, _ in parts(kind, outcome) if errors]
+    published = [
+        (title, errors) for _, title, errors, _ in parts(kind, outcome) if errors
+    ]
     if published:
         tables.append(errors_table("Parts that are published", published))
     for measure in measures:
         pairs = outcome.pairs[measure.name]
         for column, word in (("gpu", "GPU"), ("source", "source")):
-            groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
+            groups = [
+                (name, errors_of(some)) for name, some in by(pairs, column).items()
+            ]
             if len(groups) > 1:
                 tables.append(errors_table(f"{measure.name} by {word}", groups))
     if layout_choices := choices(outcome.pairs.get("step time", ())):
@@ -101,12 +119,16 @@ def _tables(
     if outcome.refused:
         rows = sorted(outcome.refused.items(), key=lambda item: -item[1])
         tables.append(
-            ReportTable(title="Refused", columns=columns("why", "rows"), rows=tuple(rows))
+            ReportTable(
+                title="Refused", columns=columns("why", "rows"), rows=tuple(rows)
+            )
         )
     return tables
 
 
-def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> ReportTable:
+def errors_table(
+    title: str, groups: Sequence[tuple[str, Errors | None]]
+) -> ReportTable:
     return ReportTable(
         title=title,
         columns=HEADS,
@@ -114,7 +136,10 @@ def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> Rep
             (
                 name,
                 errors.rows,
-                *(100 * part for part in (errors.mean, errors.median, errors.p90, errors.bias)),
+                *(
+                    100 * part
+                    for part in (errors.mean, errors.median, errors.p90, errors.bias)
+                ),
                 errors.rank,
             )
             for name, errors in groups
@@ -143,4 +168,6 @@ def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figu
 
 
 def _points(name: str, pairs: Sequence[Pair]) -> FigureSeries:
-    return FigureSeries(name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs))
+    return FigureSeries(
+        name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs)
+    )

@@ -8,8 +8,8 @@ from corral.reconcile.changeset import Draft
 
 
 class AllocationsByNode:
-    """Each node's is taken once. Sorted by node only when one is asked for: that costs a look at
-    every seat, which a tick of a healthy cluster must not pay."""
+    """Each node's is taken once. Sorted by node only when one is asked for: that costs
+    a look at every seat, which a tick of a healthy cluster must not pay."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

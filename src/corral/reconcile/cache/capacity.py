@@ -1,5 +1,5 @@
-"""Free capacity of each node that takes work, kept from pass to pass: only nodes whose rows, seats
-or other users have changed are computed again."""
+"""Free capacity of each node that takes work, kept from pass to pass: only nodes whose
+rows, seats or other users have changed are computed again."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
@@ -21,8 +21,8 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
 
 def suspicion_of(node: Node, now: float) -> int:
-    """Return how often the node recently caused the end of an attempt, and whether a fault makes
-    other nodes preferable."""
+    """Return how often the node recently caused the end of an attempt, and whether a
+    fault makes other nodes preferable."""
     blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
     return blamed + (node.suspect or node.bar != Bar.OPEN)
 
@@ -30,8 +30,8 @@ def suspicion_of(node: Node, now: float) -> int:
 class CapacityCache:
     """Nodes that accept work now, with their free resources.
 
-    A node without a heartbeat at this head accepts none. It may be restarting, and would
-    then lose any work it was given.
+    A node without a heartbeat at this head accepts none. It may be restarting, and
+    would then lose any work it was given.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,9 @@ class CapacityCache:
         rows = [node for id, node in nodes.items() if nodes_by_node.get(id) is not node]
         heard = draft.facts.nodes.keys() - draft.facts.awaited
         dirty = {node.id for node in rows} | (heard ^ self._heard)
-        if len(nodes_by_node) + sum(node.id not in nodes_by_node for node in rows) > len(nodes):
+        if len(nodes_by_node) + sum(
+            node.id not in nodes_by_node for node in rows
+        ) > len(nodes):
             gone = (
                 nodes_by_node.keys() - nodes.keys()
             )  # they were to join, and that was not committed
@@ -106,7 +108,9 @@ def _coming_to(draft: Draft) -> Coming:
 
 def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
     job = draft.job(held.job)
-    kin, apart_from = (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
+    kin, apart_from = (
+        (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
+    )
     room.take(held.seat, kin=kin, apart_from=apart_from)
     if held.port in room.free_ports:
         room.free_ports.remove(held.port)

@@ -11,7 +11,8 @@ from corral.schedule.quota.fair_share import ResourceAmounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffers:
-    """`fleet`: all nodes that are known. `capacity` and `kinds`: of those that are not dead."""
+    """`fleet`: all nodes that are known. `capacity` and `kinds`: of those that are not
+    dead."""
 
     fleet: NodeTypes
     capacity: ResourceAmounts
@@ -38,13 +39,16 @@ class Offers:
             self._offered = NodeOffers(
                 fleet=NodeTypes(nodes.values()),
                 capacity=NodeTypes(living).capacity,
-                kinds=tuple(sorted({kind for n in living for kind in n.inventory.gpu_types})),
+                kinds=tuple(
+                    sorted({kind for n in living for kind in n.inventory.gpu_types})
+                ),
             )
         return self._offered
 
 
 def _same(before: Node | None, node: Node) -> bool:
-    """Whether it has the same, whatever else its row says, and whatever others hold of it."""
+    """Whether it has the same, whatever else its row says, and whatever others hold of
+    it."""
     return (
         before is not None
         and (

@@ -16,12 +16,12 @@ from corral.schedule.quota.balances import Standing
 
 
 class Memo:
-    """Each part is a cache, made right at each look: a row that is still the same object needs no
-    second one. So after a commit that failed it goes back with the rows; without it the same is
-    decided.
+    """Each part is a cache, made right at each look: a row that is still the same
+    object needs no second one. So after a commit that failed it goes back with the
+    rows; without it the same is decided.
 
-    `floor`: nodes that take work, with what is free on them; `fleet`: all nodes that are known,
-    whether they take work now or not. Both as of the last look.
+    `floor`: nodes that take work, with what is free on them; `fleet`: all nodes that
+    are known, whether they take work now or not. Both as of the last look.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,11 @@ class Memo:
         self._begin()
 
     def _begin(self) -> None:
-        self._seats, self._rooms, self._holdings = Seats(), CapacityCache(), UsageCache()
+        self._seats, self._rooms, self._holdings = (
+            Seats(),
+            CapacityCache(),
+            UsageCache(),
+        )
         self.floor, self.fleet = Floor(), NodeTypes([])
 
     def look(self, draft: Draft) -> None:
@@ -50,5 +54,6 @@ class Memo:
         return self._holdings.held.values()
 
     def standing_of(self, draft: Draft, over: frozenset[QueueName]) -> Standing:
-        """Quota and fair share as they are now. `over`: queues whose budget is spent."""
+        """Quota and fair share as they are now. `over`: queues whose budget is
+        spent."""
         return self._holdings.standing(draft, self._offers.of(draft), over)

@@ -18,8 +18,9 @@ from corral.schedule.quota.balances import Standing
 
 
 class Looked(NamedTuple):
-    """A gang as it was once, and what that was read from: while all of it is the same object still,
-    only time has gone by. `over`: queues whose budget was spent; `seats`: those it held."""
+    """A gang as it was once, and what that was read from: while all of it is the same
+    object still, only time has gone by. `over`: queues whose budget was spent; `seats`:
+    those it held."""
 
     job: Job
     attempt: Attempt
@@ -28,19 +29,23 @@ class Looked(NamedTuple):
     seats: tuple[tuple[AllocationKey, Allocation], ...]
     running: RunningGang
 
-    def holds(self, draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName]) -> bool:
+    def holds(
+        self, draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName]
+    ) -> bool:
         return (
             self.job is job
             and self.attempt is attempt
             and self.tree is draft.tree
             and self.over == over
-            and all(draft.allocation(key) is allocation for key, allocation in self.seats)
+            and all(
+                draft.allocation(key) is allocation for key, allocation in self.seats
+            )
         )
 
 
 class LiveJobs:
-    """Jobs that start or run, those of one queue, priority and kind together. A cache: a job that
-    is still the same object needs no second look."""
+    """Jobs that start or run, those of one queue, priority and kind together. A cache:
+    a job that is still the same object needs no second look."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
@@ -85,7 +90,9 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
         sum(
             seat.gpu_millis
             for attempt in attempts
-            if attempt and attempt.protected_until and draft.now.wall < attempt.protected_until
+            if attempt
+            and attempt.protected_until
+            and draft.now.wall < attempt.protected_until
             for seat in attempt.seats
         )
         / MILLIS_PER_GPU
@@ -95,13 +102,16 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
 def roster_of(
     draft: Draft, live: LiveJobs, standing: Standing, over: frozenset[QueueName]
 ) -> Roster:
-    """Return the jobs that another may have a right to stop, and all that near their end. `over`:
-    queues whose budget is spent."""
+    """Return the jobs that another may have a right to stop, and all that near their
+    end. `over`: queues whose budget is spent."""
     live.see(draft)
     beyond = frozenset(
         queue.name
         for queue in draft.tree.queues
-        if any(standing.gives_back(ancestor.name) for ancestor in draft.tree.path(queue.name))
+        if any(
+            standing.gives_back(ancestor.name)
+            for ancestor in draft.tree.path(queue.name)
+        )
     )
     groups = {
         alike: list(group)
@@ -132,7 +142,8 @@ def _look_again(
         return gang_later(draft, job, attempt, last_look.running)
     running = running_gang(draft, job, attempt, over, stopping=False)
     seats = tuple((row.key, row) for row in draft.seats_of(attempt))
-    if len(seats) == len(attempt.seats):  # of one that is let go no row may be left to compare
+    # of one that is let go no row may be left to compare
+    if len(seats) == len(attempt.seats):
         live.looked[job.id] = Looked(job, attempt, draft.tree, over, seats, running)
     return running
 

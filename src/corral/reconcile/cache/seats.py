@@ -10,14 +10,15 @@ from corral.reconcile.changeset import Draft
 
 
 class Seats:
-    """All allocations that are not released. A row that is still the same object is the same, but
-    for its job, which may be over before its seat is seen gone."""
+    """All allocations that are not released. A row that is still the same object is the
+    same, but for its job, which may be over before its seat is seen gone."""
 
     def __init__(self) -> None:
         self._rows: dict[AllocationKey, Allocation] = {}
         self._on: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
         self._of: dict[JobId, set[AllocationKey]] = defaultdict(set)
-        self._over: set[JobId] = set()  # jobs that are over, of those that hold something
+        # jobs that are over, of those that hold something
+        self._over: set[JobId] = set()
 
     def all(self) -> Iterable[Allocation]:
         return self._rows.values()
@@ -26,22 +27,30 @@ class Seats:
         return self._on.get(node, {}).values()
 
     def see(self, draft: Draft) -> tuple[list[Allocation], list[Allocation]]:
-        """Update the seats to the draft. Returns: released seats and current ones; one that has
-        changed is in both."""
+        """Update the seats to the draft. Returns: released seats and current ones; one
+        that has changed is in both."""
         rows = {**draft.world.allocations, **draft.allocations}
         known_rows = self._rows
         allocations = [
-            allocation for key, allocation in known_rows.items() if rows.get(key) is not allocation
+            allocation
+            for key, allocation in known_rows.items()
+            if rows.get(key) is not allocation
         ]
         come = [
-            allocation for key, allocation in rows.items() if known_rows.get(key) is not allocation
+            allocation
+            for key, allocation in rows.items()
+            if known_rows.get(key) is not allocation
         ]
-        come = [allocation for allocation in come if allocation.state != SeatState.RELEASED]
+        come = [
+            allocation for allocation in come if allocation.state != SeatState.RELEASED
+        ]
         for allocation in allocations:
             self._drop(allocation)
         for allocation in come:
             self._put(allocation)
-        over = {id for id in self._of if id not in draft.world.jobs and id not in draft.jobs}
+        over = {
+            id for id in self._of if id not in draft.world.jobs and id not in draft.jobs
+        }
         new = {allocation.key for allocation in come}
         turned = {key for id in over ^ self._over for key in self._of.get(id, ())} - new
         self._over = over

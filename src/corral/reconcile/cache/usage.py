@@ -23,7 +23,9 @@ from corral.schedule import NodeTypes
 from corral.schedule.quota.balances import Leaf, Standing
 from corral.schedule.quota.fair_share import ResourceAmounts
 
-Basis = tuple[ResourceAmounts, frozenset[str], frozenset[QueueName], frozenset[QueueName]]
+Basis = tuple[
+    ResourceAmounts, frozenset[str], frozenset[QueueName], frozenset[QueueName]
+]
 
 
 class UsageCache:
@@ -74,18 +76,28 @@ class UsageCache:
         else:
             self._standing.give(holding)
 
-    def standing(self, draft: Draft, offered: NodeOffers, over: frozenset[QueueName]) -> Standing:
-        """Quota and fair share as they are now. `over`: queues whose budget is spent."""
+    def standing(
+        self, draft: Draft, offered: NodeOffers, over: frozenset[QueueName]
+    ) -> Standing:
+        """Quota and fair share as they are now. `over`: queues whose budget is
+        spent."""
         past = past_of(draft, self.held.values())
         basis = self._basis_of(draft, offered, over, past)
-        if self._standing is None or self._tree is not draft.tree or basis != self._basis:
+        if (
+            self._standing is None
+            or self._tree is not draft.tree
+            or basis != self._basis
+        ):
             self._tree, self._basis = draft.tree, basis
             capacity, kinds, stripped, others = basis
             self._standing = Standing(
                 draft.tree,
                 capacity=capacity,
                 kinds=kinds,
-                holding=[charged_allocation.holding for charged_allocation in self.held.values()],
+                holding=[
+                    charged_allocation.holding
+                    for charged_allocation in self.held.values()
+                ],
                 stripped=stripped,
                 others=others,
             )

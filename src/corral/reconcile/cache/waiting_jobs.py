@@ -1,8 +1,8 @@
 """Queued jobs as the scheduler sees them.
 
-They are kept between ticks, and always equal the draft. The row of an unchanged job object
-is reused, so a tick costs only what has changed. All rows are rebuilt only if the basis
-changes, on which gangs depend in addition to their own rows.
+They are kept between ticks, and always equal the draft. The row of an unchanged job
+object is reused, so a tick costs only what has changed. All rows are rebuilt only if
+the basis changes, on which gangs depend in addition to their own rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ Make = Callable[[Job], Waiting | None]
 class OfNodes:
     """State of all nodes that waiting jobs depend on.
 
-    `shared`: paths that nodes declare as shared. `refused`: for each user that some nodes
-    refuse an account, the constraint on the user's jobs.
+    `shared`: paths that nodes declare as shared. `refused`: for each user that some
+    nodes refuse an account, the constraint on the user's jobs.
     """
 
     shared: frozenset[str]
@@ -53,13 +53,18 @@ def _refused_owners(
         for user, why in users:
             nodes.setdefault(user, []).append(id)
             reasons.setdefault(user, f"node {id}: {why}")
-    return {user: off_refusing_nodes(ids, user, reasons[user]) for user, ids in nodes.items()}
+    return {
+        user: off_refusing_nodes(ids, user, reasons[user])
+        for user, ids in nodes.items()
+    }
 
 
 class Queued:
-    """A cache: without it a tick decides the same, but for what parts of GPUs it takes for usual.
+    """A cache: without it a tick decides the same, but for what parts of GPUs it takes
+    for usual.
 
-    `shares`: learned from all jobs that were unfinished when this head began, and from each since.
+    `shares`: learned from all jobs that were unfinished when this head began, and from
+    each since.
     """
 
     def __init__(self) -> None:
@@ -67,13 +72,15 @@ class Queued:
         self._nodes = OfNodes(frozenset(), {})
         self._basis: Basis = ()
         self._jobs: dict[JobId, Job] = {}
-        self._have_saves: set[JobId] = set()  # where these lie is in no row of the job's own
+        # where these lie is in no row of the job's own
+        self._have_saves: set[JobId] = set()
         self._groups = Groups()
         self.shares = Shares()
         self._newest = -1  # submission that shares are learned from
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
-        """All gangs that wait now. `make` answers None where it has met a fault of ours."""
+        """All gangs that wait now. `make` answers None where it has met a fault of
+        ours."""
         basis = (draft.tree, over, self.of_nodes(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
@@ -96,7 +103,8 @@ class Queued:
         inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
         inventories_by_node = self._inventories
         if inventories.keys() != inventories_by_node.keys() or any(
-            inventories_by_node[id] is not inventory for id, inventory in inventories.items()
+            inventories_by_node[id] is not inventory
+            for id, inventory in inventories.items()
         ):
             self._inventories, self._nodes = inventories, OfNodes.of(inventories)
         return self._nodes
@@ -104,7 +112,9 @@ class Queued:
     def _learn(self, jobs: Sequence[Job]) -> None:
         """Learn from jobs that were submitted since the last pass, in order."""
         came = [job for job in jobs if job.submitted > self._newest]
-        for job in sorted(came, key=lambda job: (job.submitted, job.spec.array_index or 0)):
+        for job in sorted(
+            came, key=lambda job: (job.submitted, job.spec.array_index or 0)
+        ):
             self.shares.arrive(job.spec.shapes[0])
             self._newest = job.submitted
 

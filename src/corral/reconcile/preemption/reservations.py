@@ -1,7 +1,8 @@
-"""Preemption: one durable record names the jobs that stop, and the job they make room for.
+"""Preemption: one durable record names the jobs that stop, and the job they make room
+for.
 
-The record is written before any of those jobs is asked to stop. It lasts until the waiting
-job has started, or is no longer wanted.
+The record is written before any of those jobs is asked to stop. It lasts until the
+waiting job has started, or is no longer wanted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,11 @@ from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
-from corral.reconcile.attained_service import restart_seconds, serves_since, unsaved_seconds
+from corral.reconcile.attained_service import (
+    restart_seconds,
+    serves_since,
+    unsaved_seconds,
+)
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.texts import (
     LIVE,
@@ -34,12 +39,16 @@ from corral.schedule.defragment import Relocated
 from corral.schedule.waiting import Reason
 
 LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
-_STOPPED: Final = ("preemption", RELOCATION)  # receipts of those who were stopped for others
+# receipts of those who were stopped for others
+_STOPPED: Final = ("preemption", RELOCATION)
 
 
 def standing_reservations(draft: Draft) -> Iterator[Reservation]:
     """Yield the reservations that have not ended."""
-    merged: Mapping[JobId, Reservation] = {**draft.world.reservations, **draft.reservations}
+    merged: Mapping[JobId, Reservation] = {
+        **draft.world.reservations,
+        **draft.reservations,
+    }
     return (reservation for reservation in merged.values() if not reservation.ended)
 
 
@@ -47,10 +56,19 @@ def standing_reservations(draft: Draft) -> Iterator[Reservation]:
 
 
 def running_gang(
-    draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName], *, stopping: bool
+    draft: Draft,
+    job: Job,
+    attempt: Attempt,
+    over: frozenset[QueueName],
+    *,
+    stopping: bool,
 ) -> RunningGang:
     """The job as the scheduler sees it. `over`: queues whose budget is spent."""
-    seats = [allocation.seat for allocation in draft.seats_of(attempt) if not allocation.charged]
+    seats = [
+        allocation.seat
+        for allocation in draft.seats_of(attempt)
+        if not allocation.charged
+    ]
     millis = sum(seat.gpu_millis for seat in seats)
     return RunningGang(
         job=job.id,
@@ -72,9 +90,11 @@ def running_gang(
     )
 
 
-def gang_later(draft: Draft, job: Job, attempt: Attempt, before: RunningGang) -> RunningGang:
-    """The same of one of which nothing has changed since that look: neither the job nor its
-    attempt, its seats, the queues, or whose budget is spent."""
+def gang_later(
+    draft: Draft, job: Job, attempt: Attempt, before: RunningGang
+) -> RunningGang:
+    """The same of one of which nothing has changed since that look: neither the job nor
+    its attempt, its seats, the queues, or whose budget is spent."""
     return before.later(**_as_time_goes(draft, job, attempt, before.gpu_millis))
 
 
@@ -97,7 +117,9 @@ def reserved_of(draft: Draft) -> list[Reserved]:
             shape=standing_reservation.shape,
             seats=standing_reservation.seats,
             victims=tuple(
-                victim.job for victim in standing_reservation.victims if victim.gone_at is None
+                victim.job
+                for victim in standing_reservation.victims
+                if victim.gone_at is None
             ),
             pending=any(
                 _still_there(draft, standing_reservation, victim)
@@ -112,10 +134,16 @@ def reserved_of(draft: Draft) -> list[Reserved]:
 def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool:
     """Whether a job asked to stop still holds something on the nodes of these seats."""
     attempt = draft.attempt(victim.job)
-    if victim.gone_at is not None or attempt is None or attempt.number != victim.attempt:
+    if (
+        victim.gone_at is not None
+        or attempt is None
+        or attempt.number != victim.attempt
+    ):
         return False
     nodes = {seat.node for seat in reservation.seats}
-    is_held = any(allocation.seat.node in nodes for allocation in draft.seats_of(attempt))
+    is_held = any(
+        allocation.seat.node in nodes for allocation in draft.seats_of(attempt)
+    )
     return is_held and attempt.gave_way_to == reservation.job
 
 
@@ -124,7 +152,11 @@ def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
     for standing_reservation in standing_reservations(draft):
         for victim in standing_reservation.victims:
             job = draft.job(victim.job)
-            if job is not None and victim.gone_at is None and job.attempt == victim.attempt:
+            if (
+                job is not None
+                and victim.gone_at is None
+                and job.attempt == victim.attempt
+            ):
                 yield from ((job, seat) for seat in victim.to)
 
 
@@ -139,14 +171,19 @@ def see_reservations(draft: Draft) -> None:
             _keep_for_moved(draft, reservation, victim)
         ended = _why_ended(draft, reservation)
         if ended or victims != reservation.victims:
-            draft.reservations[reservation.job] = replace(reservation, victims=victims, ended=ended)
+            draft.reservations[reservation.job] = replace(
+                reservation, victims=victims, ended=ended
+            )
         if ended:
             _tell_spared(draft, draft.reservations[reservation.job])
 
 
 def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
     """Whoever has just stopped to be moved has the seats kept where it is to start."""
-    has_stopped = victim.gone_at == draft.now.wall and draft.state_of(victim.job) == JobState.QUEUED
+    has_stopped = (
+        victim.gone_at == draft.now.wall
+        and draft.state_of(victim.job) == JobState.QUEUED
+    )
     if not (has_stopped and victim.loss and victim.shape is not None):
         return
     draft.reservations[victim.job] = Reservation(
@@ -189,12 +226,15 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
     if job is None or job.state != JobState.QUEUED:
         return f"it is {draft.state_of(one.job)}"
     if one.latest_start is not None:
-        return ""  # the next pass finds it another start, in its place among the promised
+        # the next pass finds it another start, in its place among the promised
+        return ""
     for seat in one.seats:
         node = draft.node(seat.node)
         if node is None or not node.takes_work:
             return f"node {seat.node} takes no work now"
-    if draft.queues is not None and any(is_untold(draft, victim) for victim in one.victims):
+    if draft.queues is not None and any(
+        is_untold(draft, victim) for victim in one.victims
+    ):
         return "the queues were changed"
     return ""
 
@@ -212,7 +252,8 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
 
 
 def take_in(draft: Draft, decision: Decision) -> None:
-    """Record reserved seats and their jobs, end old reservations, and notify due jobs."""
+    """Record reserved seats and their jobs, end old reservations, and notify due
+    jobs."""
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
@@ -225,10 +266,15 @@ def take_in(draft: Draft, decision: Decision) -> None:
 
 
 def _record(
-    draft: Draft, reserved: Reserved, preempted: tuple[Preempted, ...], before: list[Victim]
+    draft: Draft,
+    reserved: Reserved,
+    preempted: tuple[Preempted, ...],
+    before: list[Victim],
 ) -> None:
     victims = tuple(
-        _victim(draft, preempted) for preempted in preempted if preempted.by == reserved.job
+        _victim(draft, preempted)
+        for preempted in preempted
+        if preempted.by == reserved.job
     )
     victims_by_job = {
         victim.job: victim for victim in (*_gone_before(draft, reserved.job), *before)
@@ -265,12 +311,17 @@ def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
     """Return the jobs that already left the seats that were kept for it until now."""
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = reservation.victims if reservation is not None else ()
-    return [victim for victim in victims if victim.gone_at is not None and victim.was_stopped]
+    return [
+        victim
+        for victim in victims
+        if victim.gone_at is not None and victim.was_stopped
+    ]
 
 
 def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
-    """Return the jobs that have left for it, or were stopped: its receipt names them, wherever and
-    by whatever promise it starts. A job that was to be moved and has not left is no longer moved.
+    """Return the jobs that have left for it, or were stopped: its receipt names them,
+    wherever and by whatever promise it starts. A job that was to be moved and has not
+    left is no longer moved.
     """
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = (
@@ -287,8 +338,8 @@ def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Return the jobs that stop for a job, or have just left, since other seats were kept for it
-    before."""
+    """Return the jobs that stop for a job, or have just left, since other seats were
+    kept for it before."""
     victims_by_job: dict[JobId, list[Victim]] = {}
     gone = {receipt.job for receipt in draft.receipts if receipt.kind in _STOPPED}
     for job in draft.all_jobs():
@@ -302,13 +353,15 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
                 why=_why_then(draft, attempt.gave_way_to, job),
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
-            victims_by_job.setdefault(attempt.gave_way_to, []).append(_seen(draft, victim))
+            victims_by_job.setdefault(attempt.gave_way_to, []).append(
+                _seen(draft, victim)
+            )
     return victims_by_job
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """Return the right by which it was stopped, as its record says; else the one between two such
-    jobs, as in schedule.victims."""
+    """Return the right by which it was stopped, as its record says; else the one
+    between two such jobs, as in schedule.victims."""
     reservation = draft.reservations.get(by) or draft.world.reservations.get(by)
     for known_victim in reservation.victims if reservation is not None else ():
         if (known_victim.job, known_victim.attempt) == (victim.id, victim.attempt):
@@ -356,7 +409,9 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
 
 def _end_placed(draft: Draft, placed: Placed) -> None:
     """Add the receipt of the placed job: its seats, the stopped jobs, and the cost."""
-    reservation = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
+    reservation = draft.reservations.get(placed.job) or draft.world.reservations.get(
+        placed.job
+    )
     job = draft.job(placed.job)
     if reservation is None or reservation.ended or job is None:
         return
@@ -394,9 +449,13 @@ def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
     over = {}
     for standing_reservation in standing_reservations(draft):
-        if standing_reservation.job in reasons and standing_reservation.latest_start is None:
+        if (
+            standing_reservation.job in reasons
+            and standing_reservation.latest_start is None
+        ):
             see = tuple(
-                f"run: corral why {victim.job}" for victim in standing_reservation.victims[:1]
+                f"run: corral why {victim.job}"
+                for victim in standing_reservation.victims[:1]
             )
             text = kept_text(draft, standing_reservation)
             over[standing_reservation.job] = Reason(

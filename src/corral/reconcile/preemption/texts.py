@@ -1,5 +1,5 @@
-"""Texts of preemption: which job stops for which, and how long a victim is still within its
-guard."""
+"""Texts of preemption: which job stops for which, and how long a victim is still within
+its guard."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,8 @@ LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 
 
 def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return how long the job may still not be stopped for another, from when it was up."""
+    """Return how long the job may still not be stopped for another, from when it was
+    up."""
     if job.state == JobState.RUNNING:
         return draft.tree.guard_seconds - ran_seconds(draft, attempt)
     return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
@@ -36,7 +37,11 @@ def is_untold(draft: Draft, victim: Victim) -> bool:
 
 def left_seconds(draft: Draft, victim: Victim) -> float:
     job, attempt = draft.job(victim.job), draft.attempt(victim.job)
-    return 0.0 if job is None or attempt is None else guard_left_seconds(draft, job, attempt)
+    return (
+        0.0
+        if job is None or attempt is None
+        else guard_left_seconds(draft, job, attempt)
+    )
 
 
 def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
@@ -69,7 +74,11 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
         more = "has waited for as long as that costs"
         if by.spec.queue != job.spec.queue:
             owed = _is_owed(draft, job)
-            why_its = "has lately held more than its own" if owed else "had borrowed the place"
+            why_its = (
+                "has lately held more than its own"
+                if owed
+                else "had borrowed the place"
+            )
             more += f"; queue {job.spec.queue} {why_its}"
         return f"{of}, which {_service_text(draft, by, job)} and {more}"
     if why == PreemptWhy.ROOM:
@@ -78,10 +87,13 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
 
 
 def _is_owed(draft: Draft, job: Job) -> bool:
-    """Whether the job's place is its queue's own, which is taken from those alone who owe."""
+    """Whether the job's place is its queue's own, which is taken from those alone who
+    owe."""
     attempt, owing = draft.attempt(job.id), owing_now(draft)
     borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
-    return not borrows and any(queue.name in owing for queue in draft.tree.path(job.spec.queue))
+    return not borrows and any(
+        queue.name in owing for queue in draft.tree.path(job.spec.queue)
+    )
 
 
 def _service_text(draft: Draft, by: Job, job: Job) -> str:
@@ -98,7 +110,9 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
 def all_taken_text(draft: Draft, taken: Sequence[Victim], needed_millis: int) -> str:
     """Return what came of each victim; if that is more than was needed, why."""
     each = "; ".join(taken_text(draft, victim) for victim in taken)
-    stopped_millis = sum(victim.gpu_millis for victim in taken if victim.why != PreemptWhy.ROOM)
+    stopped_millis = sum(
+        victim.gpu_millis for victim in taken if victim.why != PreemptWhy.ROOM
+    )
     if stopped_millis <= needed_millis:
         return each
     whose = f"{name_of(draft, taken[0].job)}'s" if len(taken) == 1 else "each"
@@ -112,11 +126,14 @@ def taken_text(draft: Draft, victim: Victim) -> str:
     if victim.why == PreemptWhy.ROOM:
         name = name_of(draft, victim.job)
         return f"{name}{of} was moved to {where_text(victim.to)} to make room ({loss})"
-    return f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
+    return (
+        f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
+    )
 
 
 def settle(draft: Draft, lost: Receipt) -> None:
-    """Write what a victim has lost into the receipt of who took its place before it was gone."""
+    """Write what a victim has lost into the receipt of who took its place before it was
+    gone."""
     taker = draft.attempt(lost.others[0]) if lost.others else None
     receipt = taker.open_receipt if taker is not None else None
     if taker is None or receipt is None or lost.job not in receipt.others:
@@ -152,7 +169,8 @@ def kept_text(draft: Draft, one: Reservation) -> str:
     if not victims:
         if not one.victims and one.moved_for is not None:
             return (
-                f"{reservation_text}: it was moved to make room for {name_of(draft, one.moved_for)}"
+                f"{reservation_text}: it was moved to make room for "
+                f"{name_of(draft, one.moved_for)}"
             )
         return f"{reservation_text}, and come free from what is stopping there"
     names = ", ".join(name_of(draft, victim.job) for victim in victims)
@@ -161,7 +179,8 @@ def kept_text(draft: Draft, one: Reservation) -> str:
         where = where_text([seat for victim in victims for seat in victim.to])
         return f"{reservation_text}; {names} {verb} moved to {where} to make room"
     seconds = max(
-        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0 for victim in victims
+        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0
+        for victim in victims
     )
     when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
     return (
@@ -174,7 +193,10 @@ def to_come(draft: Draft, one: Reserved) -> Reason:
     """Return why it would wait for these seats, before any job is stopped."""
     millis = sum(seat.gpu_millis for seat in one.seats)
     verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
-    who = ", ".join(name_of(draft, victim) for victim in one.victims) or "what is stopping there"
+    who = (
+        ", ".join(name_of(draft, victim) for victim in one.victims)
+        or "what is stopping there"
+    )
     sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {who}"
     return Reason(code="Preempting", sentence=sentence)
 

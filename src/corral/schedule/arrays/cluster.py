@@ -1,7 +1,9 @@
-"""The nodes as columns, and the buckets that let a placement pass over what cannot hold it.
+"""The nodes as columns, and the buckets that let a placement pass over what cannot hold
+it.
 
-Every change goes through `take`, `give` or `refile`; each keeps all counts right in a few steps.
-Nothing here depends on the order of earlier changes: the same free resources make the same columns.
+Every change goes through `take`, `give` or `refile`; each keeps all counts right in a
+few steps. Nothing here depends on the order of earlier changes: the same free resources
+make the same columns.
 """
 
 from collections.abc import Sequence
@@ -20,11 +22,12 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
-    """Offers of one node. Racks are numbered within their pod, NVLink domains within their rack.
+    """Offers of one node. Racks are numbered within their pod, NVLink domains within
+    their rack.
 
-    `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts each GPU
-    can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs). `gpu_groups`: the NUMA node or
-    NIC that each GPU is near; () when all are alike.
+    `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts
+    each GPU can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs).
+    `gpu_groups`: the NUMA node or NIC that each GPU is near; () when all are alike.
     """
 
     gpus: int
@@ -41,9 +44,10 @@ class NodeColumns:
 class ClusterArrays(NamedTuple):
     """Columns of node rows; flat ones say how they are indexed. `max_gpus` <= 62.
 
-    `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in thousandths.
-    `eligible`, `preferred`: class * nodes + row; `likes`: nodes preferred by a class, see `prefer`.
-    `count`: bucket * (blocks + 1) + block, the last of a bucket being that of all blocks.
+    `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in
+    thousandths. `eligible`, `preferred`: class * nodes + row; `likes`: nodes preferred
+    by a class, see `prefer`. `count`: bucket * (blocks + 1) + block, the last of a
+    bucket being that of all blocks.
     """
 
     nodes: int
@@ -80,10 +84,13 @@ class ClusterArrays(NamedTuple):
 
 
 def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArrays:
-    """All free and usable. Every class of jobs may use every node until its mask is changed."""
+    """All free and usable. Every class of jobs may use every node until its mask is
+    changed."""
     size, wide = len(rows), max([1, *(row.gpus for row in rows)])
     if wide > 62:
-        raise ValueError(f"a node of {wide} GPUs: the indices of 62 fit into one number")
+        raise ValueError(
+            f"a node of {wide} GPUs: the indices of 62 fit into one number"
+        )
     blocks, buckets = -(-size // BLOCK), 1 + STEPS + wide
     types = 1 + max((row.gpu_type for row in rows), default=0)
     domain = _domains(rows)
@@ -124,14 +131,16 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
     for row, node in enumerate(rows):
         for index in range(node.gpus):
             cluster.free_gpu[row * wide + index] = WHOLE
-            cluster.gpu_group[row * wide + index] = (*node.gpu_groups, *[0] * wide)[index]
+            cluster.gpu_group[row * wide + index] = (*node.gpu_groups, *[0] * wide)[
+                index
+            ]
         refile(cluster, row)
     return cluster
 
 
 def _domains(rows: Sequence[NodeColumns]) -> list[int]:
-    """Return the domains by level and row; a domain lies in one domain of the next level, whatever
-    its number is."""
+    """Return the domains by level and row; a domain lies in one domain of the next
+    level, whatever its number is."""
     keys: list[list[tuple[object, ...]]] = [
         [
             (row.pod, row.rack, at if row.nvlink is None else (row.nvlink,))
@@ -140,7 +149,9 @@ def _domains(rows: Sequence[NodeColumns]) -> list[int]:
         [(row.pod, row.rack) for row in rows],
         [(row.pod,) for row in rows],
     ]
-    numbers = [{key: at for at, key in enumerate(dict.fromkeys(level))} for level in keys]
+    numbers = [
+        {key: at for at, key in enumerate(dict.fromkeys(level))} for level in keys
+    ]
     return [numbers[at][key] for at, level in enumerate(keys) for key in level]
 
 
@@ -153,7 +164,8 @@ def _filled(values: Sequence[int]) -> Any:
 
 @compiled
 def bucket_of(cluster: ClusterArrays, node: int) -> int:
-    """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n: n whole."""
+    """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n:
+    n whole."""
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
     if cluster.free_whole[node]:
@@ -161,7 +173,9 @@ def bucket_of(cluster: ClusterArrays, node: int) -> int:
     if not cluster.gpus[node]:
         return 0
     largest = 0
-    for at in range(node * cluster.max_gpus, node * cluster.max_gpus + cluster.gpus[node]):
+    for at in range(
+        node * cluster.max_gpus, node * cluster.max_gpus + cluster.gpus[node]
+    ):
         largest = max(largest, cluster.free_gpu[at])
     return step_of(largest)
 
@@ -173,7 +187,8 @@ def step_of(millis: int) -> int:
 
 @compiled
 def refile(cluster: ClusterArrays, node: int) -> None:
-    """Put a node into the bucket that it now belongs to. Call it after a change of `usable`."""
+    """Put a node into the bucket that it now belongs to. Call it after a change of
+    `usable`."""
     old, new = cluster.bucket[node], bucket_of(cluster, node)
     if old == new:
         return
@@ -204,16 +219,29 @@ def _add(cluster: ClusterArrays, bucket: int, node: int, change: int) -> None:
 
 @compiled
 def take(
-    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays,
+    node: int,
+    mask: int,
+    millis: int,
+    cpu: int,
+    memory: int,
+    alone: bool,
 ) -> None:
-    """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for anybody else."""
+    """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for
+    anybody else."""
     lower(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
 
 @compiled
 def give(
-    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays,
+    node: int,
+    mask: int,
+    millis: int,
+    cpu: int,
+    memory: int,
+    alone: bool,
 ) -> None:
     """The inverse of `take`."""
     lift(cluster, node, mask, millis, cpu, memory, alone)
@@ -222,9 +250,16 @@ def give(
 
 @compiled
 def lower(
-    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays,
+    node: int,
+    mask: int,
+    millis: int,
+    cpu: int,
+    memory: int,
+    alone: bool,
 ) -> None:
-    """`take`, but for the buckets: for a look at what would be, undone before anybody places."""
+    """`take`, but for the buckets: for a look at what would be, undone before anybody
+    places."""
     _change(cluster, node, mask, -millis)
     cluster.free_cpu[node] -= cpu
     cluster.free_memory[node] -= memory
@@ -235,7 +270,13 @@ def lower(
 
 @compiled
 def lift(
-    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays,
+    node: int,
+    mask: int,
+    millis: int,
+    cpu: int,
+    memory: int,
+    alone: bool,
 ) -> None:
     """The inverse of `lower`."""
     _change(cluster, node, mask, millis)
@@ -259,9 +300,11 @@ def _change(cluster: ClusterArrays, node: int, mask: int, millis: int) -> None:
 
 @compiled
 def share_millis(asked: int, slices: int) -> int:
-    """Return what a share takes of a GPU cut into equal slices, in thousandths; 0: no shares.
+    """Return what a share takes of a GPU cut into equal slices, in thousandths; 0: no
+    shares.
 
-    As many slices as hold it; half a thousandth of rounding by the asker is forgiven (3/7 as 429).
+    As many slices as hold it; half a thousandth of rounding by the asker is forgiven
+    (3/7 as 429).
     """
     if slices <= 1:
         return 0

@@ -1,7 +1,9 @@
-"""One text, two speeds: compiled by numba where that is installed, plain Python where it is not.
+"""One text, two speeds: compiled by numba where that is installed, plain Python where
+it is not.
 
-The core of the scheduler is written as scalar loops over columns. Both ways decide the same; a
-test compares them. With `sys.modules["numba"] = None` before the import it does without numba.
+The core of the scheduler is written as scalar loops over columns. Both ways decide the
+same; a test compares them. With `sys.modules["numba"] = None` before the import it does
+without numba.
 """
 
 from collections.abc import Callable
@@ -19,11 +21,13 @@ IS_COMPILED: Final = find_spec("numba") is not None
 
 
 def compiled(function: F) -> F:
-    """The function, compiled at its first call and kept on disk; or as it is, without numba.
+    """The function, compiled at its first call and kept on disk; or as it is, without
+    numba.
 
-    It allocates nothing: arrays are lent, not counted (`_nrt`), which is 30 to 100 times as fast
-    where columns are handed from function to function. numba keeps code by the text of one file; as
-    functions of one file go into those of others, here it is kept by the text of their whole rooms.
+    It allocates nothing: arrays are lent, not counted (`_nrt`), which is 30 to 100
+    times as fast where columns are handed from function to function. numba keeps code
+    by the text of one file; as functions of one file go into those of others, here it
+    is kept by the text of their whole rooms.
     """
     if not IS_COMPILED:
         return function
@@ -41,8 +45,8 @@ def compiled(function: F) -> F:
 
 
 def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """Return the index of the cache; empty if an older version cached classes that have moved or
-    gone: numba reads those before it compares the versions."""
+    """Return the index of the cache; empty if an older version cached classes that have
+    moved or gone: numba reads those before it compares the versions."""
     try:
         return load()
     except (ImportError, AttributeError):
@@ -50,7 +54,8 @@ def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
 
 
 def must_compile(function: Callable[..., Any]) -> bool:
-    """Whether its first call takes a compiler's time: none is kept on disk of this very text."""
+    """Whether its first call takes a compiler's time: none is kept on disk of this very
+    text."""
     return IS_COMPILED and not cast(Any, function)._cache._cache_file._load_index()
 
 
@@ -67,9 +72,12 @@ def _text_of(package: str) -> str:
 
 
 def column(length: int, kind: Kind, fill: float = 0) -> Any:
-    """One number a row: a numpy array (int64, float64, bool) with numba, a list without."""
+    """One number a row: a numpy array (int64, float64, bool) with numba, a list
+    without."""
     if IS_COMPILED:
         import numpy
 
-        return numpy.full(length, fill, dtype={"int": "int64", "float": "float64"}.get(kind, kind))
+        return numpy.full(
+            length, fill, dtype={"int": "int64", "float": "float64"}.get(kind, kind)
+        )
     return [{"int": int, "float": float, "bool": bool}[kind](fill)] * length

@@ -2,7 +2,14 @@
 
 from typing import Final, NamedTuple
 
-from corral.schedule.arrays.cluster import RACK, STEPS, WHOLE, ClusterArrays, share_millis, step_of
+from corral.schedule.arrays.cluster import (
+    RACK,
+    STEPS,
+    WHOLE,
+    ClusterArrays,
+    share_millis,
+    step_of,
+)
 from corral.schedule.arrays.compiled import compiled
 from corral.schedule.arrays.fragmentation import LEVEL, Demand, stranded
 
@@ -13,7 +20,8 @@ ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
 class ColumnRequest(NamedTuple):
-    """Request of a gang: `nodes` seats, each with whole GPUs or one share in thousandths.
+    """Request of a gang: `nodes` seats, each with whole GPUs or one share in
+    thousandths.
 
     `group`: its class in the cluster's masks. `alone`: on exclusive nodes. `topology`:
     PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over
@@ -41,7 +49,8 @@ def first_bucket(ask: ColumnRequest) -> int:
 
 @compiled
 def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
-    """Return whether a seat fits on a node of a bucket: usable, and not held exclusively."""
+    """Return whether a seat fits on a node of a bucket: usable, and not held
+    exclusively."""
     if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
         return False
     if ask.gpus > cluster.free_whole[node] or (ask.alone and cluster.seats[node]):
@@ -64,8 +73,8 @@ def _holds(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
 
 @compiled
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
-    """Return the GPU where the share wastes least, then the fullest, then the first; -1: none holds
-    it."""
+    """Return the GPU where the share wastes least, then the fullest, then the first;
+    -1: none holds it."""
     best, least, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         free = cluster.free_gpu[start + index]
@@ -84,8 +93,11 @@ def share_waste(demand: Demand, millis: int, free: int) -> float:
 
 
 @compiled
-def cost(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int) -> float:
-    """GPUs of waste that the ask adds on a node where it fits; the least is the best."""
+def cost(
+    cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
+) -> float:
+    """GPUs of waste that the ask adds on a node where it fits; the least is the
+    best."""
     millis, waste = ask.gpus * WHOLE, 0.0
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
@@ -108,8 +120,11 @@ def cost(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int) 
 
 
 @compiled
-def mask_of(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int) -> int:
-    """The GPUs to take, as bits: a share's one, or whole ones of as few groups as can be."""
+def mask_of(
+    cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
+) -> int:
+    """The GPUs to take, as bits: a share's one, or whole ones of as few groups as can
+    be."""
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
         return 1 << share_gpu(cluster, demand, millis, node)

@@ -1,13 +1,17 @@
-"""Fragmentation by a placement: free GPUs that none of the usual jobs can use afterwards.
+"""Fragmentation by a placement: free GPUs that none of the usual jobs can use
+afterwards.
 
-FGD (Weng et al., ATC'23) asks of each usual job whether ONE more of it fits. Here two prices are
-learned from the jobs that have arrived, and a placement costs the rise of their sum, in GPUs:
+FGD (Weng et al., ATC'23) asks of each usual job whether ONE more of it fits. Here two
+prices are learned from the jobs that have arrived, and a placement costs the rise of
+their sum, in GPUs:
 
 - a part of a GPU is worth the best set of usual shares that fits in it, at the dual prices of
-  packing all arrived shares on the fewest GPUs (cutting stock); the rest of it is waste;
+  packing all arrived shares on the fewest GPUs (cutting stock); the rest of it is
+  waste;
 - GPUs are stranded beyond what a node's free CPU and memory carry at the arrived mean per GPU.
 
-A third, for whole GPUs that jobs of several GPUs leave over, made both worse (benchmarks, B3).
+A third, for whole GPUs that jobs of several GPUs leave over, made both worse
+(benchmarks, B3).
 """
 
 from math import sqrt
@@ -29,8 +33,8 @@ class Demand(NamedTuple):
     """Arrivals to date, and the prices learned from them.
 
     `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`:
-    arrivals by size in LEVELs. `price`: a share's dual price in GPUs. `part_waste`: GPUs
-    wasted by a free part, by its size in LEVELs. The other fields are work space.
+    arrivals by size in LEVELs. `price`: a share's dual price in GPUs. `part_waste`:
+    GPUs wasted by a free part, by its size in LEVELs. The other fields are work space.
     """
 
     sums: Any
@@ -65,8 +69,11 @@ def new_demand() -> Demand:
 
 
 @compiled
-def arrive(demand: Demand, gpus: int, share: int, cpu: int, memory: int, nodes: int) -> None:
-    """Learn from a job that was submitted, placed or not: its ask by node, and its nodes."""
+def arrive(
+    demand: Demand, gpus: int, share: int, cpu: int, memory: int, nodes: int
+) -> None:
+    """Learn from a job that was submitted, placed or not: its ask by node, and its
+    nodes."""
     millis = gpus * WHOLE + share
     if not millis:
         return
@@ -107,7 +114,8 @@ def _learn(demand: Demand) -> None:
 
 @compiled
 def _gather(demand: Demand) -> tuple[int, float]:
-    """The sizes that have arrived, their part of all GPUs in shares, and a first guess of prices.
+    """The sizes that have arrived, their part of all GPUs in shares, and a first guess
+    of prices.
 
     Gives their number and how many GPUs one share takes on average."""
     kinds, arrived, levels = 0, 0.0, 0.0
@@ -116,7 +124,9 @@ def _gather(demand: Demand) -> tuple[int, float]:
             demand.sizes[kinds] = level
             demand.weights[kinds] = demand.shares[level]
             known_price = demand.price[level]
-            demand.trial[level] = level / LEVELS if known_price == UNKNOWN else known_price
+            demand.trial[level] = (
+                level / LEVELS if known_price == UNKNOWN else known_price
+            )
             arrived += demand.shares[level]
             levels += demand.shares[level] * level
             kinds += 1
@@ -127,7 +137,8 @@ def _gather(demand: Demand) -> tuple[int, float]:
 
 @compiled
 def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
-    """Subgradient steps on the dual of cutting stock, from the last prices; the best are kept.
+    """Subgradient steps on the dual of cutting stock, from the last prices; the best
+    are kept.
 
     A price rises while the best fill of one GPU uses less of its size than arrives.
     """
@@ -154,7 +165,8 @@ def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
 
 @compiled
 def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
-    """`value`: what the best fill of each level is worth; `choice`: its last kind, or -1."""
+    """`value`: what the best fill of each level is worth; `choice`: its last kind, or
+    -1."""
     for level in range(LEVELS + 1):
         demand.value[level] = demand.value[level - 1] if level else 0.0
         demand.choice[level] = -1
@@ -183,7 +195,8 @@ def _count_fill(demand: Demand, kinds: int) -> None:
 
 @compiled
 def stranded(demand: Demand, millis: int, cpu: int, memory: int) -> float:
-    """GPU millis of `millis` free ones that this much free CPU and memory does not carry."""
+    """GPU millis of `millis` free ones that this much free CPU and memory does not
+    carry."""
     worst = 0.0
     if demand.sums[CPU_PER_GPU] > 0:
         worst = max(worst, millis - cpu * WHOLE / demand.sums[CPU_PER_GPU])

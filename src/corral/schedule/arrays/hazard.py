@@ -1,8 +1,8 @@
 """The chance to end soon, by attained service, and the rank that follows from it.
 
-A level is a range of attained service. Of the jobs that reached a level, some ended in it: that
-share is the hazard. This is plain text: `history` compiles it for the columns of traces, and
-`learned` uses it as it is, since a live head waits for no compiler.
+A level is a range of attained service. Of the jobs that reached a level, some ended in
+it: that share is the hazard. This is plain text: `history` compiles it for the columns
+of traces, and `learned` uses it as it is, since a live head waits for no compiler.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,12 @@ from typing import Any, Final
 LEVELS: Final = 36
 FIRST_SECONDS: Final = 60.0  # below this, jobs are not distinguished
 RATIO: Final = 1.5  # of one level's end to the one before
-GUESS: Final = 0.12  # hazard before anything is known: half of the jobs end within 5 levels
+# hazard before anything is known: half of the jobs end within 5 levels
+GUESS: Final = 0.12
 GUESS_JOBS: Final = 2.0  # how many jobs the guess weighs
 LAST_GUESS: Final = 0.9  # the same in the last level
-LEAN_JOBS: Final = 5.0  # how many jobs a record weighs for a smaller one that leans on it
+# how many jobs a record weighs for a smaller one that leans on it
+LEAN_JOBS: Final = 5.0
 RECENT_JOBS: Final = 100.0  # jobs that the recent record remembers: bursts are alike
 
 
@@ -26,8 +28,8 @@ def edges() -> Iterator[float]:
 
 
 def overall_hazard(ended: float, reached: float, level: int) -> float:
-    """Return the hazard over all classes: of jobs that reached the level, the share that ended in
-    it."""
+    """Return the hazard over all classes: of jobs that reached the level, the share
+    that ended in it."""
     guess = GUESS if level < LEVELS - 1 else LAST_GUESS
     return (ended + GUESS_JOBS * guess) / (reached + GUESS_JOBS)
 
@@ -40,19 +42,24 @@ def class_hazard(
     live: float,
     overall: float,
 ) -> float:
-    """The same in one class: the recent record leans on the long one, and that one on all.
+    """The same in one class: the recent record leans on the long one, and that one on
+    all.
 
     `live`: jobs that have passed the level and are not over.
     """
     long = (ended + LEAN_JOBS * overall) / (reached + live + LEAN_JOBS)
-    return float((recent_ended + LEAN_JOBS * long) / (recent_reached + live + LEAN_JOBS))
+    return float(
+        (recent_ended + LEAN_JOBS * long) / (recent_reached + live + LEAN_JOBS)
+    )
 
 
 def gittins_rank(hazard: Any, edge: Any, level: int) -> float:
-    """The least expected seconds of service for each end, over all lengths of the next stretch.
+    """The least expected seconds of service for each end, over all lengths of the next
+    stretch.
 
     `hazard` by level; `edge` where the levels begin, and where the last one ends.
-    Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018 (SOAP).
+    Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018
+    (SOAP).
     """
     alive, seconds, best = 1.0, 0.0, 1e30
     for stretch in range(level, LEVELS):

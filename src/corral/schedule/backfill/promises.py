@@ -16,7 +16,12 @@ from corral.schedule.backfill.promise_swap import told_before
 from corral.schedule.decision import Unplaced
 from corral.schedule.explain import Idle
 from corral.schedule.job_groups import Groups
-from corral.schedule.placement.availability import SAME_SECONDS, Availability, Promise, SeatEnd
+from corral.schedule.placement.availability import (
+    SAME_SECONDS,
+    Availability,
+    Promise,
+    SeatEnd,
+)
 from corral.schedule.placement.pass_view import PassView
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Reason, Waiting
@@ -27,8 +32,8 @@ _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
 class Promising:
-    """Promises of one pass. It looks ahead only when a gang has a promise or is due to get
-    one.
+    """Promises of one pass. It looks ahead only when a gang has a promise or is due to
+    get one.
 
     `ask` returns the seats that end at a known time.
     """
@@ -76,7 +81,9 @@ class Promising:
         """Return all valid promises of jobs that were notified."""
         ahead = self._opened.ahead
         promise_pairs = ahead.promises if ahead is not None else []
-        return tuple(promise for _, promise in promise_pairs if promise.job in self._told)
+        return tuple(
+            promise for _, promise in promise_pairs if promise.job in self._told
+        )
 
     # -- updates from the pass
 
@@ -145,7 +152,9 @@ class Promising:
         for gang, promise in ahead.promises if ahead is not None else ():
             millis = sum(self._free_millis(seat) for seat in promise.seats)
             if millis:
-                idle_rooms.append(Idle(job=gang.job, gpu_millis=millis, start=promise.start))
+                idle_rooms.append(
+                    Idle(job=gang.job, gpu_millis=millis, start=promise.start)
+                )
         return sorted(idle_rooms, key=lambda one: one.start)
 
     def _free_millis(self, seat: Seat) -> int:
@@ -159,13 +168,16 @@ class Promising:
         return ahead.firm() if ahead is not None else ()
 
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
-        """Return the promise for a gang without room, by the policy of its queue. `before`: its
-        earlier promise."""
+        """Return the promise for a gang without room, by the policy of its queue.
+        `before`: its earlier promise."""
         queue = self._queue(gang)
         most = _MOST.get(queue.policy, 0)
         if not most:
             return None
-        if before is None and self._in_vain[queue.name] + self._count(queue.name) >= most:
+        if (
+            before is None
+            and self._in_vain[queue.name] + self._count(queue.name) >= most
+        ):
             return None
         promise = self._earliest(gang)
         if before is not None and (promise is None or promise.start > before.start):
@@ -174,12 +186,15 @@ class Promising:
             self._in_vain[queue.name] += 1
             return None
         since = self._next_moment() if before is None else before.since
-        return self._tell_in_order(gang, promise, since, inf if before is None else before.start)
+        return self._tell_in_order(
+            gang, promise, since, inf if before is None else before.start
+        )
 
     def _tell_in_order(
         self, gang: Waiting, promised: Promise, since: float, latest: float
     ) -> Promise:
-        """Pass what was found to the equal requests that have an earlier promise, in order."""
+        """Pass what was found to the equal requests that have an earlier promise, in
+        order."""
         for other, promise in self._told_before(gang, since, promised.start, latest):
             self._look().take_back(other.job)
             self._tell(other, replace(promised, job=other.job), promise.since)
@@ -187,12 +202,23 @@ class Promising:
         self._tell(gang, promised, since)
         return promised
 
-    def pass_on(self, gang: Waiting, before: Promise | None, held: list[Unplaced]) -> Waiting:
-        """Return the gang that begins where this one has found room: an equal request with an
-        earlier promise that was held in this pass. Its own promise moves on in turn."""
-        likes = self._told_before(gang, before.since, self._now, before.start) if before else []
+    def pass_on(
+        self, gang: Waiting, before: Promise | None, held: list[Unplaced]
+    ) -> Waiting:
+        """Return the gang that begins where this one has found room: an equal request
+        with an earlier promise that was held in this pass. Its own promise moves on in
+        turn."""
+        likes = (
+            self._told_before(gang, before.since, self._now, before.start)
+            if before
+            else []
+        )
         first = next(
-            (unplaced for unplaced in held if likes and unplaced.gangs[0].job == likes[0][0].job),
+            (
+                unplaced
+                for unplaced in held
+                if likes and unplaced.gangs[0].job == likes[0][0].job
+            ),
             None,
         )
         if first is None or before is None:
@@ -200,27 +226,38 @@ class Promising:
         held.remove(first)
         other, promise = likes[0]
         self.turn_to(other)
-        self._tell_in_order(gang, replace(promise, job=gang.job), before.since, before.start)
+        self._tell_in_order(
+            gang, replace(promise, job=gang.job), before.since, before.start
+        )
         return other
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
         """Return the reason of a gang that has found room, if another begins there."""
         return next(
-            (promised(promise) for promise in self.promises() if promise.job == gang.job), None
+            (
+                promised(promise)
+                for promise in self.promises()
+                if promise.job == gang.job
+            ),
+            None,
         )
 
     def _told_before(
         self, gang: Waiting, since: float, start: float, latest: float
     ) -> list[tuple[Waiting, Promise]]:
-        promises = [promise for promise in self._look().promises if promise[0].job in self._told]
+        promises = [
+            promise for promise in self._look().promises if promise[0].job in self._told
+        ]
         shunned = self._shunned
-        return told_before(promises, gang, since, start=start, latest=latest, shunned=shunned)
+        return told_before(
+            promises, gang, since, start=start, latest=latest, shunned=shunned
+        )
 
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
         """Postpone a promise whose seats are held for longer than expected.
 
-        Gangs that got their promise later must not delay this one further. Their promises
-        are withdrawn and then renewed.
+        Gangs that got their promise later must not delay this one further. Their
+        promises are withdrawn and then renewed.
         """
         ahead = self._look()
         unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
@@ -228,7 +265,9 @@ class Promising:
             self._tell(gang, before, before.since)
             return before
         own_turn = _told((gang, before))
-        others = sorted((pair for pair in ahead.promises if _told(pair) > own_turn), key=_told)
+        others = sorted(
+            (pair for pair in ahead.promises if _told(pair) > own_turn), key=_told
+        )
         for other, _ in others:
             ahead.take_back(other.job)
         next_promise = ahead.again(gang, before)
@@ -239,8 +278,8 @@ class Promising:
         return next_promise
 
     def _tell_anew(self, gang: Waiting, before: Promise) -> None:
-        """Renew the promise of a gang that stepped aside; one that could start now does so in the
-        next pass."""
+        """Renew the promise of a gang that stepped aside; one that could start now does
+        so in the next pass."""
         promise = self._look().again(gang, before)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=before.since))
@@ -248,8 +287,8 @@ class Promising:
             self._told.discard(gang.job)
 
     def _next_moment(self) -> float:
-        """Return the next time stamp. Promises of one pass are a microsecond apart, which records
-        their order."""
+        """Return the next time stamp. Promises of one pass are a microsecond apart,
+        which records their order."""
         self._moments += 1
         return self._now + 1e-6 * self._moments
 
@@ -258,7 +297,8 @@ class Promising:
         self._told.add(gang.job)
 
     def reserve(self, gang: Waiting) -> bool:
-        """Keep the seats that the gang can have first, for this pass; whether there are any."""
+        """Keep the seats that the gang can have first, for this pass; whether there are
+        any."""
         promise = self._earliest(gang)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=self._next_moment()))
@@ -284,7 +324,8 @@ class Promising:
         return self._opened.ahead
 
     def _as_known(self, one: SeatEnd) -> SeatEnd:
-        """An end that is found a moment after a start that waits for it is that moment still."""
+        """An end that is found a moment after a start that waits for it is that moment
+        still."""
         place = bisect_left(self._starts, one.until) - 1
         start = self._starts[place] if place >= 0 else self._now
         is_same = self._now < start and one.until - start < SAME_SECONDS
@@ -299,9 +340,12 @@ class Promising:
         )
 
     def _queue(self, gang: Waiting) -> Queue:
-        """The queue whose line the gang is in: its own, or the first above that has a policy."""
+        """The queue whose line the gang is in: its own, or the first above that has a
+        policy."""
         path = self._standing.tree.path(gang.queue)
-        return next((queue for queue in path if queue.policy != Policy.DEFAULT), path[-1])
+        return next(
+            (queue for queue in path if queue.policy != Policy.DEFAULT), path[-1]
+        )
 
     def _stop(self, gang: Waiting) -> float:
         return inf if gang.holds_seconds is None else self._now + gang.holds_seconds

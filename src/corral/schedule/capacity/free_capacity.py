@@ -1,4 +1,5 @@
-"""The rooms of all nodes that take work, kept from pass to pass in the order of best fit."""
+"""The rooms of all nodes that take work, kept from pass to pass in the order of best
+fit."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -23,9 +24,9 @@ def _shunned(room: NodeRoom) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """It never changes, nor do its rooms: a pass copies those that it changes. `kinds` and
-    `shunned` count on how many nodes there is a type of GPU, or one that must be kept apart from a
-    name."""
+    """It never changes, nor do its rooms: a pass copies those that it changes. `kinds`
+    and `shunned` count on how many nodes there is a type of GPU, or one that must be
+    kept apart from a name."""
 
     by_id: Mapping[NodeId, NodeRoom] = field(default_factory=dict)
     rooms: Sequence[NodeRoom] = ()
@@ -37,11 +38,13 @@ class Floor:
         by_id = {room.id: room for room in rooms}
         rooms = sorted(by_id.values(), key=fullness)
         kinds = Counter(chain.from_iterable(room.kinds for room in rooms))
-        return cls(by_id, rooms, kinds, Counter(chain.from_iterable(map(_shunned, rooms))))
+        return cls(
+            by_id, rooms, kinds, Counter(chain.from_iterable(map(_shunned, rooms)))
+        )
 
     def changed(self, come: Iterable[NodeRoom], gone: Iterable[NodeId]) -> "Floor":
-        """The same with these rooms, in the place of those of the same nodes, and without others
-        that are gone."""
+        """The same with these rooms, in the place of those of the same nodes, and
+        without others that are gone."""
         by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
         new = {room.id: room for room in come}
         node_rooms = [by_id.pop(node) for node in {*gone, *new} if node in by_id]

@@ -14,12 +14,13 @@ from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
-Waste = Callable[[int, int], float]  # of taking so much of a GPU's free thousandths, in GPUs
+# of taking so much of a GPU's free thousandths, in GPUs
+Waste = Callable[[int, int], float]
 
 
 class ReservedCapacity(NamedTuple):
-    """Capacity of a node that is kept for a job that does not hold it yet. `gpus`: (index,
-    thousandths). `slices`: (index, name)."""
+    """Capacity of a node that is kept for a job that does not hold it yet. `gpus`:
+    (index, thousandths). `slices`: (index, name)."""
 
     gpus: tuple[tuple[int, int], ...]
     slices: tuple[tuple[int, str], ...]
@@ -31,21 +32,43 @@ class ReservedCapacity(NamedTuple):
 
 
 class NodeRoom:
-    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend.
+    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can
+    pretend.
 
     `seats`: the number of seats given or kept; `alone`: the number of exclusive ones.
-    `guests`: jobs on the node, by the name that other jobs use. `shunned`: names that jobs
-    on it avoid; `shunners`: pairs (avoiding name, avoided name). `suspicion`: the number of
-    recent failures. `last`: GPUs that are given after all others.
+    `guests`: jobs on the node, by the name that other jobs use. `shunned`: names that
+    jobs on it avoid; `shunners`: pairs (avoiding name, avoided name). `suspicion`: the
+    number of recent failures. `last`: GPUs that are given after all others.
     """
 
     __slots__ = (
-        "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
-        "free_ports", "free_slices", "fullness", "guests", "id", "kinds", "labels", "last", "node",
-        "numa", "seats", "shares", "shunned", "shunners", "suspicion", "types", "whole",
-    )  # fmt: skip
+        "_gpus",
+        "alone",
+        "free_cpu_millis",
+        "free_gpu_millis",
+        "free_memory_bytes",
+        "free_ports",
+        "free_slices",
+        "fullness",
+        "guests",
+        "id",
+        "kinds",
+        "labels",
+        "last",
+        "node",
+        "numa",
+        "seats",
+        "shares",
+        "shunned",
+        "shunners",
+        "suspicion",
+        "types",
+        "whole",
+    )
 
-    def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
+    def __init__(
+        self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0
+    ) -> None:
         inventory = node.inventory
         self.node = node
         self._gpus = inventory.gpus
@@ -78,10 +101,13 @@ class NodeRoom:
     ) -> Seat | None:
         """The best seat for these resources here, or None; nothing is taken yet.
 
-        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share: the GPU
-        where it wastes least, the fullest of equals.
+        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share:
+        the GPU where it wastes least, the fullest of equals.
         """
-        if asked.cpu_millis > self.free_cpu_millis or asked.memory_bytes > self.free_memory_bytes:
+        if (
+            asked.cpu_millis > self.free_cpu_millis
+            or asked.memory_bytes > self.free_memory_bytes
+        ):
             return None
         if self.alone or (exclusive and self.seats):
             return None
@@ -102,11 +128,13 @@ class NodeRoom:
             exclusive=exclusive,
         )
 
-    def take(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
+    def take(
+        self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
+    ) -> None:
         """Count the seat as taken. Indices that the node no longer has are left out.
 
-        `kin`: what others call the job whose seat it is; `apart_from`: what it wants to be apart
-        from.
+        `kin`: what others call the job whose seat it is; `apart_from`: what it wants to
+        be apart from.
         """
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
@@ -115,7 +143,9 @@ class NodeRoom:
                 if seat.slices:
                     free_now = self.free_slices[index]
                     self.free_slices[index] = tuple(
-                        slice_name for slice_name in free_now if slice_name not in seat.slices
+                        slice_name
+                        for slice_name in free_now
+                        if slice_name not in seat.slices
                     )
         self.free_cpu_millis -= seat.cpu_millis
         self.free_memory_bytes -= seat.memory_bytes
@@ -135,7 +165,9 @@ class NodeRoom:
         self.free_memory_bytes -= inventory.taken_memory_bytes
         self._count()
 
-    def give(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
+    def give(
+        self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
+    ) -> None:
         """Count the seat as free again."""
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
@@ -159,7 +191,9 @@ class NodeRoom:
         """In their own order again."""
         free = {*self.free_slices[index], *names}
         every = self.node.inventory.gpus[index].slices
-        self.free_slices[index] = tuple(slice_name for slice_name in every if slice_name in free)
+        self.free_slices[index] = tuple(
+            slice_name for slice_name in every if slice_name in free
+        )
 
     def keep(
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
@@ -171,9 +205,14 @@ class NodeRoom:
         free = self.free_gpu_millis
         free_indices = [index for index in seat.gpus if index < len(free)]
         kept_capacity = ReservedCapacity(
-            gpus=tuple((index, max(0, min(each, free[index]))) for index in free_indices),
+            gpus=tuple(
+                (index, max(0, min(each, free[index]))) for index in free_indices
+            ),
             slices=tuple(
-                (i, s) for i in free_indices for s in seat.slices if s in self.free_slices[i]
+                (i, s)
+                for i in free_indices
+                for s in seat.slices
+                if s in self.free_slices[i]
             ),
             cpu_millis=max(0, min(seat.cpu_millis, self.free_cpu_millis)),
             memory_bytes=max(0, min(seat.memory_bytes, self.free_memory_bytes)),
@@ -230,8 +269,13 @@ class NodeRoom:
             for own_slices, other_slices in slices
         ]
         self.free_cpu_millis = max(0, min(self.free_cpu_millis, other.free_cpu_millis))
-        self.free_memory_bytes = max(0, min(self.free_memory_bytes, other.free_memory_bytes))
-        self.seats, self.alone = max(self.seats, other.seats), max(self.alone, other.alone)
+        self.free_memory_bytes = max(
+            0, min(self.free_memory_bytes, other.free_memory_bytes)
+        )
+        self.seats, self.alone = (
+            max(self.seats, other.seats),
+            max(self.alone, other.alone),
+        )
         self.guests |= other.guests
         self.shunned |= other.shunned
         self.shunners |= other.shunners
@@ -243,8 +287,9 @@ class NodeRoom:
         return self.fullness[1]
 
     def _count(self) -> None:
-        """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest first, so
-        the least suspected, then the fewest free GPUs, the least free CPU, the lowest id."""
+        """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest
+        first, so the least suspected, then the fewest free GPUs, the least free CPU,
+        the lowest id."""
         self.whole = self.free_gpu_millis.count(_WHOLE)
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
@@ -267,7 +312,8 @@ class NodeRoom:
         self.free_ports = [port for port in self.node.inventory.ports if port in free]
 
     def mark_of(self, path: str) -> str | None:
-        """The mark under which this node sees the path; None when it is not declared shared."""
+        """The mark under which this node sees the path; None when it is not declared
+        shared."""
         return mark_of(self.node, path)
 
     def _wholes(self, asked: Resources) -> tuple[int, ...] | None:
@@ -280,14 +326,18 @@ class NodeRoom:
         if self.last:
             free = sorted(free, key=lambda index: index in self.last)
         chosen_gpus = (
-            near(list(free), self.numa, asked.gpus) if self.numa else islice(free, asked.gpus)
+            near(list(free), self.numa, asked.gpus)
+            if self.numa
+            else islice(free, asked.gpus)
         )
         indices = tuple(chosen_gpus)
         return indices if len(indices) == asked.gpus else None
 
     def _share(self, asked: Resources, waste: Waste | None) -> tuple[int, ...] | None:
         fits = [
-            i for i in range(len(self.types)) if self._fits(i, asked.gpu_type, asked.gpu_millis)
+            i
+            for i in range(len(self.types))
+            if self._fits(i, asked.gpu_type, asked.gpu_millis)
         ]
 
         def cost(index: int) -> tuple[float, int, int]:
@@ -305,8 +355,8 @@ class NodeRoom:
         return 0 < millis <= self.free_gpu_millis[index] and holds
 
     def _taken_by(self, asked_millis: int, index: int) -> tuple[int, int]:
-        """Return what a share takes of this GPU, in thousandths, and how many of its slices; 0: it
-        does not fit here."""
+        """Return what a share takes of this GPU, in thousandths, and how many of its
+        slices; 0: it does not fit here."""
         cut = len(self.node.inventory.gpus[index].slices)
         if cut:
             count = slices_for(asked_millis, cut)
@@ -315,10 +365,12 @@ class NodeRoom:
 
 
 def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
-    """So many of the free GPUs, of as few NUMA nodes as can be, in the order of their indices.
+    """So many of the free GPUs, of as few NUMA nodes as can be, in the order of their
+    indices.
 
-    The NUMA node with the fewest free that are enough, the first of equals; where none has enough,
-    all of the one with the most, and the rest likewise. Fewer where there are fewer.
+    The NUMA node with the fewest free that are enough, the first of equals; where none
+    has enough, all of the one with the most, and the rest likewise. Fewer where there
+    are fewer.
     """
     groups: dict[int, list[int]] = {node: [] for node in numa}
     for index in free:
@@ -337,8 +389,8 @@ def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
 
 
 def slices_for(asked_millis: int, cut: int) -> int:
-    """Return how many of a GPU's `cut` equal slices hold a share. Half a thousandth of rounding in
-    the request is forgiven: 3/7 is written as 0.429."""
+    """Return how many of a GPU's `cut` equal slices hold a share. Half a thousandth of
+    rounding in the request is forgiven: 3/7 is written as 0.429."""
     return max(1, (asked_millis * cut + _WHOLE - 1 - cut // 2) // _WHOLE)
 
 

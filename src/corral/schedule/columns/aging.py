@@ -1,10 +1,10 @@
 """A share of the cluster for the jobs that have waited longest, so that no job starves.
 
-The share grows with the longest wait and is lent in turns. The job that has waited longest
-runs protected for a turn, and then another job may. A turn that the share cannot pay now is
-paid later, so a gang larger than the share also gets one. Old jobs are not all promoted:
-promoted jobs would preempt one another, and a long queue would become first come, first
-served.
+The share grows with the longest wait and is lent in turns. The job that has waited
+longest runs protected for a turn, and then another job may. A turn that the share
+cannot pay now is paid later, so a gang larger than the share also gets one. Old jobs
+are not all promoted: promoted jobs would preempt one another, and a long queue would
+become first come, first served.
 """
 
 from typing import Any, Final, NamedTuple
@@ -21,12 +21,14 @@ from corral.schedule.columns.job_groups import (
 )
 from corral.schedule.columns.order import ColumnPolicy
 
-SAVED_SECONDS: Final = 86_400.0  # the share does not save up more than it earns in this time
+# the share does not save up more than it earns in this time
+SAVED_SECONDS: Final = 86_400.0
 CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
 
 
 class Ageing(NamedTuple):
-    """`number`: GPU-seconds of credit, the share (0 to 1), when both were seen, the next look.
+    """`number`: GPU-seconds of credit, the share (0 to 1), when both were seen, the
+    next look.
 
     `elder`: the waiting job whose turn it is, or -1.
     """
@@ -59,7 +61,9 @@ def look_for_elder(
     if elder == NONE:
         return NONE
     wait = waited(jobs, elder, now)
-    ageing.number[SHARE] = min(policy.elder_most, (wait / policy.elder_scale_seconds) ** 2)
+    ageing.number[SHARE] = min(
+        policy.elder_most, (wait / policy.elder_scale_seconds) ** 2
+    )
     if ageing.number[CREDIT] < 0:
         return NONE
     ageing.elder[0] = elder
@@ -67,14 +71,19 @@ def look_for_elder(
 
 
 @compiled
-def earn(policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float) -> None:
-    """Credit comes with the share, and goes with the GPUs of the protected. Call it before ends."""
+def earn(
+    policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
+) -> None:
+    """Credit comes with the share, and goes with the GPUs of the protected. Call it
+    before ends."""
     if policy.elder_scale_seconds <= 0:
         return
     seconds, spent = now - ageing.number[SEEN], 0.0
     for place in range(jobs.count[AT_RUNNING]):
         job = jobs.running[place]
-        protected = min(now, jobs.elder_until[job]) - max(ageing.number[SEEN], jobs.started[job])
+        protected = min(now, jobs.elder_until[job]) - max(
+            ageing.number[SEEN], jobs.started[job]
+        )
         spent += max(0.0, protected) * jobs.gpus[job]
     earned = ageing.number[SHARE] * pool.gpus
     ageing.number[CREDIT] = min(
@@ -95,8 +104,11 @@ def _oldest(policy: ColumnPolicy, jobs: JobColumns, now: float) -> int:
 
 
 @compiled
-def protect(policy: ColumnPolicy, jobs: JobColumns, ageing: Ageing, job: int, now: float) -> None:
-    """The oldest has started: its turn begins, and the next oldest is looked for at once."""
+def protect(
+    policy: ColumnPolicy, jobs: JobColumns, ageing: Ageing, job: int, now: float
+) -> None:
+    """The oldest has started: its turn begins, and the next oldest is looked for at
+    once."""
     jobs.elder_until[job] = now + policy.elder_turn_seconds
     ageing.elder[0] = NONE
     ageing.number[NEXT] = now

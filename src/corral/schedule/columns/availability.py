@@ -1,5 +1,5 @@
-"""The availability profile: the number of GPUs neither held nor promised, from each time
-on.
+"""The availability profile: the number of GPUs neither held nor promised, from each
+time on.
 
 It is updated in place and not rebuilt. A promise removes GPUs for the job's maximum run
 time, and an early end returns the remainder. Only a job that exceeds its limit causes a
@@ -12,7 +12,8 @@ from corral.schedule.arrays.compiled import compiled
 from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, JobColumns
 from corral.schedule.columns.promises import HAS_SLACK, STEPS, Promises
 
-BROUGHT_FORWARD: Final = 100  # jobs, from the head of the line, that an early end is offered to
+# jobs, from the head of the line, that an early end is offered to
+BROUGHT_FORWARD: Final = 100
 
 
 @compiled
@@ -35,7 +36,8 @@ def forget_past(promises: Promises, now: float) -> None:
 
 @compiled
 def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
-    """So many more GPUs are free from `start` until `stop`, or fewer where it is below zero."""
+    """So many more GPUs are free from `start` until `stop`, or fewer where it is below
+    zero."""
     if start >= stop:
         return
     first, last = _step_from(promises, start), _step_from(promises, stop)
@@ -45,8 +47,8 @@ def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
 
 @compiled
 def _step_from(promises: Promises, at: float) -> int:
-    """Return the step that begins at `at`, and create it if needed. Not before the first
-    step.
+    """Return the step that begins at `at`, and create it if needed. Not before the
+    first step.
     """
     step = promises.count[STEPS]
     while promises.at[step - 1] > at:
@@ -64,8 +66,8 @@ def _step_from(promises: Promises, at: float) -> int:
 
 @compiled
 def earliest(promises: Promises, gpus: int, seconds: float) -> float:
-    """Return from when on this many GPUs are free for this long. All GPUs are free in the last
-    step."""
+    """Return from when on this many GPUs are free for this long. All GPUs are free in
+    the last step."""
     start, step = 0, 0
     while step < promises.count[STEPS]:
         if step > start and promises.at[step] >= promises.at[start] + seconds:
@@ -86,7 +88,8 @@ def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
 
 @compiled
 def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
-    """Offer the capacity from an early end to waiting jobs in order; no start moves later."""
+    """Offer the capacity from an early end to waiting jobs in order; no start moves
+    later."""
     if promises.count[HAS_SLACK] == 0:
         return
     promises.count[HAS_SLACK] = 0
@@ -106,7 +109,8 @@ def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> Non
 
 @compiled
 def count_again(promises: Promises, jobs: JobColumns, gpus: int, now: float) -> None:
-    """Rebuild the promises from the running jobs, after a job has exceeded its limit."""
+    """Rebuild the promises from the running jobs, after a job has exceeded its
+    limit."""
     promises.at[0] = now
     promises.free[0] = gpus
     promises.count[STEPS] = 1

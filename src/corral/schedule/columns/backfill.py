@@ -1,9 +1,10 @@
-"""Backfill: who has room now may go before those who have not, if no promise is broken by it.
+"""Backfill: who has room now may go before those who have not, if no promise is broken
+by it.
 
-EASY promises a start to one job, the first in the line without room, and keeps it free node by
-node. Conservative promises one to every job, in GPUs: on nodes of several GPUs fragments may delay
-a start, on nodes of one GPU nothing does. A promise is kept unless a running job outlasts its
-limit.
+EASY promises a start to one job, the first in the line without room, and keeps it free
+node by node. Conservative promises one to every job, in GPUs: on nodes of several GPUs
+fragments may delay a start, on nodes of one GPU nothing does. A promise is kept unless
+a running job outlasts its limit.
 
 Source: Lifka 1995; Mu'alem and Feitelson 2001.
 """
@@ -62,7 +63,8 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
 
 @compiled
 def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
-    """Start from the head of the line; the first without room is reserved for. -1: none is left."""
+    """Start from the head of the line; the first without room is reserved for. -1: none
+    is left."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
         first = reserved[RESERVED]
@@ -79,7 +81,8 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
 
 @compiled
 def _head(policy: ColumnPolicy, jobs: JobColumns) -> int:
-    """Whose turn it is: the first in the line, or the oldest where the line goes by length."""
+    """Whose turn it is: the first in the line, or the oldest where the line goes by
+    length."""
     first = jobs.waiting[0]
     if policy.rule == EASY_SHORTEST:
         for place in range(jobs.count[AT_WAITING]):
@@ -88,7 +91,9 @@ def _head(policy: ColumnPolicy, jobs: JobColumns) -> int:
 
 
 @compiled
-def _fill(policy: ColumnPolicy, state: PassState, first: int, at: float, now: float) -> None:
+def _fill(
+    policy: ColumnPolicy, state: PassState, first: int, at: float, now: float
+) -> None:
     """Start those who end before `at`, or leave the reserved job its place then."""
     jobs, pool, both = state.jobs, state.pool, state.promises.both
     too_big, too_big_later, place = pool.gpus + 1, pool.gpus + 1, 0
@@ -115,7 +120,9 @@ def _fill(policy: ColumnPolicy, state: PassState, first: int, at: float, now: fl
 
 
 @compiled
-def _go(policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float) -> None:
+def _go(
+    policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
+) -> None:
     leave_line(state.jobs, job)
     begin(policy, state, job, parts, now)
     state.jobs.ends[job] = now + state.jobs.limit[job]
@@ -123,7 +130,9 @@ def _go(policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
 
 
 @compiled
-def leave_promises(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
+def leave_promises(
+    policy: ColumnPolicy, state: PassState, job: int, now: float
+) -> None:
     """A running job has ended, at its limit or before."""
     leave_ending(state.promises, job)
     if policy.rule == CONSERVATIVE and now < state.jobs.ends[job]:
@@ -132,7 +141,9 @@ def leave_promises(policy: ColumnPolicy, state: PassState, job: int, now: float)
 
 
 @compiled
-def _keep_promises(policy: ColumnPolicy, state: PassState, is_late: bool, now: float) -> None:
+def _keep_promises(
+    policy: ColumnPolicy, state: PassState, is_late: bool, now: float
+) -> None:
     """Promise a start to whoever is new, and start those whose time has come."""
     jobs, promises, row = state.jobs, state.promises, 0
     forget_past(promises, now)
@@ -146,7 +157,9 @@ def _keep_promises(policy: ColumnPolicy, state: PassState, is_late: bool, now: f
         if promises.starts_at[job] == NONE:
             promise(promises, jobs, job)
             tell(state.moves, PROMISED, job, promises.starts_at[job])
-        parts = find(state.pool, jobs.gpus[job]) if promises.starts_at[job] <= now else 0
+        parts = (
+            find(state.pool, jobs.gpus[job]) if promises.starts_at[job] <= now else 0
+        )
         if parts > 0:
             _go(policy, state, job, parts, now)
             row -= 1

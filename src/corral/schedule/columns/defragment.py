@@ -1,14 +1,22 @@
-"""Running gangs to relocate within a budget, so that a waiting one fits that does not now.
+"""Running gangs to relocate within a budget, so that a waiting one fits that does not
+now.
 
-A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds that its
-caller measured: work since the checkpoint, and the restart. To free whole nodes or a rack, ask for
-them. The cluster is changed while relocations are tried, and is as it was at the end.
+A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds
+that its caller measured: work since the checkpoint, and the restart. To free whole
+nodes or a rack, ask for them. The cluster is changed while relocations are tried, and
+is as it was at the end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from corral.schedule.arrays.cluster import WHOLE, ClusterArrays, give, share_millis, take
+from corral.schedule.arrays.cluster import (
+    WHOLE,
+    ClusterArrays,
+    give,
+    share_millis,
+    take,
+)
 from corral.schedule.arrays.fit import REQUIRE, ColumnRequest, fits
 from corral.schedule.arrays.fragmentation import Demand
 from corral.schedule.columns.placement import place, take_all
@@ -48,10 +56,11 @@ def defragment(
     *,
     budget_gpu_seconds: float,
 ) -> tuple[RelocationColumns, ...]:
-    """The relocations of the cheapest way that was found; none when it fits already, or no way was.
+    """The relocations of the cheapest way that was found; none when it fits already, or
+    no way was.
 
-    Each domain that may hold `wanted` is cleared by its cheapest nodes, the cheapest domain first;
-    that may miss a way, but what it gives fits, all of it.
+    Each domain that may hold `wanted` is cleared by its cheapest nodes, the cheapest
+    domain first; that may miss a way, but what it gives fits, all of it.
     """
     if place(cluster, demand, wanted):
         return ()
@@ -61,10 +70,14 @@ def defragment(
         for nodes in _domains(cluster, wanted)
         if (clearing := _clearing(cluster, wanted, nodes, gangs)) is not None
     ]
-    for clearing in sorted(clearings, key=lambda one: (one.cost_gpu_seconds, one.leaving)):
+    for clearing in sorted(
+        clearings, key=lambda one: (one.cost_gpu_seconds, one.leaving)
+    ):
         if clearing.cost_gpu_seconds > budget_gpu_seconds:
             return ()
-        relocations = _settled(cluster, demand, wanted, [gangs[job] for job in clearing.leaving])
+        relocations = _settled(
+            cluster, demand, wanted, [gangs[job] for job in clearing.leaving]
+        )
         if relocations is not None:
             return relocations
     return ()
@@ -74,7 +87,10 @@ def _domains(cluster: ClusterArrays, wanted: ColumnRequest) -> Iterable[list[int
     """The nodes that `wanted` may use, by the domain that it may not leave."""
     domains: dict[int, list[int]] = {}
     for node in range(cluster.nodes):
-        able = cluster.usable[node] and cluster.eligible[wanted.group * cluster.nodes + node]
+        able = (
+            cluster.usable[node]
+            and cluster.eligible[wanted.group * cluster.nodes + node]
+        )
         if able and cluster.gpus[node] >= wanted.gpus:
             at = wanted.level * cluster.nodes + node
             within = int(cluster.domain[at]) if wanted.topology == REQUIRE else 0
@@ -88,7 +104,8 @@ def _clearing(
     nodes: Sequence[int],
     gangs: Mapping[int, MovableGangs],
 ) -> _Clearing | None:
-    """The cheapest nodes that have to be cleared; a gang on several of them is counted once."""
+    """The cheapest nodes that have to be cleared; a gang on several of them is counted
+    once."""
     able = sum(_fits_now(cluster, wanted, node) for node in nodes)
     on_node = _by_node(gangs.values(), nodes)
     ways = []
@@ -105,7 +122,9 @@ def _clearing(
     return _Clearing(jobs, sum(gangs[job].cost_gpu_seconds for job in jobs))
 
 
-def _by_node(gangs: Iterable[MovableGangs], nodes: Sequence[int]) -> dict[int, list[MovableGangs]]:
+def _by_node(
+    gangs: Iterable[MovableGangs], nodes: Sequence[int]
+) -> dict[int, list[MovableGangs]]:
     gangs_by_node: dict[int, list[MovableGangs]] = {node: [] for node in nodes}
     for gang in gangs:
         for node, _ in gang.seats:
@@ -115,11 +134,16 @@ def _by_node(gangs: Iterable[MovableGangs], nodes: Sequence[int]) -> dict[int, l
 
 
 def _fits_now(cluster: ClusterArrays, wanted: ColumnRequest, node: int) -> bool:
-    return bool(cluster.usable[node] and not cluster.alone[node] and fits(cluster, wanted, node))
+    return bool(
+        cluster.usable[node] and not cluster.alone[node] and fits(cluster, wanted, node)
+    )
 
 
 def _leaving(
-    cluster: ClusterArrays, wanted: ColumnRequest, node: int, on_it: Sequence[MovableGangs]
+    cluster: ClusterArrays,
+    wanted: ColumnRequest,
+    node: int,
+    on_it: Sequence[MovableGangs],
 ) -> list[MovableGangs] | None:
     """Return the fewest cheap gangs that must leave a node so that a seat fits."""
     gone: list[MovableGangs] = []
@@ -137,7 +161,10 @@ def _leaving(
 
 
 def _without_the_vain(
-    cluster: ClusterArrays, wanted: ColumnRequest, node: int, leaving: list[MovableGangs]
+    cluster: ClusterArrays,
+    wanted: ColumnRequest,
+    node: int,
+    leaving: list[MovableGangs],
 ) -> list[MovableGangs]:
     """Leave out, the dearest first, whoever can stay."""
     for gang in reversed(leaving[:-1]):
@@ -152,10 +179,13 @@ def _without_the_vain(
 
 
 def _settled(
-    cluster: ClusterArrays, demand: Demand, wanted: ColumnRequest, leaving: Sequence[MovableGangs]
+    cluster: ClusterArrays,
+    demand: Demand,
+    wanted: ColumnRequest,
+    leaving: Sequence[MovableGangs],
 ) -> tuple[RelocationColumns, ...] | None:
-    """Return where relocated gangs go once `wanted` has its seats, the largest first; None: no
-    room."""
+    """Return where relocated gangs go once `wanted` has its seats, the largest first;
+    None: no room."""
     for gang in leaving:
         _turn(cluster, gang, take_seats=False)
     put: list[tuple[ColumnRequest, Seats]] = []
@@ -163,7 +193,9 @@ def _settled(
     seats = _put(cluster, demand, wanted)
     if seats:
         put.append((wanted, seats))
-        for gang in sorted(leaving, key=lambda one: (-one.ask.gpus * one.ask.nodes, one.job)):
+        for gang in sorted(
+            leaving, key=lambda one: (-one.ask.gpus * one.ask.nodes, one.job)
+        ):
             seats = _put(cluster, demand, gang.ask)
             if not seats:
                 break
@@ -176,20 +208,30 @@ def _settled(
     if not put or len(relocations) < len(leaving):
         return None
     here = {gang.job: gang.seats for gang in leaving}
-    return tuple(relocation for relocation in relocations if relocation.to != here[relocation.job])
+    return tuple(
+        relocation
+        for relocation in relocations
+        if relocation.to != here[relocation.job]
+    )
 
 
 def _put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
     """The seats found, taken."""
     placed_at = place(cluster, demand, ask)
-    seats = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(placed_at))
+    seats = tuple(
+        (int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(placed_at)
+    )
     if seats:
         take_all(cluster, ask)
     return seats
 
 
 def _turn(
-    cluster: ClusterArrays, gang: MovableGangs, *, take_seats: bool, only: int | None = None
+    cluster: ClusterArrays,
+    gang: MovableGangs,
+    *,
+    take_seats: bool,
+    only: int | None = None,
 ) -> None:
     seats = tuple(seat for seat in gang.seats if only in (None, seat[0]))
     _turn_seats(cluster, gang.ask, seats, take_seats=take_seats)
@@ -200,6 +242,8 @@ def _turn_seats(
 ) -> None:
     """Take or give the seats of an ask."""
     for node, mask in seats:
-        millis = WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))
+        millis = (
+            WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))
+        )
         turn = take if take_seats else give
         turn(cluster, node, mask, millis, ask.cpu, ask.memory, ask.alone)

@@ -1,6 +1,8 @@
-"""Whole GPUs on nodes, and who holds them: the small form of the cluster that queueing needs.
+"""Whole GPUs on nodes, and who holds them: the small form of the cluster that queueing
+needs.
 
-A gang of more GPUs than a node has takes whole nodes and, for the rest, a part of one more.
+A gang of more GPUs than a node has takes whole nodes and, for the rest, a part of one
+more.
 """
 
 from collections.abc import Sequence
@@ -13,10 +15,12 @@ SPARE, USED = 0, 1
 
 
 class Pool(NamedTuple):
-    """Columns of nodes, of seats (one for each node that a job holds GPUs of) and of jobs.
+    """Columns of nodes, of seats (one for each node that a job holds GPUs of) and of
+    jobs.
 
-    `held`: node * wide + place -> seat. `with_free`: GPUs free -> how many nodes have just that.
-    `total`: at SPARE the number of unused seats, at USED the GPUs that are held.
+    `held`: node * wide + place -> seat. `with_free`: GPUs free -> how many nodes have
+    just that. `total`: at SPARE the number of unused seats, at USED the GPUs that are
+    held.
     """
 
     nodes: int
@@ -40,7 +44,8 @@ class Pool(NamedTuple):
 
 
 def pool_of(sizes: Sequence[int], jobs: int) -> Pool:
-    """All GPUs free. `sizes` are the GPUs of each node, `jobs` how many rows of jobs there are."""
+    """All GPUs free. `sizes` are the GPUs of each node, `jobs` how many rows of jobs
+    there are."""
     nodes, wide, gpus = len(sizes), max([1, *sizes]), sum(sizes)
     pool = Pool(
         nodes=nodes,
@@ -86,7 +91,8 @@ def part_gpus(pool: Pool, gpus: int, part: int) -> int:
 
 @compiled
 def best_fit(pool: Pool, need: int) -> int:
-    """The untaken node with the fewest free GPUs that are enough, the first of equals; or -1."""
+    """The untaken node with the fewest free GPUs that are enough, the first of equals;
+    or -1."""
     best, least = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
         free = pool.free[node]
@@ -99,7 +105,8 @@ def best_fit(pool: Pool, need: int) -> int:
 
 @compiled
 def find(pool: Pool, gpus: int) -> int:
-    """Free places of the whole gang into `out_node` and `out_gpus`; how many, 0 for no room."""
+    """Free places of the whole gang into `out_node` and `out_gpus`; how many, 0 for no
+    room."""
     parts = parts_of(pool, gpus)
     if parts > 1 and pool.with_free[pool.wide] < gpus // pool.wide:
         return 0

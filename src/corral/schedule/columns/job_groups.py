@@ -1,8 +1,10 @@
-"""Jobs as columns, and those that wait in groups of which only the first need be looked at.
+"""Jobs as columns, and those that wait in groups of which only the first need be looked
+at.
 
-The jobs of a group are alike: one class (queue, size) and, where service counts, one level. In each
-group they lie in a skew heap by `turn`, so a pass looks at one job a group however many wait. Under
-backfill there are no groups: `waiting` is one line in the order of turns.
+The jobs of a group are alike: one class (queue, size) and, where service counts, one
+level. In each group they lie in a skew heap by `turn`, so a pass looks at one job a
+group however many wait. Under backfill there are no groups: `waiting` is one line in
+the order of turns.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,14 +20,14 @@ class JobColumns(NamedTuple):
     lengths.
 
     Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of
-    service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown) and
-    `weight` (the size as the order weighs it). `turn`: order in the group or line.
+    service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown)
+    and `weight` (the size as the order weighs it). `turn`: order in the group or line.
     `attained`: seconds of service before the present start. `overhead`: seconds of this
     start that restore earlier work. `ends`: the latest end of a running job. `key`: the
     value of keeping a running job; smaller is better.
-    `elder_until`: the time until which age protects it. `running`, `waiting`: rows in no
-    order; `place` is a job's row in either. `class_gpus`, `class_weight`: by class. `root`,
-    `is_active`, `rank`: by group.
+    `elder_until`: the time until which age protects it. `running`, `waiting`: rows in
+    no order; `place` is a job's row in either. `class_gpus`, `class_weight`: by class.
+    `root`, `is_active`, `rank`: by group.
     """
 
     submitted: Any
@@ -71,7 +73,10 @@ def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
     links = ("group", "place", "left", "right")
     return JobColumns(
         **{name: column(jobs, "int") for name in ints},
-        **{name: column(jobs, "float") for name in (*floats, "attained", "ends", "queued", "key")},
+        **{
+            name: column(jobs, "float")
+            for name in (*floats, "attained", "ends", "queued", "key")
+        },
         **{name: column(jobs, "int", NONE) for name in links},
         elder_until=column(jobs, "float", NONE),
         running=column(gpus + 1, "int"),
@@ -174,7 +179,9 @@ def end_running(jobs: JobColumns, job: int) -> None:
 @compiled
 def served(jobs: JobColumns, job: int, now: float) -> float:
     """Seconds of service of a running job, without what its restarts took."""
-    return float(jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job]))
+    return float(
+        jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job])
+    )
 
 
 @compiled

@@ -1,8 +1,9 @@
 """Locality delay: how long a gang waits for close nodes before it takes any.
 
-Delay scheduling (Zaharia et al., EuroSys 2010) by the levels of the network: at first only a rack
-that holds the gang will do, then a pod, then anything. A domain that could not hold it even when
-idle is not waited for, so the wait for nearness is at most `pod_seconds`.
+Delay scheduling (Zaharia et al., EuroSys 2010) by the levels of the network: at first
+only a rack that holds the gang will do, then a pod, then anything. A domain that could
+not hold it even when idle is not waited for, so the wait for nearness is at most
+`pod_seconds`.
 """
 
 from typing import Final, NamedTuple
@@ -25,13 +26,17 @@ class LocalityDelay(NamedTuple):
 
 @compiled
 def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
-    """The lowest level (RACK, POD, ANYWHERE) of which one domain, all idle, would hold the gang."""
+    """The lowest level (RACK, POD, ANYWHERE) of which one domain, all idle, would hold
+    the gang."""
     for level in (RACK, POD):
         start = level * cluster.nodes
         for node in range(cluster.nodes):
             cluster.tally[cluster.domain[start + node]] = 0
         for node in range(cluster.nodes):
-            able = cluster.usable[node] and cluster.eligible[ask.group * cluster.nodes + node]
+            able = (
+                cluster.usable[node]
+                and cluster.eligible[ask.group * cluster.nodes + node]
+            )
             if able and cluster.gpus[node] >= max(ask.gpus, 1 * (ask.share > 0)):
                 cluster.tally[cluster.domain[start + node]] += 1
                 if cluster.tally[cluster.domain[start + node]] >= ask.nodes:
@@ -40,7 +45,9 @@ def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
 
 
 @compiled
-def level_for(nearest_level: int, waited_seconds: float, patience: LocalityDelay) -> int:
+def level_for(
+    nearest_level: int, waited_seconds: float, patience: LocalityDelay
+) -> int:
     """The widest domain that will do now; ANYWHERE: any nodes."""
     if nearest_level <= RACK and waited_seconds < patience.rack_seconds:
         return RACK
@@ -50,8 +57,11 @@ def level_for(nearest_level: int, waited_seconds: float, patience: LocalityDelay
 
 
 @compiled
-def place_near(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, level: int) -> int:
-    """`place`, but a gang without demands of its own on the network stays inside one `level`."""
+def place_near(
+    cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, level: int
+) -> int:
+    """`place`, but a gang without demands of its own on the network stays inside one
+    `level`."""
     if ask.nodes == 1 or ask.topology != PREFER or level == ANYWHERE:
         return place(cluster, demand, ask)
     near = ColumnRequest(

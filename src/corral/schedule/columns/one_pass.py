@@ -33,20 +33,23 @@ from corral.schedule.columns.state import PREEMPTED, PassState, begin, tell
 
 ANY_SIZE: Final = 1 << 40
 ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
-UNKNOWN_SECONDS: Final = 86_400.0  # assumed maximum run time of a job without any record
+# assumed maximum run time of a job without any record
+UNKNOWN_SECONDS: Final = 86_400.0
 
 
 @compiled
 def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit` are known,
-    the last two as far as anybody says."""
+    """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit`
+    are known, the last two as far as anybody says."""
     jobs = state.jobs
     jobs.submitted[job] = now
     jobs.queued[job] = now
     if policy.predicts:
         jobs.expected[job] = predicted_seconds(state.kin, job, jobs.limit[job])
         if jobs.limit[job] <= 0:
-            jobs.limit[job] = jobs.expected[job] if jobs.expected[job] > 0 else UNKNOWN_SECONDS
+            jobs.limit[job] = (
+                jobs.expected[job] if jobs.expected[job] > 0 else UNKNOWN_SECONDS
+            )
     jobs.turn[job] = turn_of(policy, jobs, job)
     if backfills(policy):
         wait_in_line(state, job)
@@ -56,7 +59,8 @@ def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None
 
 @compiled
 def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """A running job has ended: its GPUs are free, and its service is known to history."""
+    """A running job has ended: its GPUs are free, and its service is known to
+    history."""
     jobs = state.jobs
     jobs.attained[job] = served(jobs, job, now)
     end_running(jobs, job)
@@ -72,7 +76,8 @@ def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> No
 
 @compiled
 def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start the preferred jobs that have room or can preempt; `moves` records each action."""
+    """Start the preferred jobs that have room or can preempt; `moves` records each
+    action."""
     jobs = state.jobs
     if not has_waiting(jobs):
         return
@@ -95,12 +100,18 @@ def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
             continue
         if policy.rule == FIFO:
             return
-        too_big = jobs.gpus[job]  # whoever goes later and asks for as much has no room either
+        # whoever goes later and asks for as much has no room either
+        too_big = jobs.gpus[job]
 
 
 @compiled
 def _start(
-    policy: ColumnPolicy, state: PassState, job: int, key: float, worst: float, now: float
+    policy: ColumnPolicy,
+    state: PassState,
+    job: int,
+    key: float,
+    worst: float,
+    now: float,
 ) -> bool:
     jobs, pool = state.jobs, state.pool
     parts = find(pool, jobs.gpus[job])
@@ -133,8 +144,11 @@ def _preempt(policy: ColumnPolicy, state: PassState, job: int, now: float) -> No
 
 
 @compiled
-def put_back(policy: ColumnPolicy, state: PassState, job: int, attained: float, now: float) -> None:
-    """A running job waits again, in its old turn, with as much service as is not lost."""
+def put_back(
+    policy: ColumnPolicy, state: PassState, job: int, attained: float, now: float
+) -> None:
+    """A running job waits again, in its old turn, with as much service as is not
+    lost."""
     jobs = state.jobs
     jobs.attained[job] = attained
     jobs.preempted[job] += 1

@@ -1,5 +1,5 @@
-"""Order of jobs: named rules, each a key of a group or of a running job; the smallest goes
-first."""
+"""Order of jobs: named rules, each a key of a group or of a running job; the smallest
+goes first."""
 
 from dataclasses import dataclass
 from math import log
@@ -27,13 +27,14 @@ class ColumnPolicy(NamedTuple):
     """Parameters of a policy. See the named policies below for usual values.
 
     `size_power`: the growth of a key with the requested GPUs: 0 is time, 1 is GPU time.
-    `margin`: the factor by which a preemptor's key must be better. `price`: the wait that a
-    preemptor needs, in multiples of the restart that it costs. `elder_seconds`: the wait
-    from which age counts. The oldest jobs then share (wait / `elder_scale_seconds`) ** 2 of
-    the GPUs, up to `elder_most`, each for `elder_turn_seconds`. With 0 as the scale, age
-    never counts. `short_seconds`: under backfill, a request e times smaller (limit times
-    weight) counts as submitted this much earlier. `predicts`: whether similar jobs predict
-    a run time that is otherwise unknown.
+    `margin`: the factor by which a preemptor's key must be better. `price`: the wait
+    that a preemptor needs, in multiples of the restart that it costs. `elder_seconds`:
+    the wait from which age counts. The oldest jobs then share (wait /
+    `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
+    `elder_turn_seconds`. With 0 as the scale, age never counts. `short_seconds`: under
+    backfill, a request e times smaller (limit times weight) counts as submitted this
+    much earlier. `predicts`: whether similar jobs predict a run time that is otherwise
+    unknown.
     """
 
     rule: int
@@ -132,12 +133,15 @@ def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
 @compiled
 def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
     """The key of a group's first job."""
-    return float(jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]])
+    return float(
+        jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]]
+    )
 
 
 @compiled
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
-    """The group whose first job goes first, of those that ask for fewer GPUs; -1: none is left."""
+    """The group whose first job goes first, of those that ask for fewer GPUs; -1: none
+    is left."""
     best, least, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:
@@ -151,14 +155,19 @@ def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> in
         row += 1
         if jobs.gpus[first] < smaller_than:
             key = key_of_waiting(policy, jobs, group)
-            is_sooner = key == least and (jobs.turn[first], first) < (turn, jobs.root[best])
+            is_sooner = key == least and (jobs.turn[first], first) < (
+                turn,
+                jobs.root[best],
+            )
             if best == NONE or key < least or is_sooner:
                 best, least, turn = group, key, jobs.turn[first]
     return best
 
 
 @compiled
-def rank_groups(policy: ColumnPolicy, jobs: JobColumns, history: History, now: float) -> None:
+def rank_groups(
+    policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
+) -> None:
     """Bring the groups' ranks up to date, where they come from service."""
     if not counts_service(policy):
         return
@@ -170,7 +179,11 @@ def rank_groups(policy: ColumnPolicy, jobs: JobColumns, history: History, now: f
     for klass in range(history.classes):
         for level in range(LEVELS):
             row = klass * LEVELS + level
-            rank = history.rank[row] if policy.rule == LEARNED else max(1.0, history.edge[level])
+            rank = (
+                history.rank[row]
+                if policy.rule == LEARNED
+                else max(1.0, history.edge[level])
+            )
             jobs.rank[row] = rank * jobs.class_weight[klass]
 
 
@@ -187,8 +200,11 @@ def _count_live(jobs: JobColumns, history: History, now: float) -> None:
 
 
 @compiled
-def key_running(policy: ColumnPolicy, jobs: JobColumns, history: History, now: float) -> float:
-    """Give each running job its key; the worst of them less what its own restart costs."""
+def key_running(
+    policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
+) -> float:
+    """Give each running job its key; the worst of them less what its own restart
+    costs."""
     worst = KEPT
     for place in range(jobs.count[AT_RUNNING]):
         job = jobs.running[place]

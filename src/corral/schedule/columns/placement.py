@@ -5,18 +5,26 @@ The seats lie in `out_node` and `out_mask` of the cluster; `take_all` takes them
 
 from typing import Final
 
-from corral.schedule.arrays.cluster import BLOCK, WHOLE, ClusterArrays, share_millis, take
+from corral.schedule.arrays.cluster import (
+    BLOCK,
+    WHOLE,
+    ClusterArrays,
+    share_millis,
+    take,
+)
 from corral.schedule.arrays.compiled import compiled
 from corral.schedule.arrays.fit import ColumnRequest, cost, first_bucket, fits, mask_of
 from corral.schedule.arrays.fragmentation import Demand
 from corral.schedule.columns.topology import choose
 
-ENOUGH: Final = 256  # nodes that fit are weighed, the fullest first; 2,048 packed no better
+# nodes that fit are weighed, the fullest first; 2,048 packed no better
+ENOUGH: Final = 256
 
 
 @compiled
 def place(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """The number of seats found: that of the ask's nodes, or 0 when there is no place for it."""
+    """The number of seats found: that of the ask's nodes, or 0 when there is no place
+    for it."""
     if ask.nodes == 1:
         node = _best(cluster, demand, ask)
         if node < 0:
@@ -35,7 +43,15 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
     for seat in range(ask.nodes):
         node = cluster.out_node[seat]
         millis = WHOLE if ask.gpus else share_millis(ask.share, cluster.slices[node])
-        take(cluster, node, cluster.out_mask[seat], millis, ask.cpu, ask.memory, ask.alone)
+        take(
+            cluster,
+            node,
+            cluster.out_mask[seat],
+            millis,
+            ask.cpu,
+            ask.memory,
+            ask.alone,
+        )
 
 
 @compiled
@@ -77,7 +93,8 @@ def _gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
 
 @compiled
 def _find(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
-    """Rows that fit into `found`: preferred ones, others, then suspected; the fullest first.
+    """Rows that fit into `found`: preferred ones, others, then suspected; the fullest
+    first.
 
     Gives how many are not suspected, and how many there are.
     """

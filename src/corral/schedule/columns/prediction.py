@@ -15,7 +15,8 @@ _mean_after = compiled(formulas.mean_after)
 
 
 class KinMeans(NamedTuple):
-    """`group`: job * CIRCLES + circle -> a row of `mean` (seconds) and `ended` (jobs), or -1."""
+    """`group`: job * CIRCLES + circle -> a row of `mean` (seconds) and `ended` (jobs),
+    or -1."""
 
     group: Any
     mean: Any
@@ -40,8 +41,8 @@ def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
 
 @compiled
 def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
-    """Return the run time of the most similar jobs, at most the limit; the limit (0 for none) if
-    none has ended."""
+    """Return the run time of the most similar jobs, at most the limit; the limit (0 for
+    none) if none has ended."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0 and kin.ended[group] > 0:
@@ -57,4 +58,6 @@ def learn_seconds(kin: KinMeans, job: int, seconds: float) -> None:
         group = kin.group[job * CIRCLES + circle]
         if group >= 0:
             kin.ended[group] += 1
-            kin.mean[group] = _mean_after(kin.mean[group], kin.ended[group], circle, seconds)
+            kin.mean[group] = _mean_after(
+                kin.mean[group], kin.ended[group], circle, seconds
+            )

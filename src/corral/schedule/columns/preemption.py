@@ -1,8 +1,9 @@
 """Preemption: the cheapest running jobs of worse keys, if the gang then has a place.
 
-A preemptor buys its place. It must be better by the margin and by what the victim's restart costs
-(two jobs in either order: going first pays only then), and it must have waited as long as all the
-restarts cost, shared out over its own GPUs (rent before you buy): many gangs find room by then.
+A preemptor buys its place. It must be better by the margin and by what the victim's
+restart costs (two jobs in either order: going first pays only then), and it must have
+waited as long as all the restarts cost, shared out over its own GPUs (rent before you
+buy): many gangs find room by then.
 """
 
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,8 @@ NEVER: Final = 1e300
 
 
 class VictimColumns(NamedTuple):
-    """`job`: the victims of the gang so far. `chosen`: marks of jobs. `picked`: those of a node.
+    """`job`: the victims of the gang so far. `chosen`: marks of jobs. `picked`: those
+    of a node.
 
     `count`: at 0 how many `job` has, at 1 how many `picked`. `cost`: of the picked.
     """
@@ -51,10 +53,11 @@ def find_victims(
     key: float,
     now: float,
 ) -> int:
-    """Return the number of places that the gang gets if the victims stop, or 0 for none.
+    """Return the number of places that the gang gets if the victims stop, or 0 for
+    none.
 
-    The places are stored as `find` stores them. `key` is the gang's own, with its restart
-    cost. A key below zero, for the oldest job, needs no price.
+    The places are stored as `find` stores them. `key` is the gang's own, with its
+    restart cost. A key below zero, for the oldest job, needs no price.
     """
     gpus = jobs.gpus[job]
     parts, victim_count = parts_of(pool, gpus), 0
@@ -94,7 +97,8 @@ def _cheapest_node(
     need: int,
     key: float,
 ) -> int:
-    """The node where `need` GPUs cost least; its victims are in `best`, count[2] of them."""
+    """The node where `need` GPUs cost least; its victims are in `best`, count[2] of
+    them."""
     chosen, least, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):
         if pool.taken[node] or pool.size[node] < need:
@@ -135,7 +139,8 @@ def _pick(
 ) -> bool:
     """Victims on the node that hold `need` GPUs, the worst first, into `picked`.
 
-    The cost of a victim is its GPUs over its key: the service that it was about to get done.
+    The cost of a victim is its GPUs over its key: the service that it was about to get
+    done.
     """
     victims.count[1] = 0
     victims.cost[0] = 0.0

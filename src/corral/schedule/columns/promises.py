@@ -1,8 +1,8 @@
 """Future free GPUs and their reservations: columns kept in step with each change.
 
-Two forms: the ends of running jobs in order, from which the place of one waiting job is found node
-by node (EASY); and the GPUs free from each moment on, for a place of every waiting job
-(conservative).
+Two forms: the ends of running jobs in order, from which the place of one waiting job is
+found node by node (EASY); and the GPUs free from each moment on, for a place of every
+waiting job (conservative).
 """
 
 from typing import Any, Final, NamedTuple
@@ -39,7 +39,8 @@ class Promises(NamedTuple):
 
     `at`, `free`: times, and the number of GPUs neither held nor promised from each on.
     `starts_at`: by job, its promised start, or -1. `next`: the first of these starts.
-    `count`: rows in `ending` and in `at`, the reserved job, and whether a job ended early.
+    `count`: rows in `ending` and in `at`, the reserved job, and whether a job ended
+    early.
     """
 
     ending: Any
@@ -124,7 +125,8 @@ def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
 
 @compiled
 def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> float:
-    """Return when the job will have room at the latest; `later` and `both` keep it free."""
+    """Return when the job will have room at the latest; `later` and `both` keep it
+    free."""
     later = promises.later
     _copy(pool, later)
     at = FOREVER
@@ -135,7 +137,10 @@ def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> fl
             shift(later, pool.seat_node[seat], pool.seat_gpus[seat])
             seat = pool.seat_next[seat]
         follows = promises.ending[min(place + 1, promises.count[ENDING] - 1)]
-        if jobs.ends[follows] > jobs.ends[ending] or place + 1 == promises.count[ENDING]:
+        if (
+            jobs.ends[follows] > jobs.ends[ending]
+            or place + 1 == promises.count[ENDING]
+        ):
             parts = find(later, jobs.gpus[job])
             if parts > 0:
                 keep_later(promises, parts)
@@ -189,7 +194,10 @@ def blend(promises: Promises, pool: Pool) -> None:
 def join_line(jobs: JobColumns, job: int) -> None:
     """The job waits in the one line, in the order of turns; equal turns go by row."""
     place = jobs.count[AT_WAITING]
-    while place > 0 and (jobs.turn[jobs.waiting[place - 1]], jobs.waiting[place - 1]) > (
+    while place > 0 and (
+        jobs.turn[jobs.waiting[place - 1]],
+        jobs.waiting[place - 1],
+    ) > (
         jobs.turn[job],
         job,
     ):

@@ -1,9 +1,10 @@
-"""Hazard of running jobs from ended ones: the probability to end soon, by class and attained
-service.
+"""Hazard of running jobs from ended ones: the probability to end soon, by class and
+attained service.
 
-A level is a range of attained service. Of the jobs that reached a level, some ended in it: that
-share is the hazard. A class with few jobs leans on the long record of its own, that one on the
-record of all, and that one on a guess; jobs that still run count as having reached their level.
+A level is a range of attained service. Of the jobs that reached a level, some ended in
+it: that share is the hazard. A class with few jobs leans on the long record of its own,
+that one on the record of all, and that one on a guess; jobs that still run count as
+having reached their level.
 """
 
 from typing import Any, Final, NamedTuple
@@ -22,11 +23,12 @@ _gittins_rank = compiled(hazard.gittins_rank)
 
 
 class History(NamedTuple):
-    """Columns at class * LEVELS + level, but for `edge` `hazard`, `overall` and `count`.
+    """Columns at class * LEVELS + level, but for `edge` `hazard`, `overall` and
+    `count`.
 
-    `paused`: preempted jobs that reached the level and wait now. `live`: those and the running.
-    `rank` is the Gittins rank in seconds: the least expected service for each end, over all
-    lengths of the next stretch; small is soon.
+    `paused`: preempted jobs that reached the level and wait now. `live`: those and the
+    running. `rank` is the Gittins rank in seconds: the least expected service for each
+    end, over all lengths of the next stretch; small is soon.
     """
 
     classes: int
@@ -113,7 +115,9 @@ def relearn(history: History) -> None:
         for level in range(LEVELS):
             history.hazard[level] = hazard_of(history, klass, level)
         for level in range(LEVELS):
-            history.rank[start + level] = _gittins_rank(history.hazard, history.edge, level)
+            history.rank[start + level] = _gittins_rank(
+                history.hazard, history.edge, level
+            )
 
 
 @compiled

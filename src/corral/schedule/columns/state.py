@@ -1,4 +1,5 @@
-"""All that the passes over the queue read and change, and the two things that all of them do."""
+"""All that the passes over the queue read and change, and the two things that all of
+them do."""
 
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +21,8 @@ HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the m
 class PassMoves(NamedTuple):
     """Moves of the passes, in order; the reader empties it by setting `count` to 0.
 
-    `seconds`: of a preempted job, the restoring that it was still to do; of a promise, when the job
-    starts at the latest, if no running job outlasts its limit.
+    `seconds`: of a preempted job, the restoring that it was still to do; of a promise,
+    when the job starts at the latest, if no running job outlasts its limit.
     """
 
     kind: Any
@@ -44,7 +45,12 @@ class PassState(NamedTuple):
 
 
 def state_of(
-    sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: ColumnPolicy, kin: int = 0
+    sizes: "list[int]",
+    *,
+    jobs: int,
+    class_gpus: "list[int]",
+    policy: ColumnPolicy,
+    kin: int = 0,
 ) -> PassState:
     """Return the state of an empty cluster with nodes of these sizes.
 
@@ -75,8 +81,11 @@ def state_of(
 
 
 @compiled
-def begin(policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float) -> None:
-    """The job, no longer among those that wait, starts on the places that were found."""
+def begin(
+    policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
+) -> None:
+    """The job, no longer among those that wait, starts on the places that were
+    found."""
     jobs = state.jobs
     hold(state.pool, job, parts)
     begin_running(jobs, job)

@@ -1,8 +1,10 @@
-"""Rows that fit -> those that a gang takes: near to each other, or spread, or all or nothing.
+"""Rows that fit -> those that a gang takes: near to each other, or spread, or all or
+nothing.
 
-PREFER and REQUIRE take the smallest domain that holds the gang whole: an NVLink domain, a rack, a
-pod; among equal ones that with the least left over, so that larger gangs find room. A gang that
-spans domains uses as few of them as can be, at each level. Nodes of one GPU type go first.
+PREFER and REQUIRE take the smallest domain that holds the gang whole: an NVLink domain,
+a rack, a pod; among equal ones that with the least left over, so that larger gangs find
+room. A gang that spans domains uses as few of them as can be, at each level. Nodes of
+one GPU type go first.
 """
 
 from corral.schedule.arrays.cluster import ANYWHERE, NVLINK, RACK, ClusterArrays
@@ -12,9 +14,12 @@ from corral.schedule.arrays.fit import REQUIRE, SPREAD, ColumnRequest
 
 @compiled
 def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
-    """Put the gang's rows into `out_node`, from the first `found` of the rows that fit."""
+    """Put the gang's rows into `out_node`, from the first `found` of the rows that
+    fit."""
     best_type, best_level, best_place, least = -1, ANYWHERE + 1, -1, 0
-    for kind in range(-1 if cluster.types == 1 else 0, cluster.types if cluster.types > 1 else 0):
+    for kind in range(
+        -1 if cluster.types == 1 else 0, cluster.types if cluster.types > 1 else 0
+    ):
         size = _size_of_type(cluster, found, kind)
         if size < ask.nodes:
             continue
@@ -50,7 +55,8 @@ def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
 def _smallest(
     cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
 ) -> tuple[int, int, int]:
-    """The lowest level with a domain that holds the gang, that domain, and what it leaves over."""
+    """The lowest level with a domain that holds the gang, that domain, and what it
+    leaves over."""
     last = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
         for level in range(min(ANYWHERE, last + 1)):
@@ -63,8 +69,11 @@ def _smallest(
 
 
 @compiled
-def _tightest(cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int) -> int:
-    """The domain of the level with the fewest rows that are enough, the first of equals; or -1."""
+def _tightest(
+    cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
+) -> int:
+    """The domain of the level with the fewest rows that are enough, the first of
+    equals; or -1."""
     for at in range(found):
         cluster.tally[cluster.domain[level * cluster.nodes + cluster.found[at]]] = 0
     for at in range(found):
@@ -82,11 +91,14 @@ def _tightest(cluster: ClusterArrays, found: int, kind: int, level: int, wanted:
 
 @compiled
 def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int) -> int:
-    """Drop what is not of the type or not in the domain; the number of rows kept, in order."""
+    """Drop what is not of the type or not in the domain; the number of rows kept, in
+    order."""
     kept_count = 0
     for at in range(found):
         node = cluster.found[at]
-        inside = level == ANYWHERE or cluster.domain[level * cluster.nodes + node] == place
+        inside = (
+            level == ANYWHERE or cluster.domain[level * cluster.nodes + node] == place
+        )
         if inside and _of_type(cluster, node, kind):
             cluster.found[kept_count] = node
             kept_count += 1
@@ -95,7 +107,8 @@ def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int)
 
 @compiled
 def _gather(cluster: ClusterArrays, wanted: int, kept_count: int, level: int) -> None:
-    """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
+    """Whole domains, the largest first, until the rest fits into one; then the same
+    inside that."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
         place = _tightest(cluster, kept_count, -1, below, wanted - seats)
@@ -110,7 +123,8 @@ def _gather(cluster: ClusterArrays, wanted: int, kept_count: int, level: int) ->
 
 @compiled
 def _largest(cluster: ClusterArrays, kept: int, level: int) -> int:
-    """The domain with the most rows, the first of equals; `tally` is as `_tightest` left it."""
+    """The domain with the most rows, the first of equals; `tally` is as `_tightest`
+    left it."""
     best = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for at in range(kept):
         place = cluster.domain[level * cluster.nodes + cluster.found[at]]
@@ -123,7 +137,8 @@ def _largest(cluster: ClusterArrays, kept: int, level: int) -> int:
 def _take_domain(
     cluster: ClusterArrays, seats: int, kept: int, level: int, place: int
 ) -> tuple[int, int]:
-    """All rows of the domain get seats; gives the number of seats so far and of rows left."""
+    """All rows of the domain get seats; gives the number of seats so far and of rows
+    left."""
     left_over = 0
     for at in range(kept):
         node = cluster.found[at]
@@ -144,8 +159,13 @@ def _spread(cluster: ClusterArrays, wanted: int, kept: int) -> None:
     for seat in range(wanted):
         best = 0
         for at in range(1, kept - seat):
-            least = cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[best]]]
-            if cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]] < least:
+            least = cluster.tally[
+                cluster.domain[RACK * cluster.nodes + cluster.found[best]]
+            ]
+            if (
+                cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]]
+                < least
+            ):
                 best = at
         node = cluster.found[best]
         cluster.tally[cluster.domain[RACK * cluster.nodes + node]] += 1

@@ -1,13 +1,13 @@
 """Protection from starvation behind gangs with better keys: the elder of a line.
 
-Some gangs of a line have waited for more than a day, all their waits together. The one that
-has waited longest goes before all others of its priority. Once it runs, no gang buys its
-place for a turn.
+Some gangs of a line have waited for more than a day, all their waits together. The one
+that has waited longest goes before all others of its priority. Once it runs, no gang
+buys its place for a turn.
 
-Old gangs are not all promoted, because a long line would become first come, first served
-(0014). Age is therefore lent a part of the cluster that grows with the wait. A line has no
-elder while the gangs in their turn, and longer-waiting elders of other lines, take more
-than that part.
+Old gangs are not all promoted, because a long line would become first come, first
+served (0014). Age is therefore lent a part of the cluster that grows with the wait. A
+line has no elder while the gangs in their turn, and longer-waiting elders of other
+lines, take more than that part.
 """
 
 from typing import Final

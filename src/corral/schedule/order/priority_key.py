@@ -8,12 +8,15 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.prediction.runtime_model import Class, Learned
 from corral.schedule.waiting import Waiting
 
-SIZE_POWER: Final = 0.35  # how a key grows with the GPUs asked for: 0 is time, 1 is GPU time
-UNKNOWN_SECONDS: Final = 86_400.0  # assumed maximum run time of a job without any record
+# how a key grows with the GPUs asked for: 0 is time, 1 is GPU time
+SIZE_POWER: Final = 0.35
+# assumed maximum run time of a job without any record
+UNKNOWN_SECONDS: Final = 86_400.0
 
 
 def weight_of(gpu_millis: int) -> float:
-    """The size of a gang as the order weighs it. One without GPUs takes next to nothing."""
+    """The size of a gang as the order weighs it. One without GPUs takes next to
+    nothing."""
     return float((max(1, gpu_millis) / MILLIS_PER_GPU) ** SIZE_POWER)
 
 
@@ -23,7 +26,8 @@ def class_of(gang: Waiting) -> Class:
 
 
 class PriorityKeys:
-    """Small goes first. `learned` None: nothing is known of anybody, and age alone counts."""
+    """Small goes first. `learned` None: nothing is known of anybody, and age alone
+    counts."""
 
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
         self._tree = tree
@@ -38,7 +42,8 @@ class PriorityKeys:
         return self._tree.policy_of(queue)
 
     def of_waiting(self, gang: Waiting) -> float:
-        """Return the key of a waiting gang in one line: the same for all gangs of a group."""
+        """Return the key of a waiting gang in one line: the same for all gangs of a
+        group."""
         if gang.job not in self._of_waiting:
             self._of_waiting[gang.job] = self._of(gang)
         return self._of_waiting[gang.job]
@@ -59,4 +64,6 @@ class PriorityKeys:
         """The rank of a class at so much attained service, as its size weighs."""
         if self._learned is None:
             return 0.0
-        return self._learned.rank_seconds(asked, served_seconds) * weight_of(asked.gpu_millis)
+        return self._learned.rank_seconds(asked, served_seconds) * weight_of(
+            asked.gpu_millis
+        )

@@ -1,4 +1,5 @@
-"""Order of attempts in a pass: each queue and user has a line, and the lines take turns."""
+"""Order of attempts in a pass: each queue and user has a line, and the lines take
+turns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from corral.schedule.waiting import Waiting
 
 Beyond = tuple[bool, ...]
 Shares = tuple[float, ...]
-Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
+# from one level of the tree down
+Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]
 
 
 LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
@@ -22,7 +24,8 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Part of a group that this pass has not reached yet. `rank`: its key by the queue's policy.
+    """Part of a group that this pass has not reached yet. `rank`: its key by the
+    queue's policy.
 
     `has_elder`: the first of it is the elder of the line.
     """
@@ -42,8 +45,9 @@ class _Run:
 class _Node:
     """A queue, or a line of groups: one of a user, or of a queue that has one for all.
 
-    `heap` holds those below it that still have gangs, the one whose turn it is first; `runs` the
-    groups of a line in the same way. `by_service`: it stands below a queue that goes so.
+    `heap` holds those below it that still have gangs, the one whose turn it is first;
+    `runs` the groups of a line in the same way. `by_service`: it stands below a queue
+    that goes so.
     """
 
     depth: int
@@ -61,12 +65,13 @@ def in_order(line: "QueueLine") -> Iterator[Waiting]:
 
 
 class QueueLine:
-    """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
-    share, then the key of the queue's policy, then age. Preemptible ones come after all others.
-    Below a queue that goes by service keys stand in the place of shares.
+    """Waiting gangs in the order of: queues with GPUs of their own left, then priority,
+    then fair share, then the key of the queue's policy, then age. Preemptible ones come
+    after all others. Below a queue that goes by service keys stand in the place of
+    shares.
 
-    What a gang takes changes the shares of its own queue and of those above it, and of no other. So
-    after each gang only its own way up the tree is put in order again.
+    What a gang takes changes the shares of its own queue and of those above it, and of
+    no other. So after each gang only its own way up the tree is put in order again.
     """
 
     def __init__(
@@ -77,18 +82,19 @@ class QueueLine:
         now: float = 0.0,
         lent: Callable[[], float] = float,
     ) -> None:
-        """`groups`: each has gangs of one user, queue, priority and key, in the order of
-        age.
+        """`groups`: each has gangs of one user, queue, priority and key, in the order
+        of age.
 
-        `now`: wall clock. `lent`: GPUs that elders hold in their turn; called only when an
-        old gang waits.
+        `now`: wall clock. `lent`: GPUs that elders hold in their turn; called only when
+        an old gang waits.
         """
         self.elders: set[JobId] = set()
         self._now = now
         self._standing = standing
         self._keys = keys or PriorityKeys(standing.tree, None)
         self._top = _Node(depth=0)
-        self._way: list[_Node] = []  # from the top to the line that the last gang came from
+        # from the top to the line that the last gang came from
+        self._way: list[_Node] = []
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
         self._fill(groups, lent)
         self._order(self._top)
@@ -108,14 +114,15 @@ class QueueLine:
         return run.gangs[run.at - 1]
 
     def close(self) -> Sequence[Waiting]:
-        """The rest of the group that the last gang was of; none of it is next any more."""
+        """The rest of the group that the last gang was of; none of it is next any
+        more."""
         run = self._way[-1].runs[0][1]
         rest, run.at = run.gangs[run.at :], len(run.gangs)
         return rest
 
     def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
-        """Return the gangs behind the last gang in its own line, none of which is next any more;
-        spared ones stay, each as a group of its own."""
+        """Return the gangs behind the last gang in its own line, none of which is next
+        any more; spared ones stay, each as a group of its own."""
         node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
         for key, run in node.runs:
             if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
@@ -141,7 +148,9 @@ class QueueLine:
             else:
                 heappop(node.heap)
 
-    def _fill(self, groups: Iterable[Sequence[Waiting]], lent: Callable[[], float]) -> None:
+    def _fill(
+        self, groups: Iterable[Sequence[Waiting]], lent: Callable[[], float]
+    ) -> None:
         nodes: dict[object, _Node] = {}
         lines: dict[tuple[QueueName, UserName], _Node] = {}
         for number, gangs in enumerate(groups):
@@ -156,9 +165,9 @@ class QueueLine:
             heapify(node.runs)
 
     def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
-        """Find the protected gang: of the first of each group of a line, the one that has waited
-        longest, if that is long, as far as something is lent to it. The one with the longest wait
-        of all comes first."""
+        """Find the protected gang: of the first of each group of a line, the one that
+        has waited longest, if that is long, as far as something is lent to it. The one
+        with the longest wait of all comes first."""
         old = [
             (waited, node, run)
             for node in lines
@@ -166,7 +175,9 @@ class QueueLine:
             if waited >= ELDER_SECONDS
         ]
         taken, gpus = lent() if old else 0.0, self._standing.capacity.gpus
-        for waited, node, run in sorted(old, key=lambda one: (-one[0], one[2].gangs[0].order)):
+        for waited, node, run in sorted(
+            old, key=lambda one: (-one[0], one[2].gangs[0].order)
+        ):
             part, gang = lent_to(waited, gpus), run.gangs[0]
             if taken <= part:
                 taken += min(part, class_of(gang).gpu_millis / MILLIS_PER_GPU)
@@ -180,7 +191,8 @@ class QueueLine:
         return max(ages, key=lambda one: one[0])
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
-        """The line of the gang's user in its queue; or of the first queue with one for all."""
+        """The line of the gang's user in its queue; or of the first queue with one for
+        all."""
         node = self._top
         for queue in self._standing.tree.path(gang.queue):
             node = self._below(node, queue.name, nodes, queue=queue.name)
@@ -213,7 +225,8 @@ class QueueLine:
         heapify(node.heap)
 
     def _key(self, node: _Node, number: int) -> Key:
-        """Return the position of the node among its siblings, by the best gang in it."""
+        """Return the position of the node among its siblings, by the best gang in
+        it."""
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare

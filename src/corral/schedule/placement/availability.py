@@ -1,7 +1,8 @@
 """Future availability: present rooms, jobs that end at their limits, and promises.
 
-A promise is seats and the latest start of a waiting gang. All that is asked of the time before it
-is whether it is kept: a gang may use what is free for as long as it may run, promises counted in.
+A promise is seats and the latest start of a waiting gang. All that is asked of the time
+before it is whether it is kept: a gang may use what is free for as long as it may run,
+promises counted in.
 
 Source: Lifka 1995 (EASY); Mu'alem and Feitelson 2001 (conservative), here node by node.
 """
@@ -44,8 +45,8 @@ class SeatEnd:
 class Promise:
     """A guaranteed latest start of the gang on these seats, at `start` (wall clock).
 
-    The gang may also start before, on any seats. `after`: the jobs whose ends it waits for.
-    `since`: the time of its notification (wall clock).
+    The gang may also start before, on any seats. `after`: the jobs whose ends it waits
+    for. `since`: the time of its notification (wall clock).
     """
 
     job: JobId
@@ -70,7 +71,8 @@ class _Stay:
 
 
 class Availability:
-    """One pass's look ahead. `rooms` are the pass's own: what it takes is taken here, too.
+    """One pass's look ahead. `rooms` are the pass's own: what it takes is taken here,
+    too.
 
     `holding`: what seats of a gang hold of its queue.
     """
@@ -109,8 +111,8 @@ class Availability:
             self._on[seat.node].append((until, one, seat))
 
     def never_free(self, nodes: Iterable[NodeId]) -> None:
-        """Remove the known ends on these nodes, whose capacity is already assigned to other
-        jobs.
+        """Remove the known ends on these nodes, whose capacity is already assigned to
+        other jobs.
         """
         for node in nodes:
             self._on.pop(node, None)
@@ -131,15 +133,19 @@ class Availability:
     def nodes(self, *, before: float = inf) -> Iterator[NodeId]:
         """Yield the nodes on which a promise begins by then."""
         for node, stays in self._promised.items():
-            if node in self._rooms and any(stay.promise.start < before for stay, _ in stays):
+            if node in self._rooms and any(
+                stay.promise.start < before for stay, _ in stays
+            ):
                 yield node
 
     def firm(self) -> Iterator[tuple[Waiting, Promise]]:
-        """Yield promises within the queue's own quota, which no gang has a right to take
-        back.
+        """Yield promises within the queue's own quota, which no gang has a right to
+        take back.
         """
         for stay in self._stays.values():
-            asked_millis = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
+            asked_millis = self._standing.asked_by(
+                stay.gang, stay.promise.shape, self._kinds
+            )
             if self._standing.is_own(stay.gang.queue, asked_millis):
                 yield stay.gang, stay.promise
 
@@ -165,7 +171,9 @@ class Availability:
     def least(self, node: NodeId, start: float, stop: float) -> NodeRoom:
         """Return what of the node is free during the whole interval."""
         least = self._at(node, start)
-        for at in sorted({stay.promise.start for stay, _ in self._promised.get(node, ())}):
+        for at in sorted(
+            {stay.promise.start for stay, _ in self._promised.get(node, ())}
+        ):
             if start < at < stop:
                 least.narrow(self._at(node, at))
         return least
@@ -182,14 +190,17 @@ class Availability:
         return room
 
     def lets(self, gang: Waiting, shape: Shape, start: float, stop: float) -> bool:
-        """Whether its queue may hold so much then, and all those promised a start meanwhile."""
+        """Whether its queue may hold so much then, and all those promised a start
+        meanwhile."""
         if not self._standing.has_bounds:
             return True
         asked_millis = self._standing.asked_by(gang, shape, self._kinds)
         points = {at for at in self.starts() if start < at < stop} | {start}
         return all(self._lets_at(gang, asked_millis, at) for at in points)
 
-    def _lets_at(self, gang: Waiting, asked: tuple[tuple[str, int], ...], at: float) -> bool:
+    def _lets_at(
+        self, gang: Waiting, asked: tuple[tuple[str, int], ...], at: float
+    ) -> bool:
         with self._as_of(at):
             refused = self._standing.refusal(
                 gang.queue, gang.user, asked, preemptible=gang.preemptible
@@ -199,7 +210,9 @@ class Availability:
     @contextmanager
     def _as_of(self, at: float) -> Iterator[None]:
         """Pretend that queues hold what they will hold then."""
-        gone = [ending for ending in self._endings if _latest(ending.until, self.now) <= at]
+        gone = [
+            ending for ending in self._endings if _latest(ending.until, self.now) <= at
+        ]
         come = [stay for stay in self._stays.values() if stay.holds_at(at)]
         for seat_end in gone:
             self._standing.give(seat_end.holding)
@@ -216,8 +229,8 @@ class Availability:
     # -- the earliest start ----------------------------------------------------------------------
 
     def earliest(self, gang: Waiting) -> Promise | None:
-        """The first moment from which on some form of the gang has room for all of its time, all
-        promises kept; None: unknown."""
+        """The first moment from which on some form of the gang has room for all of its
+        time, all promises kept; None: unknown."""
         promis = (
             self._earliest(gang, form)
             for shape in gang.shapes
@@ -230,12 +243,18 @@ class Availability:
         )
 
     def again(self, gang: Waiting, before: Promise) -> Promise | None:
-        """The same, on the nodes that it was promised before where these are as good: so a plan
-        that is put off by a moment stays the same plan."""
+        """The same, on the nodes that it was promised before where these are as good:
+        so a plan that is put off by a moment stays the same plan."""
         promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
-        same = self._earliest(gang, before.shape, nodes) if promise is not None else None
-        if same is None or promise is None or same.start >= promise.start + SAME_SECONDS:
+        same = (
+            self._earliest(gang, before.shape, nodes) if promise is not None else None
+        )
+        if (
+            same is None
+            or promise is None
+            or same.start >= promise.start + SAME_SECONDS
+        ):
             return promise
         return same
 
@@ -249,7 +268,11 @@ class Availability:
         seen = self.now
         for place, at in enumerate(steps):
             stop = _end(at, gang.holds_seconds)
-            some = changes[at] | self._begin_on(seen, stop) if place else self._worth_a_look(shape)
+            some = (
+                changes[at] | self._begin_on(seen, stop)
+                if place
+                else self._worth_a_look(shape)
+            )
             seen = stop
             for node in some:
                 is_open = node in self._rooms and node not in self._shut
@@ -260,11 +283,14 @@ class Availability:
             seats = find_seats(sorted(able.values(), key=self._idleness), gang, shape)
             if seats and self.lets(gang, shape, at, stop):
                 after = self._after(seats, at)
-                return Promise(job=gang.job, shape=shape, seats=seats, start=at, after=after)
+                return Promise(
+                    job=gang.job, shape=shape, seats=seats, start=at, after=after
+                )
         return None
 
     def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
-        """Nodes that may have room now; of most that are full nothing needs to be asked."""
+        """Nodes that may have room now; of most that are full nothing needs to be
+        asked."""
         resources = shape.resources
         least = 0 if resources.is_share else resources.gpus
         for node, room in self._rooms.items():
@@ -274,32 +300,48 @@ class Availability:
 
     def _begin_on(self, start: float, stop: float) -> set[NodeId]:
         """Nodes of which less is free from some moment between on."""
-        stays = (stay for stay in self._stays.values() if start <= stay.promise.start < stop)
+        stays = (
+            stay for stay in self._stays.values() if start <= stay.promise.start < stop
+        )
         return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
-        """Return when something comes free, and on which nodes; or a part of what queues may hold
-        alone, since a job that leaves reserved nodes returns what its queue held."""
+        """Return when something comes free, and on which nodes; or a part of what
+        queues may hold alone, since a job that leaves reserved nodes returns what its
+        queue held."""
         changes_at: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
-            changes_at |= {_latest(ending.until, self.now): set() for ending in self._endings}
+            changes_at |= {
+                _latest(ending.until, self.now): set() for ending in self._endings
+            }
         for node, ends in self._on.items():
             for until, _, _ in ends:
                 changes_at.setdefault(until, set()).add(node)
         for stay in self._stays.values():
             if stay.stop != inf:
-                changes_at.setdefault(stay.stop, set()).update(s.node for s in stay.promise.seats)
+                changes_at.setdefault(stay.stop, set()).update(
+                    s.node for s in stay.promise.seats
+                )
         return changes_at
 
     def _look(
-        self, able: dict[NodeId, NodeRoom], gang: Waiting, shape: Shape, node: NodeId,
-        at: float, stop: float,
-    ) -> None:  # fmt: skip
+        self,
+        able: dict[NodeId, NodeRoom],
+        gang: Waiting,
+        shape: Shape,
+        node: NodeId,
+        at: float,
+        stop: float,
+    ) -> None:
         room = self._rooms[node]
         if self._on.get(node) or self._promised.get(node):
             now, room = room, self.least(node, at, stop)
-            room.last = frozenset(i for i, free in enumerate(now.free_gpu_millis) if free)
-        fits = may_use(room, gang) and room.seat(shape.resources, exclusive=gang.place.exclusive)
+            room.last = frozenset(
+                i for i, free in enumerate(now.free_gpu_millis) if free
+            )
+        fits = may_use(room, gang) and room.seat(
+            shape.resources, exclusive=gang.place.exclusive
+        )
         if fits:
             able[node] = room
         else:
@@ -313,16 +355,22 @@ class Availability:
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
-        """Whose ends the seats wait for: who is on these GPUs, else on these nodes, else who gives
-        back just then what its queue may hold."""
+        """Whose ends the seats wait for: who is on these GPUs, else on these nodes,
+        else who gives back just then what its queue may hold."""
         later_jobs = dict[JobId, bool]()
         for own_seat in seats:
             for until, seat_end, seat in self._on.get(own_seat.node, ()):
                 if until <= start:
                     meets = bool(set(seat.gpus) & set(own_seat.gpus))
-                    later_jobs[seat_end.job] = later_jobs.get(seat_end.job, False) or meets
+                    later_jobs[seat_end.job] = (
+                        later_jobs.get(seat_end.job, False) or meets
+                    )
         on_gpus = [job for job, meets in later_jobs.items() if meets]
-        then = [ending.job for ending in self._endings if _latest(ending.until, self.now) == start]
+        then = [
+            ending.job
+            for ending in self._endings
+            if _latest(ending.until, self.now) == start
+        ]
         return tuple(sorted(on_gpus or later_jobs or then))
 
 
@@ -331,8 +379,8 @@ def _end(start: float, seconds: float | None) -> float:
 
 
 def _latest(until: float, now: float) -> float:
-    """Return when a job ends at the latest; one that should have ended ends a little later than
-    now."""
+    """Return when a job ends at the latest; one that should have ended ends a little
+    later than now."""
     more = 0.0
     while until + more <= now:
         more = max(OVERTIME_SECONDS, 2 * more)

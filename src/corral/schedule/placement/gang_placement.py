@@ -14,8 +14,11 @@ from corral.schedule.placement.topology import in_order
 from corral.schedule.waiting import Waiting
 
 
-def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
-    """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
+def find_seats(
+    rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
+) -> tuple[Seat, ...]:
+    """Seats for the whole gang in this shape, or none. `rooms` come in the order of
+    best fit."""
     resources = shape.resources
     least = 0 if resources.is_share else resources.gpus
     if shape.nodes == 1 and gang.takes_any:
@@ -23,9 +26,14 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
     able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
     if len(able) < shape.nodes:
         return ()
-    if shape.nodes > 1:  # domains are counted, so each of their nodes must really have room
+    # domains are counted, so each of their nodes must really have room
+    if shape.nodes > 1:
         exclusive = gang.place.exclusive
-        able = [room for room in able if room.seat(resources, exclusive=exclusive) is not None]
+        able = [
+            room
+            for room in able
+            if room.seat(resources, exclusive=exclusive) is not None
+        ]
     for group in _of_one_mark(able, gang, shape):
         for way in in_order(
             group,
@@ -40,9 +48,11 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
     return ()
 
 
-def _first_seat(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
-    """The same for a gang of one node that may be any: the first that has room, suspected ones come
-    last in the order of best fit."""
+def _first_seat(
+    rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
+) -> tuple[Seat, ...]:
+    """The same for a gang of one node that may be any: the first that has room,
+    suspected ones come last in the order of best fit."""
     resources, exclusive = shape.resources, gang.place.exclusive
     least = 0 if resources.is_share else resources.gpus
     for room in rooms:
@@ -64,15 +74,17 @@ def may_use(room: NodeRoom, gang: Waiting) -> bool:
 
 
 def is_apart(room: NodeRoom, gang: Waiting) -> bool:
-    """Return whether the gang and a job on the node must stay apart, by the wish of either."""
+    """Return whether the gang and a job on the node must stay apart, by the wish of
+    either."""
     if room.shunned and room.shunned[gang.kin]:
         return True
     return any(room.guests[name] for name in gang.place.apart_from)
 
 
 def _gather(way: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
-    """The first seats that make the gang whole. Its first node holds its rendezvous, and so must
-    have a free port: when none of them has, a later node that has one takes the last one's place.
+    """The first seats that make the gang whole. Its first node holds its rendezvous,
+    and so must have a free port: when none of them has, a later node that has one takes
+    the last one's place.
     """
     seats: list[Seat] = []
     leads: Seat | None = None
@@ -90,7 +102,9 @@ def _gather(way: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat,
     return ()
 
 
-def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[list[NodeRoom]]:
+def _of_one_mark(
+    able: list[NodeRoom], gang: Waiting, shape: Shape
+) -> Iterator[list[NodeRoom]]:
     """Nodes that see the gang's shared path alike; all, when it needs none shared."""
     path = gang.shared_path
     if path is None or (shape.nodes == 1 and gang.mark is None):
@@ -101,9 +115,11 @@ def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[
         yield [room for room in able if room.mark_of(path) == mark]
 
 
-def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[list[NodeRoom]]:
-    """Sets of nodes that the gang could be within, be there room now or not: of one mark, of one
-    domain where it must be, and best of one type of GPU."""
+def groups(
+    rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
+) -> Iterator[list[NodeRoom]]:
+    """Sets of nodes that the gang could be within, be there room now or not: of one
+    mark, of one domain where it must be, and best of one type of GPU."""
     able = [
         room
         for room in rooms
@@ -118,7 +134,8 @@ def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[l
 def nearest_to_free(
     rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: NodeTypes
 ) -> frozenset[NodeId]:
-    """The nodes that the gang is nearest to getting when others end; none: it can never be."""
+    """The nodes that the gang is nearest to getting when others end; none: it can never
+    be."""
     could = (
         room
         for room in _emptiest_first(rooms)
@@ -127,7 +144,9 @@ def nearest_to_free(
         and gang.place.admits(room.labels)
     )
     if gang.place.topology.mode == Mode.REQUIRE:
-        ways: Iterable[list[NodeRoom]] = in_order(list(could), shape.nodes, gang.place.topology)
+        ways: Iterable[list[NodeRoom]] = in_order(
+            list(could), shape.nodes, gang.place.topology
+        )
     else:
         ways = [list(islice(could, shape.nodes))]
     best: list[NodeRoom] = []
@@ -139,8 +158,8 @@ def nearest_to_free(
 
 
 def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
-    """Yield rooms from the emptiest; of equals the lowest id. Most are full, and it rarely goes
-    far."""
+    """Yield rooms from the emptiest; of equals the lowest id. Most are full, and it
+    rarely goes far."""
     by_free: dict[int, list[NodeRoom]] = defaultdict(list)
     for room in rooms:
         by_free[room.free_millis].append(room)

@@ -1,8 +1,8 @@
 """Placement of GPU shares: on the node where it wastes least for the usual requests.
 
-The waste of a node is that of `seat.cost` over the columns. It counts a part of a GPU that
-no usual share fits, and GPUs that the node's CPU and memory can no longer support. Without
-requests for shares, nodes are chosen by best fit alone.
+The waste of a node is that of `seat.cost` over the columns. It counts a part of a GPU
+that no usual share fits, and GPUs that the node's CPU and memory can no longer support.
+Without requests for shares, nodes are chosen by best fit alone.
 """
 
 from collections.abc import Sequence
@@ -36,17 +36,30 @@ class Shares:
         if self.any:
             share = resources.gpu_millis if resources.is_share else 0
             memory = resources.memory_bytes // MIB
-            arrive(self._demand, resources.gpus, share, resources.cpu_millis, memory, shape.nodes)
+            arrive(
+                self._demand,
+                resources.gpus,
+                share,
+                resources.cpu_millis,
+                memory,
+                shape.nodes,
+            )
 
-    def best(self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
-        """The seat of a gang of one node, or none. `rooms` come in the order of best fit."""
+    def best(
+        self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
+    ) -> tuple[Seat, ...]:
+        """The seat of a gang of one node, or none. `rooms` come in the order of best
+        fit."""
         least = 0 if shape.resources.is_share else shape.resources.gpus
         rooms = [room for room in rooms if room.whole >= least]
         able = (room for room in rooms if may_use(room, gang))
         seats = ((room, self._seat(room, gang, shape)) for room in able)
-        fits = islice(((room, seat) for room, seat in seats if seat is not None), ENOUGH)
+        fits = islice(
+            ((room, seat) for room, seat in seats if seat is not None), ENOUGH
+        )
         fitting_seats = [
-            (self._waste(room, seat, shape), at, seat) for at, (room, seat) in enumerate(fits)
+            (self._waste(room, seat, shape), at, seat)
+            for at, (room, seat) in enumerate(fits)
         ]
         return (min(fitting_seats)[2],) if fitting_seats else ()
 
@@ -58,8 +71,13 @@ class Shares:
         return float(share_waste(self._demand, taken, free))
 
     def _waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
-        """GPUs that the seat spoils beyond those that it takes; suspected nodes come last."""
-        free, cpu, memory = sum(room.free_gpu_millis), room.free_cpu_millis, room.free_memory_bytes
+        """GPUs that the seat spoils beyond those that it takes; suspected nodes come
+        last."""
+        free, cpu, memory = (
+            sum(room.free_gpu_millis),
+            room.free_cpu_millis,
+            room.free_memory_bytes,
+        )
         before = stranded(self._demand, free, cpu, memory // MIB)
         after = stranded(
             self._demand,

@@ -1,7 +1,8 @@
 """Distance that the nodes of a gang may have while it waits for close ones.
 
-The rule of `locality` for live gangs: at first only a rack that holds the gang will do, then a pod,
-then anything; a domain that could not hold it even when idle is not waited for.
+The rule of `locality` for live gangs: at first only a rack that holds the gang will do,
+then a pod, then anything; a domain that could not hold it even when idle is not waited
+for.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,11 +21,14 @@ from corral.schedule.waiting import Reason, Waiting
 
 
 def patience_seconds(tree: QueueTree, gang: Waiting) -> list[float]:
-    """So long after it began to wait, nodes will do for the gang that would not before."""
+    """So long after it began to wait, nodes will do for the gang that would not
+    before."""
     if max(shape.nodes for shape in gang.shapes) == 1:
         return []
     return [
-        seconds for seconds in (tree.rack_patience_seconds, tree.pod_patience_seconds) if seconds
+        seconds
+        for seconds in (tree.rack_patience_seconds, tree.pod_patience_seconds)
+        if seconds
     ]
 
 
@@ -38,9 +42,14 @@ class Nearness:
     now: float
     _nearest: dict[tuple[object, ...], Level | None] = field(default_factory=dict)
 
-    def levels(self, gang: Waiting, shapes: Sequence[Shape]) -> tuple[Level | None, ...]:
-        """Return for each shape the domain that it may not leave now; None: any nodes will do."""
-        return tuple(self._level(gang, shape) for shape in shapes) if self._is_on() else ()
+    def levels(
+        self, gang: Waiting, shapes: Sequence[Shape]
+    ) -> tuple[Level | None, ...]:
+        """Return for each shape the domain that it may not leave now; None: any nodes
+        will do."""
+        return (
+            tuple(self._level(gang, shape) for shape in shapes) if self._is_on() else ()
+        )
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:
         """The gang, kept together for as long as it has patience."""
@@ -57,8 +66,8 @@ class Nearness:
         opened: PassView,
         lets: Callable[[Waiting, Shape], bool],
     ) -> Reason | None:
-        """It fits, but not near enough; None: it does not fit. `lets`: whether its queue may hold
-        the shape."""
+        """It fits, but not near enough; None: it does not fit. `lets`: whether its
+        queue may hold the shape."""
         for shape in shapes:
             level = self._level(gang, shape)
             seats = find_seats(opened.rooms, gang, shape) if level is not None else ()
@@ -95,7 +104,8 @@ class Nearness:
         return None
 
     def _nearest_of(self, gang: Waiting, shape: Shape) -> Level | None:
-        """The lowest level of which one domain, all idle, would hold the gang; None: none would."""
+        """The lowest level of which one domain, all idle, would hold the gang; None:
+        none would."""
         key = (shape, gang.place, gang.pinned_to)
         if key not in self._nearest:
             able = {
@@ -106,6 +116,8 @@ class Nearness:
                 and gang.place.admits(room.labels)
             }
             levels = (Level.RACK, Level.POD)
-            holding = (level for level in levels if largest_domain(able, level) >= shape.nodes)
+            holding = (
+                level for level in levels if largest_domain(able, level) >= shape.nodes
+            )
             self._nearest[key] = next(holding, None)
         return self._nearest[key]

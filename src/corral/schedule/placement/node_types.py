@@ -1,4 +1,5 @@
-"""All known nodes by their capacity, which separate "not now" from "never" in one lookup."""
+"""All known nodes by their capacity, which separate "not now" from "never" in one
+lookup."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -15,14 +16,16 @@ from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.topology import largest_domain
 from corral.schedule.quota.fair_share import ResourceAmounts
 
-MOST_KEPT: Final = 300  # answers of one kind, which a head keeps for as long as its nodes last
+# answers of one kind, which a head keeps for as long as its nodes last
+MOST_KEPT: Final = 300
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class NodeTypes:
-    """Nodes that offer the same are counted together: a thousand nodes are a handful of kinds."""
+    """Nodes that offer the same are counted together: a thousand nodes are a handful of
+    kinds."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -32,7 +35,13 @@ class NodeTypes:
         count: Counter[tuple[object, ...]] = Counter()
         for node in self._nodes:
             offer = node.inventory
-            kind = (offer.types, offer.cuts, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
+            kind = (
+                offer.types,
+                offer.cuts,
+                offer.cpu_millis,
+                offer.memory_bytes,
+                offer.gpu_shares,
+            )
             known_nodes.setdefault(kind, node)
             kinds[node.id] = kind
             count[kind] += 1
@@ -47,23 +56,31 @@ class NodeTypes:
     def could_seat(self, node: NodeId, asked: Resources) -> bool:
         """Whether the node could give these resources if nothing else ran."""
         room = self._empty[node]
-        return _kept(self._holds, (room.id, asked), lambda: room.seat(asked) is not None)
+        return _kept(
+            self._holds, (room.id, asked), lambda: room.seat(asked) is not None
+        )
 
     def holding(self, asked: Resources) -> int:
         """Return how many nodes could give these resources if nothing else ran."""
 
         def find() -> int:
-            return sum(count for room, count in self._kinds if room.seat(asked) is not None)
+            return sum(
+                count for room, count in self._kinds if room.seat(asked) is not None
+            )
 
         return _kept(self._holding, asked, find)
 
     def nearest(self, shape: Shape) -> Shape | None:
-        """Return the closest shape that nodes could give: as much of it as the largest nodes have.
-        None if they have no GPU of the requested type."""
-        like = [_at_most(room.node.inventory, shape.resources) for room, _ in self._kinds]
+        """Return the closest shape that nodes could give: as much of it as the largest
+        nodes have. None if they have no GPU of the requested type."""
+        like = [
+            _at_most(room.node.inventory, shape.resources) for room, _ in self._kinds
+        ]
         asked_type = shape.resources.gpu_type
         able = [
-            resources for resources in like if resources is not None and self.holding(resources)
+            resources
+            for resources in like
+            if resources is not None and self.holding(resources)
         ]
         if not able:
             return None
@@ -79,8 +96,8 @@ class NodeTypes:
         return Shape(nodes=min(shape.nodes, self.holding(most)), resources=most)
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
-        """Return how many nodes could give a part of the gang at once if nothing else ran; if it
-        must lie in one domain, in the domain with the most of them."""
+        """Return how many nodes could give a part of the gang at once if nothing else
+        ran; if it must lie in one domain, in the domain with the most of them."""
         if rule.topology.mode != Mode.REQUIRE or shape.nodes == 1:
             return (
                 self.holding(shape.resources)
@@ -105,7 +122,9 @@ class NodeTypes:
 
     def values_of(self, label: str) -> list[str]:
         """Return the values of this label on nodes."""
-        return sorted({node.labels[label] for node in self._nodes if label in node.labels})
+        return sorted(
+            {node.labels[label] for node in self._nodes if label in node.labels}
+        )
 
     @property
     def label_names(self) -> list[str]:
@@ -113,7 +132,8 @@ class NodeTypes:
 
     @cached_property
     def types(self) -> dict[NodeId, tuple[str, ...]]:
-        """Return the types of each node's GPUs by index, also of one that takes no work now."""
+        """Return the types of each node's GPUs by index, also of one that takes no work
+        now."""
         return {node.id: node.inventory.types for node in self._nodes}
 
     @property
@@ -151,8 +171,9 @@ class NodeTypes:
 
 
 def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
-    """The part of this that such a node has, in GPUs of the type that it has the most of where it
-    has none of that which is asked for; None where GPUs are asked for and it has none."""
+    """The part of this that such a node has, in GPUs of the type that it has the most
+    of where it has none of that which is asked for; None where GPUs are asked for and
+    it has none."""
     kind = asked.gpu_type
     if kind is not None and kind not in offer.types:
         kind = max(sorted(offer.gpu_types), key=offer.types.count, default=None)

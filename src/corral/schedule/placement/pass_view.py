@@ -1,4 +1,5 @@
-"""The rooms of one pass in the order of best fit, as the gang that is tried next may use them."""
+"""The rooms of one pass in the order of best fit, as the gang that is tried next may
+use them."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence, Set
@@ -16,25 +17,27 @@ class PassView:
     """View of the nodes in one pass. `rooms` stay sorted, since a sort for each gang is
     slow.
 
-    A gang that runs beyond a promised start sees only the capacity that it may hold until
-    its end. A gang that ends before then sees all free capacity.
+    A gang that runs beyond a promised start sees only the capacity that it may hold
+    until its end. A gang that ends before then sees all free capacity.
     """
 
     def __init__(self, floor: Floor, *, copies: bool = False) -> None:
-        """`copies`: rooms are copied before they are changed; else they change themselves."""
+        """`copies`: rooms are copied before they are changed; else they change
+        themselves."""
         self.by_id = dict(floor.by_id)
         self.rooms = list(floor.rooms)
         self._lent = set(floor.by_id) if copies else set[NodeId]()  # not yet copied
         self.ahead: Availability | None = None
-        self._shown: dict[NodeId, NodeRoom] = {}  # where it is less than all that is free
+        # where it is less than all that is free
+        self._shown: dict[NodeId, NodeRoom] = {}
         self._stop = 0.0
         self.is_shut: set[NodeId] = set()
         self.view = (0, 0)  # gangs of one view see the same
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Return the version of what is open, visible and promised; free capacity changes with what
-        queues hold."""
+        """Return the version of what is open, visible and promised; free capacity
+        changes with what queues hold."""
         promised = self.ahead.version if self.ahead is not None else -1
         return (len(self.is_shut), promised, *self.view)
 
@@ -79,7 +82,8 @@ class PassView:
                 self._lay(node)
 
     def with_free(self, gpu_millis: int) -> Sequence[NodeRoom]:
-        """In the same order, without those that have less free of all their GPUs together."""
+        """In the same order, without those that have less free of all their GPUs
+        together."""
         if not gpu_millis:
             return self.rooms
         node_rooms: list[NodeRoom] = []
@@ -93,7 +97,8 @@ class PassView:
         return node_rooms
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
-        """Return where nodes with this much free capacity, or with more suspicion, begin."""
+        """Return where nodes with this much free capacity, or with more suspicion,
+        begin."""
         lowest = (suspicion, gpu_millis, -1, NodeId(""))
         return bisect_left(self.rooms, lowest, lo=start, key=fullness)
 

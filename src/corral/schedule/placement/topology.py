@@ -1,9 +1,11 @@
-"""Nodes that fit -> in which order a gang should take them: near to each other, or spread.
+"""Nodes that fit -> in which order a gang should take them: near to each other, or
+spread.
 
-The same choice as `topology` makes over columns. PREFER and REQUIRE take the smallest domain that
-holds the gang whole: an NVLink domain, a rack, a pod; among equal ones that with the least left
-over. A gang that spans domains uses as few of them as can be. Nodes of one GPU type go first, and
-suspected nodes or those that the gang avoids only where it must be.
+The same choice as `topology` makes over columns. PREFER and REQUIRE take the smallest
+domain that holds the gang whole: an NVLink domain, a rack, a pod; among equal ones that
+with the least left over. A gang that spans domains uses as few of them as can be. Nodes
+of one GPU type go first, and suspected nodes or those that the gang avoids only where
+it must be.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +21,11 @@ Domain = tuple[str, ...]
 
 
 def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
-    """Return the domain of a node at this level. A node without the label is alone in its domain.
+    """Return the domain of a node at this level. A node without the label is alone in
+    its domain.
 
-    A rack is one of its pod and an NVLink domain one of its rack: names may come again elsewhere.
+    A rack is one of its pod and an NVLink domain one of its rack: names may come again
+    elsewhere.
     """
     at = LEVELS.index(level)
     if level not in labels:
@@ -38,13 +42,14 @@ def in_order(
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
-    """Yield ways to place a gang of `nodes` nodes, the best first: rooms in the order of
-    use.
+    """Yield ways to place a gang of `nodes` nodes, the best first: rooms in the order
+    of use.
 
-    `able`: nodes with room for a part of it, in the order of best fit. `likes`: preferred
-    among equally near nodes. `avoid`: nodes where it failed, the newest last. Of nodes that
-    are not clean, those without a failure of the gang come first, and then those with the
-    oldest failure. `of_one_type`: it has GPUs, and mixed types are less preferred.
+    `able`: nodes with room for a part of it, in the order of best fit. `likes`:
+    preferred among equally near nodes. `avoid`: nodes where it failed, the newest last.
+    Of nodes that are not clean, those without a failure of the gang come first, and
+    then those with the oldest failure. `of_one_type`: it has GPUs, and mixed types are
+    less preferred.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)
@@ -67,7 +72,9 @@ def _by_type(
     if nodes == 1:
         yield list(able)
         return
-    kinds = sorted({kind for room in able for kind in room.kinds}) if of_one_type else []
+    kinds = (
+        sorted({kind for room in able for kind in room.kinds}) if of_one_type else []
+    )
     if len(kinds) > 1:
         groups = [[room for room in able if kind in room.kinds] for kind in kinds]
         ways = [way for group in groups for way in _ways(group, nodes, wish)]
@@ -78,7 +85,8 @@ def _by_type(
 def _ways(
     able: Sequence[NodeRoom], nodes: int, wish: Topology
 ) -> Iterator[tuple[int, int, list[NodeRoom]]]:
-    """(level, left over, rooms) of each domain that holds the gang whole, the smallest first."""
+    """(level, left over, rooms) of each domain that holds the gang whole, the smallest
+    first."""
     if len(able) < nodes:
         return
     if wish.mode == Mode.SPREAD:
@@ -105,7 +113,8 @@ def _domains(able: Sequence[NodeRoom], level: Level) -> dict[Domain, list[NodeRo
 
 
 def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
-    """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
+    """Whole domains, the largest first, until the rest fits into one; then the same
+    inside that."""
     first: list[NodeRoom] = []
     node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
@@ -116,7 +125,9 @@ def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
             first += largest
         enough = [group for group in groups if len(group) >= nodes - len(first)]
         node_rooms = min(enough, key=len)
-        later = [room for group in groups if group is not node_rooms for room in group] + later
+        later = [
+            room for group in groups if group is not node_rooms for room in group
+        ] + later
     return [*first, *node_rooms, *later]
 
 
@@ -124,12 +135,16 @@ def _spread(able: Sequence[NodeRoom]) -> list[NodeRoom]:
     """One node of each rack, then another of each."""
     racks = list(_domains(able, Level.RACK).values())
     return [
-        rack[turn] for turn in range(max(map(len, racks))) for rack in racks if turn < len(rack)
+        rack[turn]
+        for turn in range(max(map(len, racks)))
+        for rack in racks
+        if turn < len(rack)
     ]
 
 
 def largest_domain(nodes: Mapping[NodeId, Labels], level: Level) -> int:
-    """So many of these nodes lie in one domain of the level at most; 0: none says where it is."""
+    """So many of these nodes lie in one domain of the level at most; 0: none says where
+    it is."""
     count: dict[Domain, int] = {}
     for id, labels in nodes.items():
         if level in labels:

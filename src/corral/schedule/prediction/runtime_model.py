@@ -1,7 +1,7 @@
 """Statistics that a live head learns from ended jobs.
 
-They give the probability of an end by the attained service, and the run times of similar
-jobs.
+They give the probability of an end by the attained service, and the run times of
+similar jobs.
 
 The formulas are those of the traces' columns (`hazard`, `kin`). A table is made from a
 bounded record of ended jobs and never changes. A new head makes the same table from the
@@ -31,7 +31,12 @@ RELEARN: Final = 0.02  # a table is rebuilt when this share more has ended,
 RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
 CIRCLE_WORDS: Final = (  # of _circles
-    *("of its user, name and size", "of its user and size", "of its queue and size", "of all"),
+    *(
+        "of its user, name and size",
+        "of its user and size",
+        "of its queue and size",
+        "of all",
+    ),
 )
 
 
@@ -44,7 +49,8 @@ class Class(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A job that is over, with the seconds of service that it had. `stem`: its name, numberless."""
+    """A job that is over, with the seconds of service that it had. `stem`: its name,
+    numberless."""
 
     job_class: Class
     user: UserName
@@ -53,7 +59,8 @@ class Ended:
 
 
 class Nearest(NamedTuple):
-    """The nearest kin: what they took, how many have ended, and of what they are alike."""
+    """The nearest kin: what they took, how many have ended, and of what they are
+    alike."""
 
     mean_seconds: float
     ended: int
@@ -79,8 +86,8 @@ def level_of(seconds: float) -> int:
 
 
 class Learned:
-    """The table of one moment. `ended`: the oldest first. `live`: the service of those that are not
-    over and have had some."""
+    """The table of one moment. `ended`: the oldest first. `live`: the service of those
+    that are not over and have had some."""
 
     def __init__(
         self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()
@@ -91,8 +98,8 @@ class Learned:
         self._ranks: dict[tuple[Class, int], float] = {}
 
     def rank_seconds(self, job_class: Class, attained_seconds: float) -> float:
-        """The least expected service for each end of a job of the class with so much: small is
-        soon."""
+        """The least expected service for each end of a job of the class with so much:
+        small is soon."""
         level = level_of(attained_seconds)
         if (job_class, level) not in self._ranks:
             hazard = self._hazard(job_class)
@@ -102,16 +109,18 @@ class Learned:
     def expected_seconds(
         self, user: UserName, stem: str, job_class: Class, limit_seconds: float | None
     ) -> float | None:
-        """Return the run time of the most similar jobs, at most the limit; the limit if none has
-        ended."""
+        """Return the run time of the most similar jobs, at most the limit; the limit if
+        none has ended."""
         nearest = self.nearest_kin(user, stem, job_class)
         if nearest is None or limit_seconds is None:
             return limit_seconds if nearest is None else nearest.mean_seconds
         return min(nearest.mean_seconds, limit_seconds)
 
-    def nearest_kin(self, user: UserName, stem: str, job_class: Class) -> "Nearest | None":
-        """Return the smallest circle of similar jobs with an ended job; None: no job has
-        ended.
+    def nearest_kin(
+        self, user: UserName, stem: str, job_class: Class
+    ) -> "Nearest | None":
+        """Return the smallest circle of similar jobs with an ended job; None: no job
+        has ended.
         """
         for place, circle in enumerate(_circles(user, stem, job_class)):
             if circle in self._means:
@@ -122,14 +131,17 @@ class Learned:
 
     def _hazard(self, job_class: Class) -> list[float]:
         if job_class not in self._hazards:
-            record = _record(self._levels.get(job_class, []), self._lives.get(job_class, []))
+            record = _record(
+                self._levels.get(job_class, []), self._lives.get(job_class, [])
+            )
             rows = zip(*record, self._overall, strict=True)
             self._hazards[job_class] = [class_hazard(*row) for row in rows]
         return self._hazards[job_class]
 
     @cached_property
     def _levels(self) -> dict[Class, list[int]]:
-        """Return at which levels the jobs of each class have ended, the oldest first."""
+        """Return at which levels the jobs of each class have ended, the oldest
+        first."""
         levels: dict[Class, list[int]] = defaultdict(list)
         for ended in self._ended:
             levels[ended.job_class].append(level_of(ended.seconds))
@@ -169,7 +181,10 @@ class Learned:
                 _circles(ended_job.user, ended_job.stem, ended_job.job_class)
             ):
                 mean, ended = means.get(circle, (0.0, 0))
-                means[circle] = mean_after(mean, ended + 1, place, ended_job.seconds), ended + 1
+                means[circle] = (
+                    mean_after(mean, ended + 1, place, ended_job.seconds),
+                    ended + 1,
+                )
         return means
 
 
@@ -187,7 +202,8 @@ class Lessons:
 
     @property
     def due_at(self) -> float:
-        """Return when the table is renewed if no more jobs end; `inf`: not by those that have."""
+        """Return when the table is renewed if no more jobs end; `inf`: not by those
+        that have."""
         has_more = self._new > RELEARN * len(self._ended)
         return self._made_at + RELEARN_SECONDS if has_more else float("inf")
 
@@ -210,7 +226,9 @@ def _record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
         weight *= keep
     for level in lives:
         passed[level - 1] += level > 0
-    return _Record(ended, _sums_from(ended), recent, _sums_from(recent), _sums_from(passed))
+    return _Record(
+        ended, _sums_from(ended), recent, _sums_from(recent), _sums_from(passed)
+    )
 
 
 def _sums_from(column: Sequence[float]) -> list[float]:
@@ -222,7 +240,9 @@ def _sums_from(column: Sequence[float]) -> list[float]:
     return sums
 
 
-def _circles(user: UserName, stem: str, job_class: Class) -> tuple[tuple[object, ...], ...]:
+def _circles(
+    user: UserName, stem: str, job_class: Class
+) -> tuple[tuple[object, ...], ...]:
     """Return the groups of similar jobs, from the closest to all."""
     circles = (
         (user, stem, job_class.gpu_millis),

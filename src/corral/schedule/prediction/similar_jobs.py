@@ -1,13 +1,15 @@
-"""The mean run time of a group of kin, which forgets: plain text, for columns and for a live table.
+"""The mean run time of a group of kin, which forgets: plain text, for columns and for a
+live table.
 
-Of one user's jobs about the last two count (Tsafrir, Etsion and Feitelson 2007), of one queue's and
-of all the last fifty.
+Of one user's jobs about the last two count (Tsafrir, Etsion and Feitelson 2007), of one
+queue's and of all the last fifty.
 """
 
 from typing import Final
 
 CIRCLES: Final = 4  # user, name and size; user and size; queue and size; everybody
-NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)  # of the newest end in a mean, once there are enough
+# of the newest end in a mean, once there are enough
+NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)
 
 
 def mean_after(mean: float, ended: int, circle: int, seconds: float) -> float:

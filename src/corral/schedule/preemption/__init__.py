@@ -1,1 +1,2 @@
-"""Preemption and relocation of running gangs for a waiting one, and the rights to them."""
+"""Preemption and relocation of running gangs for a waiting one, and the rights to
+them."""

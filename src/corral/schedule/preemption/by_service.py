@@ -1,13 +1,13 @@
 """Preemption by attained service.
 
-A gang may take the place of a running gang of its queue and priority. The victim may also
-be of another queue that borrows or owes, if both queues go by service together.
+A gang may take the place of a running gang of its queue and priority. The victim may
+also be of another queue that borrows or owes, if both queues go by service together.
 
-The rule of `preempt` for live gangs. The gang must be better by the margin and by the cost
-of the victim's restart. It must also have waited as long as all the restarts take, divided
-over its own GPUs. The GPU time lost is therefore never more than preemptors have waited
-for. No gang preempts a user with less service, where shares count, or a job within its
-guard.
+The rule of `preempt` for live gangs. The gang must be better by the margin and by the
+cost of the victim's restart. It must also have waited as long as all the restarts take,
+divided over its own GPUs. The GPU time lost is therefore never more than preemptors
+have waited for. No gang preempts a user with less service, where shares count, or a job
+within its guard.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,9 @@ class Buying:
     _buyers: dict[QueueName, bool] = field(default_factory=dict)
     _offers: dict[JobId, float] = field(default_factory=dict)
     _worths: dict[JobId, float] = field(default_factory=dict)
-    _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(default_factory=dict)
+    _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(
+        default_factory=dict
+    )
 
     def may_buy(self, gang: Waiting) -> bool:
         """Return whether gangs of its queue can be preempted by service at all."""
@@ -64,8 +66,8 @@ class Buying:
         return victim.protected_until is None or self.now >= victim.protected_until
 
     def has_paid(self, gang: Waiting, shape: Shape, price_gpu_seconds: float) -> bool:
-        """Whether it has waited as long as those at this price need to get back to where they
-        are."""
+        """Whether it has waited as long as those at this price need to get back to
+        where they are."""
         gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
         return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
 
@@ -74,14 +76,15 @@ class Buying:
         return self.standing.tree.sharing_service(queue)
 
     def delay(self, victim: RunningGang) -> float:
-        """Return the cost of stopping a gang where service orders: the more, the more likely each
-        of its GPU-seconds ends it."""
+        """Return the cost of stopping a gang where service orders: the more, the more
+        likely each of its GPU-seconds ends it."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
         return gpus / max(1.0, self.worth(victim))
 
     def deals(self, queue: QueueName, other: QueueName) -> bool:
-        """Whether places are sold from the other queue to this one. What is another's own is not:
-        only what it borrows, where the ways to both up the tree part, or anything while it owes."""
+        """Whether places are sold from the other queue to this one. What is another's
+        own is not: only what it borrows, where the ways to both up the tree part, or
+        anything while it owes."""
         if other == queue:
             return True
         if (queue, other) not in self._parted:
@@ -89,10 +92,13 @@ class Buying:
         parted = self._parted[queue, other]
         if parted is None:
             return False
-        return parted in self.standing.owing or self.standing.borrowed_millis(parted) > 0
+        return (
+            parted in self.standing.owing or self.standing.borrowed_millis(parted) > 0
+        )
 
     def _part(self, queue: QueueName, other: QueueName) -> QueueName | None:
-        """The first queue on the way to the other that is not on the way to this one."""
+        """The first queue on the way to the other that is not on the way to this
+        one."""
         if other not in self.sellers(queue):
             return None
         queue_names = {ancestor.name for ancestor in self.standing.tree.path(queue)}
@@ -121,7 +127,8 @@ class Buying:
         return self.standing.tree.queue(queue).preempt
 
     def has_had_less(self, gang: Waiting, victim: RunningGang) -> bool:
-        """In the line the gang's user would come before the victim's, or he is the same."""
+        """In the line the gang's user would come before the victim's, or he is the
+        same."""
         by_service = self.keys.policy(gang.queue) == Policy.SERVICE
         if by_service or gang.user == victim.user:
             return True

@@ -1,5 +1,5 @@
-"""Preemption candidates by the right to stop them: each is examined only in its turn, since most
-passes stop none."""
+"""Preemption candidates by the right to stop them: each is examined only in its turn,
+since most passes stop none."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,8 @@ Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preempti
 
 
 class Listed(NamedTuple):
-    """`order`: of submission, so that of two that cost the same any head stops the same one."""
+    """`order`: of submission, so that of two that cost the same any head stops the same
+    one."""
 
     order: tuple[int, int]
     job: JobId
@@ -22,10 +23,10 @@ class Listed(NamedTuple):
 class Roster:
     """Candidates for preemption.
 
-    `groups`: gangs that another gang might have a right to stop, each group in order. The
-    same gangs have that right for all of one group. `leaving`: gangs that are about to end,
-    in a group or not. `look` returns the current state of a gang of either, and None for
-    any other.
+    `groups`: gangs that another gang might have a right to stop, each group in order.
+    The same gangs have that right for all of one group. `leaving`: gangs that are about
+    to end, in a group or not. `look` returns the current state of a gang of either, and
+    None for any other.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class Roster:
                 running_gang.preemptible,
             )
             groups[alike].append(Listed((place, 0), running_gang.job))
-        return cls(groups, [job for job, gang in by_job.items() if gang.stopping], by_job.get)
+        return cls(
+            groups, [job for job, gang in by_job.items() if gang.stopping], by_job.get
+        )
 
     def __bool__(self) -> bool:
         return bool(self.groups or self.leaving)
@@ -64,7 +67,9 @@ class Roster:
 
     def some(self, jobs: Iterable[JobId]) -> list[RunningGang]:
         """Return those of the jobs that are candidates."""
-        return [running_gang for job in jobs if (running_gang := self.get(job)) is not None]
+        return [
+            running_gang for job in jobs if (running_gang := self.get(job)) is not None
+        ]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:
         """Return a candidate that shows the right to all of its group."""

@@ -1,4 +1,5 @@
-"""Right by which a gang takes from a running one: its own back, a lower priority, a preemptible."""
+"""Right by which a gang takes from a running one: its own back, a lower priority, a
+preemptible."""
 
 from collections.abc import Callable
 
@@ -20,9 +21,11 @@ class PreemptionRights:
         self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
         self._known: dict[tuple[object, ...], bool] = {}
 
-    def right(self, gang: Waiting, asked: Gpus, victim: RunningGang) -> PreemptWhy | None:
-        """Return the right by which the gang may take from this one, and from all of its queue,
-        priority and kind; None: none."""
+    def right(
+        self, gang: Waiting, asked: Gpus, victim: RunningGang
+    ) -> PreemptWhy | None:
+        """Return the right by which the gang may take from this one, and from all of
+        its queue, priority and kind; None: none."""
         if victim.preemptible:
             return PreemptWhy.PREEMPTIBLE
         if victim.queue == gang.queue:
@@ -34,11 +37,13 @@ class PreemptionRights:
         return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
 
     def could_ever(self, gang: Waiting, victim: RunningGang) -> bool:
-        """Whether there could be a right however much queues hold, and whatever it asks for."""
+        """Whether there could be a right however much queues hold, and whatever it asks
+        for."""
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 
     def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Return the result of `_borrows`, cached for as long as nothing is taken or given."""
+        """Return the result of `_borrows`, cached for as long as nothing is taken or
+        given."""
         return self._once("borrows", gang, asked, queue, self._borrows)
 
     def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
@@ -62,13 +67,16 @@ class PreemptionRights:
         return self._known[key]
 
     def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Whether what the queue holds is the gang's to take back: where their ways up the tree
-        part, the gang's side is within its own and owes nothing, and the other one is beyond its
-        own, or owes."""
+        """Whether what the queue holds is the gang's to take back: where their ways up
+        the tree part, the gang's side is within its own and owes nothing, and the other
+        one is beyond its own, or owes."""
         standing = self._standing
         own_path, their_path = self._path(gang.queue), self._path(queue)
         parts = 0
-        while parts < min(len(own_path), len(their_path)) and own_path[parts] == their_path[parts]:
+        while (
+            parts < min(len(own_path), len(their_path))
+            and own_path[parts] == their_path[parts]
+        ):
             parts += 1
         if parts == len(own_path) or not any(millis for _, millis in asked):
             return False

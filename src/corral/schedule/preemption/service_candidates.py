@@ -15,8 +15,8 @@ Buyer = tuple[QueueName, UserName, int]  # its queue, its user and its priority
 
 
 class _Lot(NamedTuple):
-    """A place for sale, so that the worst key is the least. `at`: which of those that run holds
-    it; `queue`: whose it is."""
+    """A place for sale, so that the worst key is the least. `at`: which of those that
+    run holds it; `queue`: whose it is."""
 
     minus_worth: float
     at: int
@@ -24,8 +24,8 @@ class _Lot(NamedTuple):
 
 
 class _Shelf(NamedTuple):
-    """Offers to one buyer in the present state, if its key is better. `least`: the price of the
-    cheapest up to each lot, in GPU-seconds."""
+    """Offers to one buyer in the present state, if its key is better. `least`: the
+    price of the cheapest up to each lot, in GPU-seconds."""
 
     minus_worths: Sequence[float]
     ats: Sequence[int]
@@ -44,7 +44,8 @@ class ServiceOffer(NamedTuple):
 
 
 class Sales:
-    """Offers by line and priority, so that a gang examines only those that it may take."""
+    """Offers by line and priority, so that a gang examines only those that it may
+    take."""
 
     def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying
@@ -59,10 +60,13 @@ class Sales:
         self._shelves: dict[Buyer, _Shelf] = {}
 
     def to(
-        self, gang: Waiting, version: tuple[int, ...], stays: Callable[[RunningGang], bool]
+        self,
+        gang: Waiting,
+        version: tuple[int, ...],
+        stays: Callable[[RunningGang], bool],
     ) -> ServiceOffer:
-        """Return what the gang may take of those that stay. `version`: as long as it is the same,
-        so are all holdings and those that stay."""
+        """Return what the gang may take of those that stay. `version`: as long as it is
+        the same, so are all holdings and those that stay."""
         if self._version != version:
             self._version, self._shelves = version, {}
         buyer = (gang.queue, gang.user, gang.priority)
@@ -70,12 +74,16 @@ class Sales:
             self._shelves[buyer] = self._shelf(gang, stays)
         shelf = self._shelves[buyer]
         count = bisect_left(shelf.minus_worths, -(self._buying.offer(gang) * MARGIN))
-        return ServiceOffer(shelf.ats[:count], shelf.least[count - 1] if count else None)
+        return ServiceOffer(
+            shelf.ats[:count], shelf.least[count - 1] if count else None
+        )
 
     def _shelf(self, gang: Waiting, stays: Callable[[RunningGang], bool]) -> _Shelf:
         buying, running = self._buying, self._running
         sellers = {
-            seller for seller in buying.sellers(gang.queue) if buying.deals(gang.queue, seller)
+            seller
+            for seller in buying.sellers(gang.queue)
+            if buying.deals(gang.queue, seller)
         }
         lots = [
             lot

@@ -1,4 +1,5 @@
-"""The search for victims: on each node the least that makes room, then the cheapest nodes."""
+"""The search for victims: on each node the least that makes room, then the cheapest
+nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,9 +20,9 @@ from corral.schedule.waiting import Waiting
 
 
 class Cost(NamedTuple):
-    """Cost of stopping a gang; the least goes first. `usual`: 1 for one that is not preemptible;
-    `work`: GPU-seconds. Then the priority, how far its queue is beyond its own (less costs more),
-    and its start (earlier costs more)."""
+    """Cost of stopping a gang; the least goes first. `usual`: 1 for one that is not
+    preemptible; `work`: GPU-seconds. Then the priority, how far its queue is beyond its
+    own (less costs more), and its start (earlier costs more)."""
 
     usual: int
     work: float
@@ -57,7 +58,9 @@ class VictimCandidate:
         return cls(running=running_gang, holding=holding, cost=cost)
 
 
-def on_nodes(some: Iterable[VictimCandidate]) -> Mapping[NodeId, Sequence[VictimCandidate]]:
+def on_nodes(
+    some: Iterable[VictimCandidate],
+) -> Mapping[NodeId, Sequence[VictimCandidate]]:
     """Return the candidates with a seat on each node, the cheapest first."""
     victim_candidates_by_node: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
     for victim_candidate in sorted(some, key=lambda one: one.cost):
@@ -88,10 +91,11 @@ class VictimSet(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One gang in one shape. `right`: by what right it may take from one as things stand.
+    """One gang in one shape. `right`: by what right it may take from one as things
+    stand.
 
-    The standing is changed while it searches, since who has given way borrows no more; in the end
-    it is as it was.
+    The standing is changed while it searches, since who has given way borrows no more;
+    in the end it is as it was.
     """
 
     standing: Standing
@@ -100,14 +104,19 @@ class Search:
     asked: tuple[tuple[str, int], ...]
     by_node: Mapping[NodeId, Sequence[VictimCandidate]]
     right: Callable[[VictimCandidate], PreemptWhy | None]
-    chosen: dict[JobId, tuple[VictimCandidate, PreemptWhy]] = field(default_factory=dict)
+    chosen: dict[JobId, tuple[VictimCandidate, PreemptWhy]] = field(
+        default_factory=dict
+    )
     _freed: dict[NodeId, int] = field(default_factory=dict)
 
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
         """Return seats for the gang, with the victims; None when no solution exists."""
         for node, some in self.by_node.items():
             freed_seats = (
-                seat for candidate in some for seat in candidate.running.seats if seat.node == node
+                seat
+                for candidate in some
+                for seat in candidate.running.seats
+                if seat.node == node
             )
             self._freed[node] = sum(len(seat.gpus) for seat in freed_seats)
         if sum(map(self._could, rooms)) < self.shape.nodes:
@@ -124,10 +133,13 @@ class Search:
         return None
 
     def _could(self, room: NodeRoom) -> bool:
-        """Whether the node would have as many whole GPUs as are asked for if everybody there who
-        may yield; a share does not record it."""
+        """Whether the node would have as many whole GPUs as are asked for if everybody
+        there who may yield; a share does not record it."""
         resources = self.shape.resources
-        return resources.is_share or room.whole + self._freed.get(room.id, 0) >= resources.gpus
+        return (
+            resources.is_share
+            or room.whole + self._freed.get(room.id, 0) >= resources.gpus
+        )
 
     def _in(self, group: Sequence[NodeRoom]) -> tuple[Seat, ...]:
         nodes = self._nodes(group)
@@ -163,25 +175,31 @@ class Search:
             _, place = heappop(heap)
             need = self._needed(group[place])
             if need is None:
-                continue  # those chosen meanwhile have ended the right to take from others
+                # those chosen meanwhile have ended the right to take from others
+                continue
             nodes.append(group[place])
             for victim_candidate in need:
                 self._take(victim_candidate, self.right(victim_candidate))
         return nodes if len(nodes) == self.shape.nodes else []
 
-    def _with_freed(self, nodes: list[NodeRoom], group: Sequence[NodeRoom]) -> list[NodeRoom]:
-        """And those that others leave besides: there the gang may need fewer to yield."""
+    def _with_freed(
+        self, nodes: list[NodeRoom], group: Sequence[NodeRoom]
+    ) -> list[NodeRoom]:
+        """And those that others leave besides: there the gang may need fewer to
+        yield."""
         node_ids = {room.id for room in nodes}
         freed = {
             seat.node
             for victim_candidate, _ in self.chosen.values()
             for seat in victim_candidate.running.seats
         } - node_ids
-        return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
+        return (
+            [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
+        )
 
     def _needed(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Return which further candidates have to leave this node for a seat; None: all would be
-        too few."""
+        """Return which further candidates have to leave this node for a seat; None: all
+        would be too few."""
         if not self._could(room):
             return None
         pretended = self._pretend(room)
@@ -193,8 +211,8 @@ class Search:
             return self._least(pretended)
 
     def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Return the candidates that have to leave this node for a seat, when at least one
-        must.
+        """Return the candidates that have to leave this node for a seat, when at least
+        one must.
 
         `room`: the node without the chosen victims.
         """
@@ -202,7 +220,10 @@ class Search:
         victim_candidates: list[VictimCandidate] = []
         alone: VictimCandidate | None = None
         for victim_candidate in self.by_node.get(room.id, ()):
-            if victim_candidate.running.job in self.chosen or self.right(victim_candidate) is None:
+            if (
+                victim_candidate.running.job in self.chosen
+                or self.right(victim_candidate) is None
+            ):
                 continue
             if alone is None and self._is_enough(room, victim_candidate):
                 alone = victim_candidate
@@ -215,7 +236,8 @@ class Search:
             self.standing.take(victim_candidate.holding)
         if self._seat(pretended) is None:
             return None if alone is None else [alone]
-        for victim_candidate in victim_candidates[-2::-1]:  # the dearest that came before the last
+        # the dearest that came before the last
+        for victim_candidate in victim_candidates[-2::-1]:
             _take(pretended, victim_candidate)
             if self._seat(pretended) is not None:
                 victim_candidates.remove(victim_candidate)
@@ -259,7 +281,9 @@ class Search:
     def _within_limits(self) -> bool:
         """Stop as many more as the queue's limits need, the cheapest first."""
         everybody = {
-            candidate.running.job: candidate for some in self.by_node.values() for candidate in some
+            candidate.running.job: candidate
+            for some in self.by_node.values()
+            for candidate in some
         }
         for victim_candidate in sorted(everybody.values(), key=lambda one: one.cost):
             if self._is_let():

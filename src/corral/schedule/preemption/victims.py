@@ -1,9 +1,10 @@
-"""Victims of a preemption: only if the waiting gang then starts, and the least loss first.
+"""Victims of a preemption: only if the waiting gang then starts, and the least loss
+first.
 
-A gang takes from those who borrow while it is within its own, from those who may be preempted by
-anybody, and, where its queue lets it, from those of its queue with a lower priority; after all
-that, from those of its own priority by service (`buying`). Where service orders, whoever is about
-to get least done goes first.
+A gang takes from those who borrow while it is within its own, from those who may be
+preempted by anybody, and, where its queue lets it, from those of its queue with a lower
+priority; after all that, from those of its own priority by service (`buying`). Where
+service orders, whoever is about to get least done goes first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -22,7 +23,12 @@ from corral.schedule.preemption.by_service import Buying, price_of
 from corral.schedule.preemption.candidates import Roster
 from corral.schedule.preemption.rights import Gpus, PreemptionRights
 from corral.schedule.preemption.service_candidates import Sales
-from corral.schedule.preemption.victim_search import Cost, Search, VictimCandidate, on_nodes
+from corral.schedule.preemption.victim_search import (
+    Cost,
+    Search,
+    VictimCandidate,
+    on_nodes,
+)
 from corral.schedule.quota.balances import Standing
 from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
@@ -32,9 +38,9 @@ Right = Callable[[Waiting, Gpus, RunningGang], PreemptWhy | None]
 
 
 class Ground(NamedTuple):
-    """Place in which a gang is admitted. `rooms`: with what is kept for others taken, and what
-    others still hold not returned; they are not changed. `version`: as long as it is the same, so
-    is all that is held and kept."""
+    """Place in which a gang is admitted. `rooms`: with what is kept for others taken,
+    and what others still hold not returned; they are not changed. `version`: as long as
+    it is the same, so is all that is held and kept."""
 
     version: tuple[int, ...]
     rooms: Rooms
@@ -91,8 +97,11 @@ class Victims:
         self._doomed.update(victims)
         self._left = self._leaving_nodes = self._without = None
 
-    def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
-        """Return the victims that give the gang one of these shapes; None: there are not enough."""
+    def choose(
+        self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
+    ) -> Admission | None:
+        """Return the victims that give the gang one of these shapes; None: there are
+        not enough."""
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
@@ -108,8 +117,8 @@ class Victims:
         return way
 
     def _might(self, gang: Waiting) -> bool:
-        """Whether anybody leaves, or is such that a gang of its queue and priority could ever have
-        a right to stop him."""
+        """Whether anybody leaves, or is such that a gang of its queue and priority
+        could ever have a right to stop him."""
         key, roster = (gang.queue, gang.priority), self._all().roster
         if key not in self._ever:
             some = map(roster.first, roster.groups)
@@ -119,7 +128,8 @@ class Victims:
         return self._ever[key] or bool(self._leaving())
 
     def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
-        """Return the key of the search: gangs with the same key have the same result."""
+        """Return the key of the search: gangs with the same key have the same
+        result."""
         kin = gang.kin if gang.kin in self._shunned else ""
         return (
             ground.version,
@@ -131,7 +141,9 @@ class Victims:
             kin,
         )
 
-    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
+    def _by_right(
+        self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
+    ) -> Admission | None:
         like = self._like(gang, ground)
         if like in self._in_vain:
             return None
@@ -140,19 +152,27 @@ class Victims:
             able = self._with_a_right(gang, shapes)
             if able or leaving:
                 if self._orders_by_service(gang, able):
-                    able = [self._weighed(victim_candidate) for victim_candidate in able]
-                way = self._first(gang, shapes, able, leaving, ground, self._rights.right)
+                    able = [
+                        self._weighed(victim_candidate) for victim_candidate in able
+                    ]
+                way = self._first(
+                    gang, shapes, able, leaving, ground, self._rights.right
+                )
         if way is None:
             self._in_vain.add(like)
         return way
 
-    def _orders_by_service(self, gang: Waiting, able: Sequence[VictimCandidate]) -> bool:
+    def _orders_by_service(
+        self, gang: Waiting, able: Sequence[VictimCandidate]
+    ) -> bool:
         """Whether the gang and all of these go by service together."""
         tree = self._standing.tree
         if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
             return False
         sellers = self._buying.sellers(gang.queue)
-        return all(victim_candidate.running.queue in sellers for victim_candidate in able)
+        return all(
+            victim_candidate.running.queue in sellers for victim_candidate in able
+        )
 
     def _weighed(self, one: VictimCandidate) -> VictimCandidate:
         """The same by what it is about to get done."""
@@ -163,8 +183,11 @@ class Victims:
             self._by_work[job] = replace(one, cost=one.cost._replace(work=work))
         return self._by_work[job]
 
-    def _bought(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
-        """Places of others in its queue that its key is better than, if it has paid for them."""
+    def _bought(
+        self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
+    ) -> Admission | None:
+        """Places of others in its queue that its key is better than, if it has paid for
+        them."""
         buying = self._buying
         if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
             return None
@@ -173,12 +196,16 @@ class Victims:
         if price is None or not buying.has_paid(gang, shapes[0], price):
             return None
         self._offers += 1
-        like = (*self._like(gang, ground), len(offered.at))  # the more, the better its key
+        # the more, the better its key
+        like = (*self._like(gang, ground), len(offered.at))
         if like in self._in_vain:
             return None
         if like in self._prices and not buying.has_paid(gang, *self._prices[like]):
             return None
-        able = [self._weighed(self._candidate(self._running[at])) for at in sorted(offered.at)]
+        able = [
+            self._weighed(self._candidate(self._running[at]))
+            for at in sorted(offered.at)
+        ]
 
         def right(gang: Waiting, _: Gpus, one: RunningGang) -> PreemptWhy | None:
             return PreemptWhy.SERVICE if buying.may_take(gang, one) else None
@@ -205,9 +232,11 @@ class Victims:
         return self._sales
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
-        """Return whether the gang can start once all victims and stopping jobs have ended.
+        """Return whether the gang can start once all victims and stopping jobs have
+        ended.
 
-        Some of them still hold a part of its seats, and its queue then permits the gang.
+        Some of them still hold a part of its seats, and its queue then permits the
+        gang.
         """
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
@@ -221,7 +250,9 @@ class Victims:
         if self._leaving_nodes is None:
             leaving = self._leaving()
             self._leaving_nodes = {
-                seat.node for victim_candidate in leaving for seat in victim_candidate.running.seats
+                seat.node
+                for victim_candidate in leaving
+                for seat in victim_candidate.running.seats
             }
         return self._leaving_nodes
 
@@ -229,7 +260,9 @@ class Victims:
         if self._told is None:
             running_gangs = self._ask()
             roster = (
-                running_gangs if isinstance(running_gangs, Roster) else Roster.of(running_gangs)
+                running_gangs
+                if isinstance(running_gangs, Roster)
+                else Roster.of(running_gangs)
             )
             some = [*map(roster.first, roster.groups), *roster.some(roster.leaving)]
             queues = {running_gang.queue for running_gang in some}
@@ -242,14 +275,18 @@ class Victims:
         if self._left is None:
             roster = self._all().roster
             jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
-            self._left = [self._candidate(running_gang) for running_gang in roster.some(jobs)]
+            self._left = [
+                self._candidate(running_gang) for running_gang in roster.some(jobs)
+            ]
         return self._left
 
     def _candidate(self, one: RunningGang) -> VictimCandidate:
         if one.job not in self._candidates:
             over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
             work = one.cost_gpu_seconds
-            cost = Cost(int(not one.preemptible), work, one.priority, -over, -one.started)
+            cost = Cost(
+                int(not one.preemptible), work, one.priority, -over, -one.started
+            )
             self._candidates[one.job] = VictimCandidate.of(one, self._types, cost)
         return self._candidates[one.job]
 
@@ -271,8 +308,11 @@ class Victims:
                 for victim_candidate in leaving:
                     self._standing.take(victim_candidate.holding)
 
-    def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[VictimCandidate]:
-        """Return the gangs from which at least one of the shapes may take now, of all that stay."""
+    def _with_a_right(
+        self, gang: Waiting, shapes: Sequence[Shape]
+    ) -> list[VictimCandidate]:
+        """Return the gangs from which at least one of the shapes may take now, of all
+        that stay."""
         asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
         roster, right = self._all().roster, self._rights.right
         groups = [
@@ -282,7 +322,9 @@ class Victims:
         ]
         some = roster.in_order(groups)
         return [
-            self._candidate(running_gang) for running_gang in some if not self._leaves(running_gang)
+            self._candidate(running_gang)
+            for running_gang in some
+            if not self._leaves(running_gang)
         ]
 
     def _first(
@@ -315,7 +357,9 @@ class Victims:
         """The rooms once these have gone."""
         if self._without is None or self._without[0] != ground.version:
             pretended = {room.id: room for room in ground.rooms()}
-            for node in {seat.node for candidate in leaving for seat in candidate.running.seats}:
+            for node in {
+                seat.node for candidate in leaving for seat in candidate.running.seats
+            }:
                 if node in pretended:
                     pretended[node] = pretended[node].copy()
             for victim_candidate in leaving:
@@ -345,9 +389,13 @@ class Victims:
             found_way.victims or self._standing.is_own(gang.queue, asked_millis)
         ):
             return None
-        victims = tuple(victim_candidate.running.job for victim_candidate, _ in found_way.victims)
+        victims = tuple(
+            victim_candidate.running.job for victim_candidate, _ in found_way.victims
+        )
         return Admission(
-            reserved=Reserved(job=gang.job, shape=shape, seats=found_way.seats, victims=victims),
+            reserved=Reserved(
+                job=gang.job, shape=shape, seats=found_way.seats, victims=victims
+            ),
             preempted=tuple(
                 Preempted(
                     job=victim_candidate.running.job,

@@ -33,7 +33,8 @@ Leaf = tuple[QueueName, UserName]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaHolding:
-    """Holding of a user's job in a queue: thousandths of GPUs by type, and amounts of all."""
+    """Holding of a user's job in a queue: thousandths of GPUs by type, and amounts of
+    all."""
 
     queue: QueueName
     user: UserName
@@ -44,7 +45,8 @@ class QuotaHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRefusal:
-    """Limit that refuses more to a job: of a queue, of the cluster (no queue), or of its user."""
+    """Limit that refuses more to a job: of a queue, of the cluster (no queue), or of
+    its user."""
 
     queue: QueueName | None
     user: UserName | None = None
@@ -54,9 +56,9 @@ class Standing:
     """Quota and fair share of all queues. `past`: earlier use, in the unit of current
     holdings.
 
-    The holdings of preemptible jobs belong to no queue. They count at the cluster, and as
-    borrowed by each queue above them. `owing`: queues without any quota of their own until
-    they have paid back.
+    The holdings of preemptible jobs belong to no queue. They count at the cluster, and
+    as borrowed by each queue above them. `owing`: queues without any quota of their own
+    until they have paid back.
     """
 
     def __init__(
@@ -85,7 +87,11 @@ class Standing:
             tree,
             kinds={
                 *kinds,
-                *(kind for quota_holding in holding for kind, _ in quota_holding.gpu_millis),
+                *(
+                    kind
+                    for quota_holding in holding
+                    for kind, _ in quota_holding.gpu_millis
+                ),
             },
             capacity_millis=round(capacity.gpus * 1000),
             stripped=stripped,
@@ -94,13 +100,16 @@ class Standing:
         self._none: Column = [0] * self.columns.kinds
         self._past: dict[QueueName | Leaf, ResourceAmounts] = {}
         self._held: dict[QueueName | Leaf, ResourceAmounts] = {}
-        self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
-        self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
+        # thousandths held by preemptible jobs below it
+        self._lent: Counter[QueueName] = Counter()
+        # thousandths of GPUs, at each queue of its path
+        self._of_user: Counter[Leaf] = Counter()
         self.has_bounds = any(
-            queue.nominal or queue.most_per_user_millis is not None
+            queue.nominal
+            or queue.most_per_user_millis is not None
             or queue.borrow_limit_millis is not None
             for queue in tree.queues
-        )  # fmt: skip
+        )
         self._has_types = any(
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
         )
@@ -109,8 +118,11 @@ class Standing:
         for quota_holding in holding:
             self.take(quota_holding)
 
-    def with_past(self, past: Mapping[Leaf, ResourceAmounts], owing: Set[QueueName]) -> "Standing":
-        """One of its own that begins as this one is, with this past and these who owe instead."""
+    def with_past(
+        self, past: Mapping[Leaf, ResourceAmounts], owing: Set[QueueName]
+    ) -> "Standing":
+        """One of its own that begins as this one is, with this past and these who owe
+        instead."""
         other = copy(self)
         other.owing = owing
         held_columns, inner = list(self.columns.held), list(self.columns.inner)
@@ -135,7 +147,8 @@ class Standing:
 
     @contextmanager
     def pretending(self) -> Iterator[None]:
-        """Whoever takes and gives meanwhile undoes all of it: things stand as before."""
+        """Whoever takes and gives meanwhile undoes all of it: things stand as
+        before."""
         version = self.version
         try:
             yield
@@ -146,13 +159,20 @@ class Standing:
         self._changes += 1
         self.version = self._changes
         column = self._column(one.gpu_millis)
-        change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), column, sign)
+        change(
+            self.columns,
+            CLUSTER if one.preemptible else self.row(one.queue),
+            column,
+            sign,
+        )
         millis = sign * sum(column)
         for queue in self.tree.path(one.queue):
             self._of_user[queue.name, one.user] += millis
             if one.preemptible:
                 self._lent[queue.name] += millis
-        self._add(self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign))
+        self._add(
+            self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign)
+        )
 
     def _add(
         self,
@@ -161,7 +181,9 @@ class Standing:
         amounts: ResourceAmounts,
         times: float,
     ) -> None:
-        names: list[QueueName | Leaf] = [queue.name for queue in self.tree.path(leaf[0])]
+        names: list[QueueName | Leaf] = [
+            queue.name for queue in self.tree.path(leaf[0])
+        ]
         for name in (*names, leaf):
             book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
@@ -173,14 +195,19 @@ class Standing:
             left_amounts = ResourceAmounts().plus(
                 self._past.get(name, ResourceAmounts()), 1.0 - more
             )
-            self._past[name] = left_amounts.plus(self._held.get(name, ResourceAmounts()), more)
+            self._past[name] = left_amounts.plus(
+                self._held.get(name, ResourceAmounts()), more
+            )
 
     # -- queries
 
     @property
     def past(self) -> dict[Leaf, ResourceAmounts]:
-        """Return what each user of a queue has had by now, as input for another balance."""
-        return {leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)}
+        """Return what each user of a queue has had by now, as input for another
+        balance."""
+        return {
+            leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)
+        }
 
     def row(self, queue: QueueName) -> int:
         return self.rows.row_of[queue]
@@ -216,8 +243,11 @@ class Standing:
     def is_within(
         self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]], level: QueueName
     ) -> bool:
-        """Whether `level`, the queue or one above it, has so much more without borrowing."""
-        return is_within(self.columns, self.row(queue), self._column(gpu_millis), self.row(level))
+        """Whether `level`, the queue or one above it, has so much more without
+        borrowing."""
+        return is_within(
+            self.columns, self.row(queue), self._column(gpu_millis), self.row(level)
+        )
 
     def refusal(
         self,
@@ -250,7 +280,8 @@ class Standing:
         return LimitRefusal(queue=None if row == CLUSTER else self.rows.names[row])
 
     def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
-        """Whether with what its preemptible jobs hold the queue would borrow more than it may."""
+        """Whether with what its preemptible jobs hold the queue would borrow more than
+        it may."""
         row, lent = self.row(queue.name), self._lent[queue.name]
         if preemptible:
             borrows = self.over_millis(queue.name) + sum(asked)
@@ -259,19 +290,24 @@ class Standing:
         return borrows > 0 and borrows + lent > self.columns.borrow_limit[row]
 
     def _nothing_left(self, millis: int) -> bool:
-        """Whether others keep what a preemptible job would take. A full cluster is no refusal."""
+        """Whether others keep what a preemptible job would take. A full cluster is no
+        refusal."""
         columns = self.columns
         held_millis = sum(columns.held[: columns.kinds])
         total = columns.total[CLUSTER]
         return columns.inner[CLUSTER] + millis > total >= held_millis + millis
 
-    def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
-        """The forms of a shape that its queue may hold now: itself, or by type where queues have
-        GPUs of types and the shape takes any; those of its own types come first."""
+    def allowed(
+        self, gang: Waiting, shape: Shape, kinds: Sequence[str]
+    ) -> Iterator[Shape]:
+        """The forms of a shape that its queue may hold now: itself, or by type where
+        queues have GPUs of types and the shape takes any; those of its own types come
+        first."""
         typed = self.forms(shape, kinds)
         if len(typed) > 1:
             is_own_shape = {
-                shape: self.is_own(gang.queue, self.asked_by(gang, shape, kinds)) for shape in typed
+                shape: self.is_own(gang.queue, self.asked_by(gang, shape, kinds))
+                for shape in typed
             }
             for typed_shape in sorted(typed, key=lambda one: not is_own_shape[one]):
                 if self._lets(gang, typed_shape, kinds):
@@ -280,29 +316,38 @@ class Standing:
             yield shape
 
     def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
-        """The shape; where queues have GPUs of types and it takes any, once for each type."""
+        """The shape; where queues have GPUs of types and it takes any, once for each
+        type."""
         resources = shape.resources
         if resources.gpu_type is not None or not self._has_types or len(kinds) < 2:
             return (shape,)
         if not resources.gpu_millis:
             return (shape,)
-        return [Shape(nodes=shape.nodes, resources=replace(resources, gpu_type=k)) for k in kinds]
+        return [
+            Shape(nodes=shape.nodes, resources=replace(resources, gpu_type=k))
+            for k in kinds
+        ]
 
     def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
         asked_millis = self.asked_by(gang, shape, kinds)
-        refused = self.refusal(gang.queue, gang.user, asked_millis, preemptible=gang.preemptible)
+        refused = self.refusal(
+            gang.queue, gang.user, asked_millis, preemptible=gang.preemptible
+        )
         return refused is None
 
-    def millis_of(self, shape: Shape, kinds: Sequence[str]) -> tuple[tuple[str, int], ...]:
-        """GPUs of a shape by type. One that takes any is counted as the first of the types."""
+    def millis_of(
+        self, shape: Shape, kinds: Sequence[str]
+    ) -> tuple[tuple[str, int], ...]:
+        """GPUs of a shape by type. One that takes any is counted as the first of the
+        types."""
         kind = shape.resources.gpu_type or (kinds[0] if kinds else ANY_TYPE)
         return ((kind, shape.gpu_millis),) if shape.gpu_millis else ()
 
     def asked_by(
         self, gang: Waiting, shape: Shape, kinds: Sequence[str]
     ) -> tuple[tuple[str, int], ...]:
-        """The same of a gang, which is charged all GPUs of nodes that are to be exclusively its: of
-        as many as the smallest ones have that would do."""
+        """The same of a gang, which is charged all GPUs of nodes that are to be
+        exclusively its: of as many as the smallest ones have that would do."""
         asked_millis = self.millis_of(shape, kinds)
         whole = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
         if whole <= shape.gpu_millis:
@@ -319,7 +364,9 @@ class Standing:
         return dominant(self._used(leaf), self.capacity, 1.0)
 
     def _used(self, name: QueueName | Leaf) -> ResourceAmounts:
-        return self._past.get(name, ResourceAmounts()).plus(self._held.get(name, ResourceAmounts()))
+        return self._past.get(name, ResourceAmounts()).plus(
+            self._held.get(name, ResourceAmounts())
+        )
 
     def gives_back(self, queue: QueueName) -> bool:
         """Whether others may take back of what it holds."""

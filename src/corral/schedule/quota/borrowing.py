@@ -1,7 +1,9 @@
-"""Repayment of borrowed GPU time by queues that share one line by service (decision 0047).
+"""Repayment of borrowed GPU time by queues that share one line by service (decision
+0047).
 
-A queue is due what it holds and asks for, at most its own. While it has held more than that, as the
-half-life weighs, it owes: it is due all of its own, and what it leaves of that pays back.
+A queue is due what it holds and asks for, at most its own. While it has held more than
+that, as the half-life weighs, it owes: it is due all of its own, and what it leaves of
+that pays back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +24,8 @@ LEAST: Final = 0.01  # GPUs that count as owed: sums are rounded
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of a queue: what it owns, holds, and waits for, with all below it, in thousandths of
-    GPUs. Preemptible jobs are left out."""
+    """Claim of a queue: what it owns, holds, and waits for, with all below it, in
+    thousandths of GPUs. Preemptible jobs are left out."""
 
     own: int
     held: int = 0
@@ -36,24 +38,31 @@ class Claim:
 
 def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
     """GPUs that are owed at that moment (wall clock), if it goes on as it does."""
-    gone = accrued_seconds(at - debt.at, half_life_seconds) / constant_seconds(half_life_seconds)
+    gone = accrued_seconds(at - debt.at, half_life_seconds) / constant_seconds(
+        half_life_seconds
+    )
     return debt.gpus * (1.0 - gone) + debt.rate * gone
 
 
-def owing(debts: Mapping[QueueName, Debt], tree: QueueTree, at: float) -> frozenset[QueueName]:
+def owing(
+    debts: Mapping[QueueName, Debt], tree: QueueTree, at: float
+) -> frozenset[QueueName]:
     """The queues that owe at that moment (wall clock)."""
     return frozenset(
         debt.queue
         for debt in debts.values()
-        if debt.queue in tree.below_service and gpus_of(debt, at, tree.half_life_seconds) > LEAST
+        if debt.queue in tree.below_service
+        and gpus_of(debt, at, tree.half_life_seconds) > LEAST
     )
 
 
 def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
-    """Return when, after that moment, another queue starts to owe (wall clock, in whole seconds, as
-    a head polls), if nothing changes; inf: never."""
+    """Return when, after that moment, another queue starts to owe (wall clock, in whole
+    seconds, as a head polls), if nothing changes; inf: never."""
     below = (debt for debt in debts if debt.queue in tree.below_service)
-    return min((then for debt in below if (then := _changes_at(debt, tree)) > at), default=inf)
+    return min(
+        (then for debt in below if (then := _changes_at(debt, tree)) > at), default=inf
+    )
 
 
 def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
@@ -65,10 +74,15 @@ def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
     }
     for gangs in waiting if claims else ():
         if not gangs[0].preemptible:
-            each = sum(millis for _, millis in standing.asked_by(gangs[0], gangs[0].shapes[0], ()))
+            each = sum(
+                millis
+                for _, millis in standing.asked_by(gangs[0], gangs[0].shapes[0], ())
+            )
             for queue in tree.path(gangs[0].queue):
                 if claim := claims.get(queue.name):
-                    claims[queue.name] = replace(claim, asked=claim.asked + len(gangs) * each)
+                    claims[queue.name] = replace(
+                        claim, asked=claim.asked + len(gangs) * each
+                    )
     return claims
 
 
@@ -78,7 +92,8 @@ def counted(
     at: float,
     half_life_seconds: float,
 ) -> list[Debt]:
-    """The debts that do not go on as they did, as they go on from that moment (wall clock)."""
+    """The debts that do not go on as they did, as they go on from that moment (wall
+    clock)."""
     counted_shares = []
     for name in sorted({*claims, *debts}):
         none = Debt(queue=name, at=at)
@@ -88,15 +103,17 @@ def counted(
         else:
             gpus = gpus_of(before, at, half_life_seconds)
             rate = _rate(claim, owes=gpus > LEAST)
-            after = before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
+            after = (
+                before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
+            )
         if after is not before:
             counted_shares.append(after)
     return counted_shares
 
 
 def _rate(claim: Claim, *, owes: bool) -> float:
-    """Return the rate of borrowing. A queue without GPUs of its own cannot repay: its due is what
-    it holds."""
+    """Return the rate of borrowing. A queue without GPUs of its own cannot repay: its
+    due is what it holds."""
     if not claim.own:
         return 0.0
     due = claim.own if owes else min(claim.own, claim.held + claim.asked)

@@ -1,8 +1,9 @@
 """Entitlement of each queue: its own, what it borrows, and what it keeps from others.
 
-Columns over queue rows; row 0 is the cluster, a parent has a lower row than its children. Amounts
-are thousandths of a GPU. A queue borrows what it holds beyond its own, type by type; its own of any
-type covers whatever is left. What it never lends counts at its parent as held.
+Columns over queue rows; row 0 is the cluster, a parent has a lower row than its
+children. Amounts are thousandths of a GPU. A queue borrows what it holds beyond its
+own, type by type; its own of any type covers whatever is left. What it never lends
+counts at its parent as held.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,8 @@ Column = list[int]
 
 
 class QueueColumns(NamedTuple):
-    """`own` and `held` are flat: row * kinds + kind. `inner`: what a row's queues hold or keep."""
+    """`own` and `held` are flat: row * kinds + kind. `inner`: what a row's queues hold
+    or keep."""
 
     kinds: int
     parent: Column
@@ -33,7 +35,8 @@ class QueueColumns(NamedTuple):
 
 
 def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
-    """Return what the row would borrow if it also held `asked`, with `more` counted at it."""
+    """Return what the row would borrow if it also held `asked`, with `more` counted at
+    it."""
     over = -queues.own_any[row]
     for kind in range(queues.kinds):
         at = row * queues.kinds + kind
@@ -47,8 +50,8 @@ def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
 def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
     """The lowest row that does not let the queue hold so much more; FREE when all do.
 
-    The cluster refuses only what would be borrowed from it and is kept by others: a queue's own is
-    never denied, and what is not there is for placing to say.
+    The cluster refuses only what would be borrowed from it and is kept by others: a
+    queue's own is never denied, and what is not there is for placing to say.
     """
     more = sum(asked)
     if not more:
@@ -69,8 +72,8 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
 
 
 def is_within(queues: QueueColumns, row: int, asked: Column, level: int) -> bool:
-    """Whether the queue `level`, that of the row or one above it, has all of it without borrowing
-    when the row also holds `asked`."""
+    """Whether the queue `level`, that of the row or one above it, has all of it without
+    borrowing when the row also holds `asked`."""
     more = sum(asked)
     while row != level:
         more = _seen_above(queues, row, more)
@@ -92,7 +95,8 @@ def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
 
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
-    """Return how much of a change at a row its parent sees: what is kept counts there already."""
+    """Return how much of a change at a row its parent sees: what is kept counts there
+    already."""
     inner, kept_millis = queues.inner[row], queues.kept[row]
     return max(inner + more, kept_millis) - max(inner, kept_millis)
 
@@ -115,13 +119,15 @@ def columns_of(
 ) -> tuple[QueueColumns, EntitlementRows]:
     """The tree as columns, with nothing held.
 
-    `stripped` have spent their budget: nothing is their own, all they hold is borrowed. `others`
-    are queues that jobs name and that are gone.
+    `stripped` have spent their budget: nothing is their own, all they hold is borrowed.
+    `others` are queues that jobs name and that are gone.
     """
     queues = [queue for _, queue in tree.walk()]
     queues += [Queue(name=name) for name in sorted(set(others) - tree.by_name.keys())]
     named = {kind for queue in queues for kind, _ in queue.nominal}
-    kind_of = {kind: i for i, kind in enumerate(sorted((set(kinds) | named) - {ANY_TYPE}))}
+    kind_of = {
+        kind: i for i, kind in enumerate(sorted((set(kinds) | named) - {ANY_TYPE}))
+    }
     row_of = {queue.name: row for row, queue in enumerate(queues, start=1)}
     made = _empty(len(queues) + 1, len(kind_of))
     made.total[CLUSTER] = made.own_any[CLUSTER] = capacity_millis

@@ -1,8 +1,10 @@
-"""Fair share: what a queue or a user holds and has held, by the resource it takes most of.
+"""Fair share: what a queue or a user holds and has held, by the resource it takes most
+of.
 
-Past use decays: after a half-life it counts half. Divided by the half-life's time constant it is in
-the unit of what is held now (GPUs, cores, GiB), and the two are added: so of two queues that begin
-at once neither takes all, and one that has waited long comes first.
+Past use decays: after a half-life it counts half. Divided by the half-life's time
+constant it is in the unit of what is held now (GPUs, cores, GiB), and the two are
+added: so of two queues that begin at once neither takes all, and one that has waited
+long comes first.
 """
 
 from collections.abc import Mapping
@@ -21,8 +23,8 @@ class ResourceAmounts(NamedTuple):
     gib: float = 0.0
 
     def in_steps(self) -> "ResourceAmounts":
-        """Rounded to the 2^20th part of one: sums of such are exact, so that they are the same in
-        whatever order things are taken and given back."""
+        """Rounded to the 2^20th part of one: sums of such are exact, so that they are
+        the same in whatever order things are taken and given back."""
         return ResourceAmounts(*(round(amount * _STEPS) / _STEPS for amount in self))
 
     def plus(self, other: "ResourceAmounts", times: float = 1.0) -> "ResourceAmounts":
@@ -39,7 +41,8 @@ def constant_seconds(half_life_seconds: float) -> float:
 
 
 def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
-    """Return what is left of an amount of use after this time. A negative time counts as zero."""
+    """Return what is left of an amount of use after this time. A negative time counts
+    as zero."""
     return amount * exp(-max(0.0, seconds) / constant_seconds(half_life_seconds))
 
 
@@ -55,7 +58,8 @@ def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
 def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) -> float:
     """The largest part that is used of any one resource, over the weight.
 
-    Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with weights.
+    Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with
+    weights.
     """
     most = 0.0
     for place in range(RESOURCES):
@@ -64,8 +68,11 @@ def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) ->
     return most / weight
 
 
-def targets(weights: Mapping[str, float], parents: Mapping[str, str | None]) -> dict[str, float]:
-    """The part of the cluster that each is due by weight when all want as much as they can get.
+def targets(
+    weights: Mapping[str, float], parents: Mapping[str, str | None]
+) -> dict[str, float]:
+    """The part of the cluster that each is due by weight when all want as much as they
+    can get.
 
     The parts of the children of one sum to its own, and those at the top to 1.
     """

@@ -1,4 +1,5 @@
-"""Forms of a gang that its queue may hold now; and why it may hold none, with the numbers."""
+"""Forms of a gang that its queue may hold now; and why it may hold none, with the
+numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class QueueLimits:
-    """The bounds of one pass. What is refused stays refused, until something is given back."""
+    """The bounds of one pass. What is refused stays refused, until something is given
+    back."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
         self._standing = standing
@@ -26,11 +28,15 @@ class QueueLimits:
         self._reasons: dict[Alike, Reason] = {}
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
-        """The forms that its queue may hold now, the first wish first; none: see `reason`."""
+        """The forms that its queue may hold now, the first wish first; none: see
+        `reason`."""
         alike = _alike(gang)
         version, shapes = self._allowed.get(alike, (-1, gang.shapes))
         if shapes and version != self._standing.version:
-            allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
+            allowed = (
+                self._standing.allowed(gang, shape, self._kinds)
+                for shape in gang.shapes
+            )
             shapes = tuple(shape for forms in allowed for shape in forms)
             self._allowed[alike] = (self._standing.version, shapes)
         return shapes
@@ -94,7 +100,9 @@ class QueueLimits:
                 f"{queue.name}",
                 suggestions=see,
             )
-        return Reason(code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see)
+        return Reason(
+            code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see
+        )
 
     def _use(self, queue: Queue) -> str:
         held_millis = self._standing.held_millis(queue.name)
@@ -104,7 +112,9 @@ class QueueLimits:
         else:
             may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
         own_text = counted_gpus(queue.nominal_millis)
-        return f"queue {queue.name} uses {gpus_text(held_millis)} of its {own_text} {may}"
+        return (
+            f"queue {queue.name} uses {gpus_text(held_millis)} of its {own_text} {may}"
+        )
 
 
 def _alike(gang: Waiting) -> Alike:

@@ -1,4 +1,5 @@
-"""Allocations: held and released once, given up for silence alone, no GPU promised twice."""
+"""Allocations: held and released once, given up for silence alone, no GPU promised
+twice."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.ids import NodeId
@@ -13,7 +14,8 @@ BOUND_SECONDS = 9.0  # no shorter silence may cost a node its work
 
 
 class Seating:
-    """I3, I7 and I8. The books have the commit's jobs already, and not yet its attempts."""
+    """I3, I7 and I8. The books have the commit's jobs already, and not yet its
+    attempts."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -23,11 +25,17 @@ class Seating:
         before = self._books.take_allocation(allocation)
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
         if before == SeatState.RELEASED:
-            self._books.breach("I8", f"{allocation.key} was released and is {allocation.state}")
+            self._books.breach(
+                "I8", f"{allocation.key} was released and is {allocation.state}"
+            )
         if allocation.state == SeatState.HELD and before is not None:
             self._books.breach("I8", f"{allocation.key} was {before} and is held again")
-        if allocation.state == SeatState.RELEASED and self._books.evidence.lives(key, node):
-            self._books.breach("I8", f"{allocation.key} is released while its ranks live")
+        if allocation.state == SeatState.RELEASED and self._books.evidence.lives(
+            key, node
+        ):
+            self._books.breach(
+                "I8", f"{allocation.key} is released while its ranks live"
+            )
         if allocation.state == SeatState.UNREACHABLE:
             if before != allocation.state:
                 self._given_up(key, node)
@@ -45,7 +53,8 @@ class Seating:
         self._not_all_at_once(node, silent)
 
     def _not_all_at_once(self, node: NodeId, silent: float) -> None:
-        """I7: many nodes that went silent in one moment are no proof against any of them."""
+        """I7: many nodes that went silent in one moment are no proof against any of
+        them."""
         others = [
             self._books.silent_seconds(other)
             for other in self._books.nodes
@@ -56,13 +65,18 @@ class Seating:
             text = f"{node} is given up, and {together} nodes went silent with it"
             self._books.breach("I7", text)
 
-    def _whole_gang_silent(self, key: AttemptKey, node: NodeId, before: Job | None) -> None:
-        """I7: a gang that reports steps is alive, also where one of its nodes is silent."""
+    def _whole_gang_silent(
+        self, key: AttemptKey, node: NodeId, before: Job | None
+    ) -> None:
+        """I7: a gang that reports steps is alive, also where one of its nodes is
+        silent."""
         lost = self._books.jobs[key[0]].reason_code == "NodeLost"
         if not lost or before is None or before.state != JobState.RUNNING:
             return
         if self._books.steps_on(key, node, self._books.silent_seconds(node)):
-            self._books.breach("I7", f"{(*key, node)} is given up, and its gang steps on")
+            self._books.breach(
+                "I7", f"{(*key, node)} is given up, and its gang steps on"
+            )
 
     def check_capacity(self, changes: Changes) -> None:
         """I3 as recorded: no GPU is promised twice. The books have the whole commit."""

@@ -1,4 +1,5 @@
-"""Start of an attempt: whole, from the newest save, and after all that came before it."""
+"""Start of an attempt: whole, from the newest save, and after all that came before
+it."""
 
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.desired_state import Launch
@@ -10,7 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class Starting:
-    """I2, I3, I7, I8, I9 and I12: when it is placed, and when its ranks come to life."""
+    """I2, I3, I7, I8, I9 and I12: when it is placed, and when its ranks come to
+    life."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -33,7 +35,9 @@ class Starting:
             text = f"{key} was placed on {len(rows)} of {job.spec.nodes} nodes"
             self._books.breach("I9", text)
         saves = self._books.saves.get(attempt.job, {}).values()
-        newest = max((save.step for save in saves if not save.quarantined), default=None)
+        newest = max(
+            (save.step for save in saves if not save.quarantined), default=None
+        )
         if attempt.resume_step != newest:
             text = f"{key} resumes from {attempt.resume_step}, newest is {newest}"
             self._books.breach("I12", text)
@@ -41,7 +45,8 @@ class Starting:
             self._restarted(job, attempt)
 
     def _restarted(self, job: Job, attempt: Attempt) -> None:
-        """I7: what is still alive of the older attempts must have been given up rightly."""
+        """I7: what is still alive of the older attempts must have been given up
+        rightly."""
         for (number, node), alive in self._books.evidence.alive[job.id].items():
             older = number < attempt.number
             if older and not self._books.may_overlap(job.spec, alive.key, node):
@@ -53,7 +58,9 @@ class Starting:
     def ranks_start(self, launch: Launch, node: NodeId, ranks: set[int]) -> None:
         """I2, I3, I8 and I12, at the moment when ranks come to life."""
         evidence, key = self._books.evidence, launch.key
-        self._books.stage.tell(f"{node}: {key[0]}.{key[1]} starts ranks {sorted(ranks)}")
+        self._books.stage.tell(
+            f"{node}: {key[0]}.{key[1]} starts ranks {sorted(ranks)}"
+        )
         self._starts_rightly(launch, node)
         evidence.start(key, node, launch.seat, ranks)
         used: dict[int, int] = {}
@@ -62,7 +69,9 @@ class Starting:
                 share = alive.seat.gpu_millis // len(alive.seat.gpus)
                 used[index] = used.get(index, 0) + share
         if max(used.values(), default=0) > MILLIS_PER_GPU:
-            self._books.breach("I3", f"GPUs of {node} are used twice: {used} in thousandths")
+            self._books.breach(
+                "I3", f"GPUs of {node} are used twice: {used} in thousandths"
+            )
 
     def _starts_rightly(self, launch: Launch, node: NodeId) -> None:
         key = launch.key
@@ -86,8 +95,17 @@ class Starting:
             self._books.breach("I12", text)
         steps = [save.step for save in launch.resume]
         placed = self._books.attempts[launch.key].resume_step
-        if steps != sorted(steps, reverse=True) or (steps[0] if steps else None) != placed:
-            good = [s.step for s in launch.resume if not known_saves[s.attempt, s.step].quarantined]
+        if (
+            steps != sorted(steps, reverse=True)
+            or (steps[0] if steps else None) != placed
+        ):
+            good = [
+                s.step
+                for s in launch.resume
+                if not known_saves[s.attempt, s.step].quarantined
+            ]
             if placed in good or steps != sorted(steps, reverse=True):
-                text = f"{launch.key} got the order to resume from {steps}, not {placed}"
+                text = (
+                    f"{launch.key} got the order to resume from {steps}, not {placed}"
+                )
                 self._books.breach("I12", text)

@@ -9,7 +9,8 @@ from corral.simulate.recorded_state import Books
 
 
 class FailureBlameOracle:
-    """I5, I7 and I17: no end without a cause, the true exit code, and the right budget."""
+    """I5, I7 and I17: no end without a cause, the true exit code, and the right
+    budget."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -27,7 +28,10 @@ class FailureBlameOracle:
     def _job(self, before: Job, job: Job) -> None:
         key = (job.id, before.attempt)
         self._budgets(before, job, key)
-        if before.state == JobState.RECOVERING and job.state in (JobState.QUEUED, JobState.FAILED):
+        if before.state == JobState.RECOVERING and job.state in (
+            JobState.QUEUED,
+            JobState.FAILED,
+        ):
             self._explained(key)
         if job.state == JobState.RECOVERING != before.state and not self._cause(key):
             self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
@@ -42,30 +46,43 @@ class FailureBlameOracle:
             why = self._infra(key) or "nothing befell it"
             self._books.breach("I17", f"the user pays for {key}: {why}")
         if job.infra_retries > before.infra_retries and not self._infra(key):
-            self._books.breach("I17", f"the cluster pays for {key}: its ranks failed {own_exits}")
+            self._books.breach(
+                "I17", f"the cluster pays for {key}: its ranks failed {own_exits}"
+            )
 
-        if job.user_retries > job.spec.retry.user or job.infra_retries > job.spec.retry.infra:
+        if (
+            job.user_retries > job.spec.retry.user
+            or job.infra_retries > job.spec.retry.infra
+        ):
             self._books.breach("I17", f"{job.id} is tried again beyond its budget")
         if job.user_retries > before.user_retries:
             self._crash_loop(job, self._books.attempts[key].last_step or -1)
 
     def _crash_loop(self, job: Job, reached: int) -> None:
-        """I17: the third failure in a row that came no further than before is the last."""
+        """I17: the third failure in a row that came no further than before is the
+        last."""
         further = reached > self._furthest.get(job.id, -1)
         self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
         self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
         if self._fruitless[job.id] >= 3:
-            self._books.breach("I17", f"{job.id} is tried again after three failures in a row")
+            self._books.breach(
+                "I17", f"{job.id} is tried again after three failures in a row"
+            )
 
     def _explained(self, key: AttemptKey) -> None:
-        """I14: a failed attempt has a cause, a culprit and evidence; the culprit did it."""
+        """I14: a failed attempt has a cause, a culprit and evidence; the culprit did
+        it."""
         attempt = self._books.attempts[key]
         own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
-            self._books.breach("I14", f"{key} failed, and no cause is recorded: {attempt}")
+            self._books.breach(
+                "I14", f"{key} failed, and no cause is recorded: {attempt}"
+            )
         ranks = {f"rank {rank} on " for rank in own_exits}
         if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
-            self._books.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own_exits}")
+            self._books.breach(
+                "I14", f"{key} is blamed on {attempt.culprit}, not on {own_exits}"
+            )
 
     def _failed(self, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
@@ -73,18 +90,25 @@ class FailureBlameOracle:
             return
         if job.reason_code == "NodeFail":
             if job.infra_retries < job.spec.retry.infra:
-                self._books.breach("I17", f"{job.id} failed with retries left: {job.reason}")
+                self._books.breach(
+                    "I17", f"{job.id} failed with retries left: {job.reason}"
+                )
         elif not own_exits:
-            self._books.breach("I17", f"{job.id} failed by {job.reason}; no rank did by itself")
+            self._books.breach(
+                "I17", f"{job.id} failed by {job.reason}; no rank did by itself"
+            )
         elif job.exit_code not in {end.shell_code for end in own_exits.values()}:
-            self._books.breach("I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}")
+            self._books.breach(
+                "I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}"
+            )
 
     def _time(self, job: Job, key: AttemptKey) -> None:
         limit = job.spec.max_duration_seconds or 0.0
         books, evidence = self._books, self._books.evidence
         since = evidence.up_since.get(key, books.now())
         if not books.all_heard(seat.node for seat in books.attempts[key].seats):
-            since = evidence.first_up.get(key, since)  # this long can the head be sure of
+            # this long can the head be sure of
+            since = evidence.first_up.get(key, since)
         ran = books.now() - since
         if ran < limit - 3.0:
             self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")

@@ -15,7 +15,8 @@ WAITING = (*HELD_BACK, JobState.QUEUED)
 
 
 class JobRequestsOracle:
-    """Called before the books take the commit in; keeps its own book of who is where."""
+    """Called before the books take the commit in; keeps its own book of who is
+    where."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -30,7 +31,9 @@ class JobRequestsOracle:
         for allocation in changes.allocations:
             if allocation.state == SeatState.HELD:
                 self._neighbours(allocation, jobs)
-        attempts = {(attempt.job, attempt.number): attempt for attempt in changes.attempts}
+        attempts = {
+            (attempt.job, attempt.number): attempt for attempt in changes.attempts
+        }
         for key, attempt in attempts.items():
             if key not in self._books.attempts:
                 self._placed(jobs[attempt.job], attempt)
@@ -49,8 +52,8 @@ class JobRequestsOracle:
             jobs_on_node[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
-        """Nobody shares an exclusive node; who wants to be apart is, by either's wish, from jobs
-        that are not over."""
+        """Nobody shares an exclusive node; who wants to be apart is, by either's wish,
+        from jobs that are not over."""
         node, key = allocation.seat.node, allocation.key
         job_spec = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
@@ -60,31 +63,43 @@ class JobRequestsOracle:
             if job_spec.place.exclusive or other.place.exclusive:
                 self._books.breach("exclusive", f"{key} and {other_key} share {node}")
             shuns = (
-                other.name in job_spec.place.apart_from or job_spec.name in other.place.apart_from
+                other.name in job_spec.place.apart_from
+                or job_spec.name in other.place.apart_from
             )
             if shuns and not jobs[id].is_final:
                 self._books.breach("apart", f"{key} and {other_key} meet on {node}")
 
     def _placed(self, job: Job, attempt: Attempt) -> None:
         rule = job.spec.place
-        labels = [dict(self._books.machines[node].inventory.labels) for node in attempt.nodes]
+        labels = [
+            dict(self._books.machines[node].inventory.labels) for node in attempt.nodes
+        ]
         for constraint in rule.constraints:
             for node, own_labels in zip(attempt.nodes, labels, strict=True):
                 among = own_labels.get(constraint.label) in constraint.values
                 if among == constraint.negated:
-                    self._books.breach("constraint", f"{job.id} is on {node}, not {constraint}")
+                    self._books.breach(
+                        "constraint", f"{job.id} is on {node}, not {constraint}"
+                    )
         if rule.topology.mode == Mode.REQUIRE and len(labels) > 1:
             racks = {label.get("rack", "") for label in labels}
             if len(racks) > 1 or "" in racks:
                 self._books.breach("require", f"{job.id} is on racks {sorted(racks)}")
 
     def _released(self, job: Job, before: Job | None, decided_wall: float) -> None:
-        """Not before its begin, by the clock of the head that lets it go on: another may be set."""
+        """Not before its begin, by the clock of the head that lets it go on: another
+        may be set."""
         was_held = before is None or before.state in HELD_BACK
-        if was_held and job.state not in (*HELD_BACK, *FINAL) and job.begins_at is not None:
+        if (
+            was_held
+            and job.state not in (*HELD_BACK, *FINAL)
+            and job.begins_at is not None
+        ):
             early = job.begins_at - decided_wall
             if early > 0.01:
-                self._books.breach("begin", f"{job.id} goes on {early:.1f} s before its begin")
+                self._books.breach(
+                    "begin", f"{job.id} goes on {early:.1f} s before its begin"
+                )
 
     def _warned(self, job: Job, before: Job | None, attempt: Attempt | None) -> None:
         """Nobody's time is up without a word before."""
@@ -93,10 +108,13 @@ class JobRequestsOracle:
             return
         known_attempt = attempt or self._books.attempts[job.id, job.attempt]
         if known_attempt.warned_at is None:
-            self._books.breach("warn", f"{job.id} ends by its time and was never warned")
+            self._books.breach(
+                "warn", f"{job.id} ends by its time and was never warned"
+            )
 
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
-        """Check that a job which ends by its start_by had one, never ran, and leaves a receipt."""
+        """Check that a job which ends by its start_by had one, never ran, and leaves a
+        receipt."""
         if job.reason_code != "Deadline" or (before is not None and before == job):
             return
         receipt = any(
@@ -105,10 +123,18 @@ class JobRequestsOracle:
         )
         early = job.starts_by is None or (job.ended_at or 0.0) < job.starts_by
         if early or job.started_at is not None or not receipt:
-            self._books.breach("start_by", f"{job.id} is ended as too late: {job.reason}")
+            self._books.breach(
+                "start_by", f"{job.id} is ended as too late: {job.reason}"
+            )
 
     def _overdue(self, job: Job, decided_wall: float) -> None:
         """No commit leaves a job waiting whose start_by has come."""
         never_ran = job.state in WAITING and job.started_at is None
-        if never_ran and job.starts_by is not None and job.starts_by < decided_wall - 0.01:
-            self._books.breach("start_by", f"{job.id} is {job.state} after its start_by")
+        if (
+            never_ran
+            and job.starts_by is not None
+            and job.starts_by < decided_wall - 0.01
+        ):
+            self._books.breach(
+                "start_by", f"{job.id} is {job.state} after its start_by"
+            )

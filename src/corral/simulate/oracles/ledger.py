@@ -12,8 +12,8 @@ NEAR_SECONDS = 1e-3  # GPU-seconds that are none: sums of floats
 
 
 class LedgerCheck:
-    """GPU-seconds of each allocation from its placement until it is released or out of reach, by
-    the times in its rows."""
+    """GPU-seconds of each allocation from its placement until it is released or out of
+    reach, by the times in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -27,7 +27,9 @@ class LedgerCheck:
                 self._open.setdefault(row.key, row)
             elif (first := self._open.pop(row.key, None)) is not None:
                 gpus = row.seat.gpu_millis / MILLIS_PER_GPU
-                held_seconds[row.key[:2]] += gpus * max(0.0, row.since - first.placed_at)
+                held_seconds[row.key[:2]] += gpus * max(
+                    0.0, row.since - first.placed_at
+                )
         recorded_seconds: dict[AttemptKey, float] = defaultdict(float)
         for account in changes.accounts:
             if account.job is not None:

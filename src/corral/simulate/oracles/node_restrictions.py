@@ -1,4 +1,5 @@
-"""Oracle of automatic health actions: compared with their bound and with the true faults."""
+"""Oracle of automatic health actions: compared with their bound and with the true
+faults."""
 
 from typing import Final
 
@@ -13,8 +14,9 @@ BY_HEALTH: Final = "health"
 
 
 class Barring:
-    """I16: of all nodes health cordons by itself a tenth within five minutes, or one; and only
-    nodes that have reported a fault. By the head's wall clock, as its rows are."""
+    """I16: of all nodes health cordons by itself a tenth within five minutes, or one;
+    and only nodes that have reported a fault. By the head's wall clock, as its rows
+    are."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -36,7 +38,9 @@ class Barring:
         lately = sum(wall - at < BREAKER_SECONDS for at in self._barred)
         most = max(1, int(len(books.nodes) * BREAKER_SHARE))
         if any(at == wall for at in self._barred) and lately > most:
-            books.breach("I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health")
+            books.breach(
+                "I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health"
+            )
 
 
 def _by_health(node: Node | None) -> bool:

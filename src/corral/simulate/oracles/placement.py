@@ -8,7 +8,8 @@ from corral.domain.world import AllocationKey, Changes
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.recorded_state import Books
 
-OLD_SECONDS = 86_400.0  # who has waited for this long, all waits together, may go by age (0027)
+# who has waited for this long, all waits together, may go by age (0027)
+OLD_SECONDS = 86_400.0
 
 
 class PlacementOracle:
@@ -24,7 +25,9 @@ class PlacementOracle:
         """Look at every job that this commit places."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         job_ids = {
-            reservation.job for reservation in changes.reservations if reservation.ended == "placed"
+            reservation.job
+            for reservation in changes.reservations
+            if reservation.ended == "placed"
         }
         self._newly_kept = {
             reservation.job
@@ -47,7 +50,8 @@ class PlacementOracle:
                 self._order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
-        """I3: a port of a node is the rendezvous of one attempt until it is released."""
+        """I3: a port of a node is the rendezvous of one attempt until it is
+        released."""
         taken = self._ports.setdefault(allocation.seat.node, {})
         if allocation.port is None:
             return
@@ -56,13 +60,17 @@ class PlacementOracle:
                 del taken[allocation.port]
         elif taken.setdefault(allocation.port, allocation.key) != allocation.key:
             other = taken[allocation.port]
-            self._books.breach("I3", f"{allocation.key} has the port {allocation.port} of {other}")
+            self._books.breach(
+                "I3", f"{allocation.key} has the port {allocation.port} of {other}"
+            )
 
     def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
         for after in job.spec.after:
             if not _is_met(after, jobs[after.job]):
                 state = jobs[after.job].state
-                self._books.breach("after", f"{job.id} is placed, and {after.job} is {state}")
+                self._books.breach(
+                    "after", f"{job.id} is placed, and {after.job} is {state}"
+                )
 
     def _array(self, job: Job, jobs: dict[JobId, Job]) -> None:
         limit = job.spec.array_limit
@@ -73,12 +81,18 @@ class PlacementOracle:
             for other_job in jobs.values()
         )
         if active > limit:
-            self._books.breach("array", f"{active} of {job.array} run at once, not {limit}")
+            self._books.breach(
+                "array", f"{active} of {job.array} run at once, not {limit}"
+            )
 
     def _order(self, job: Job, jobs: dict[JobId, Job], attempt: Attempt) -> None:
-        """I10: of two that ask for the same, the higher priority, then the elder, then the older,
-        is first."""
-        shunned = {name for other_job in jobs.values() for name in other_job.spec.place.apart_from}
+        """I10: of two that ask for the same, the higher priority, then the elder, then
+        the older, is first."""
+        shunned = {
+            name
+            for other_job in jobs.values()
+            for name in other_job.spec.place.apart_from
+        }
         if job.spec.name in shunned:
             return
         for before in self._books.jobs.values():
@@ -90,12 +104,19 @@ class PlacementOracle:
             waits = waits and other.id not in self._newly_kept
             waits = waits and not self._giving.is_kept(other.id)
             waits = waits and not self._goes_by_age(job, other, attempt)
-            if waits and is_alike(other, job) and place_in_line(other) < place_in_line(job):
-                self._books.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
+            if (
+                waits
+                and is_alike(other, job)
+                and place_in_line(other) < place_in_line(job)
+            ):
+                self._books.breach(
+                    "I10", f"{job.id} is placed before {other.id}, which is alike"
+                )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
-        """Whether it is the elder of the two, and goes first as one. All waits of a job count, by
-        the clocks of the heads that wrote them: one that is set by a day ages those who waited."""
+        """Whether it is the elder of the two, and goes first as one. All waits of a job
+        count, by the clocks of the heads that wrote them: one that is set by a day ages
+        those who waited."""
         if attempt.protected_until is None or job.spec.priority != other.spec.priority:
             return False
         return self._waited(job) >= max(OLD_SECONDS, self._waited(other))
@@ -115,13 +136,18 @@ def _is_met(after: After, job: Job) -> bool:
 
 
 def is_alike(one: Job, other: Job) -> bool:
-    """Whether both ask for the same, and could start in just the same places: saves and limits bind
-    a job to some, and one that has gone in time may use what is kept for another."""
-    bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
+    """Whether both ask for the same, and could start in just the same places: saves and
+    limits bind a job to some, and one that has gone in time may use what is kept for
+    another."""
+    bound = (
+        one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
+    )
     job_spec, others = one.spec, other.spec
     same = (one.owner, job_spec.queue, job_spec.preemptible) == (
-        other.owner, others.queue, others.preemptible,
-    )  # fmt: skip
+        other.owner,
+        others.queue,
+        others.preemptible,
+    )
     alike = job_spec.shapes == others.shapes and job_spec.place == others.place
     limits = (job_spec.max_duration_seconds, job_spec.grace_seconds)
     as_long = limits == (others.max_duration_seconds, others.grace_seconds)

@@ -17,8 +17,10 @@ from corral.simulate.recorded_state import Books
 
 LEAVING = (JobState.STOPPING, JobState.RECOVERING)
 MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
-STOP_SECONDS = 10.0  # from a KILL to the next attempt's place, in a world without faults
-PATIENT_SECONDS = 50.0  # one of a queue with some of its own left then keeps nodes from others
+# from a KILL to the next attempt's place, in a world without faults
+STOP_SECONDS = 10.0
+# one of a queue with some of its own left then keeps nodes from others
+PATIENT_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class _Held:
 
 
 class Giving:
-    """Quota, rights, guards, what is kept, receipts. Queues of these worlds are not nested."""
+    """Quota, rights, guards, what is kept, receipts. Queues of these worlds are not
+    nested."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -40,7 +43,8 @@ class Giving:
         self._held: dict[AllocationKey, _Held] = {}
         self._kept: dict[JobId, Reservation] = {}
         self._taken: dict[JobId, set[JobId]] = {}  # victims with a receipt, by taker
-        self._named: dict[JobId, set[JobId]] = {}  # in the other half of receipts, by whose
+        # in the other half of receipts, by whose
+        self._named: dict[JobId, set[JobId]] = {}
         self._entitled: dict[JobId, float] = {}  # since when, in a world without faults
         self._waits_since: dict[JobId, float] = {}
 
@@ -59,7 +63,9 @@ class Giving:
         given_counts: Counter[QueueName] = Counter()
         for attempt in new:
             if not jobs[attempt.job].spec.preemptible:
-                given_counts[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
+                given_counts[jobs[attempt.job].spec.queue] += self._charged(
+                    attempt.seats
+                )
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
             self._reservation(reservation, jobs, changes, given_counts)
         for job in changes.jobs:
@@ -75,14 +81,21 @@ class Giving:
     def is_kept_on(self, node: NodeId) -> bool:
         """Whether something of the node is kept for one that has a right to it."""
         return any(
-            seat.node == node for reservation in self._kept.values() for seat in reservation.seats
+            seat.node == node
+            for reservation in self._kept.values()
+            for seat in reservation.seats
         )
 
     def would_borrow(self, job: Job, jobs: dict[JobId, Job]) -> bool:
         """Whether its queue has less than it asks for left of its own."""
         queue = job.spec.queue
-        own_left = self._own(queue) - self._millis(jobs)[queue] - self._kept_millis(job, jobs)
-        return job.spec.preemptible or own_left < job.spec.nodes * job.spec.resources.gpu_millis
+        own_left = (
+            self._own(queue) - self._millis(jobs)[queue] - self._kept_millis(job, jobs)
+        )
+        return (
+            job.spec.preemptible
+            or own_left < job.spec.nodes * job.spec.resources.gpu_millis
+        )
 
     def _is_new(self, attempt: Attempt) -> bool:
         return (attempt.job, attempt.number) not in self._books.attempts
@@ -92,11 +105,16 @@ class Giving:
     def _millis(
         self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
     ) -> Counter[QueueName]:
-        """Return what each queue holds for jobs that are not preemptible; `staying`: without those
-        that leave, or only might for `by`, for which other seats are kept now."""
+        """Return what each queue holds for jobs that are not preemptible; `staying`:
+        without those that leave, or only might for `by`, for which other seats are kept
+        now."""
         millis_by_queue: Counter[QueueName] = Counter()
-        reservations = (reservation for reservation in self._kept.values() if reservation.job != by)
-        doomed = {victim.job for reservation in reservations for victim in reservation.victims}
+        reservations = (
+            reservation for reservation in self._kept.values() if reservation.job != by
+        )
+        doomed = {
+            victim.job for reservation in reservations for victim in reservation.victims
+        }
         for held_gang in self._held.values():
             job = jobs[held_gang.job]
             leaves = job.id in doomed or self._leaves(job)
@@ -124,10 +142,13 @@ class Giving:
         return self._tree.queue(queue).nominal_millis
 
     def _placed(
-        self, allocations: tuple[Allocation, ...], new: list[Attempt], jobs: dict[JobId, Job]
+        self,
+        allocations: tuple[Allocation, ...],
+        new: list[Attempt],
+        jobs: dict[JobId, Job],
     ) -> None:
-        """Check that placements beyond a queue's own are recorded as borrowed, and within its
-        limit."""
+        """Check that placements beyond a queue's own are recorded as borrowed, and
+        within its limit."""
         before = self._millis(jobs)
         for allocation in allocations:
             if allocation.state == SeatState.HELD:
@@ -144,11 +165,17 @@ class Giving:
             if jobs[attempt.job].spec.preemptible:
                 freely[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
         for queue in recorded:
-            own_millis, limit = self._own(queue), self._tree.queue(queue).borrow_limit_millis
+            own_millis, limit = (
+                self._own(queue),
+                self._tree.queue(queue).borrow_limit_millis,
+            )
             over = max(0, after[queue] - own_millis)
             borrows = over - max(0, before[queue] - own_millis) + freely[queue]
-            if recorded[queue] < borrows:  # what is kept for others of the queue counts before
-                text = f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
+            # what is kept for others of the queue counts before
+            if recorded[queue] < borrows:
+                text = (
+                    f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
+                )
                 self._books.breach("quota", text)
             if borrows and limit is not None and over > limit:
                 self._books.breach("quota", f"{queue} borrows {over} of {limit}")
@@ -156,7 +183,11 @@ class Giving:
     # -- rights ----------------------------------------------------------------------------------
 
     def _reservation(
-        self, one: Reservation, jobs: dict[JobId, Job], changes: Changes, new: Counter[QueueName]
+        self,
+        one: Reservation,
+        jobs: dict[JobId, Job],
+        changes: Changes,
+        new: Counter[QueueName],
     ) -> None:
         reservation = self._kept.get(one.job)
         if one.latest_start is not None:
@@ -172,31 +203,42 @@ class Giving:
         else:
             self._kept[one.job] = one
 
-    def _rights(self, one: Reservation, jobs: dict[JobId, Job], new: Counter[QueueName]) -> None:
-        """Only those yield from which it may take; one after the other, as long as it may. `new`:
-        what queues were given in the same commit."""
+    def _rights(
+        self, one: Reservation, jobs: dict[JobId, Job], new: Counter[QueueName]
+    ) -> None:
+        """Only those yield from which it may take; one after the other, as long as it
+        may. `new`: what queues were given in the same commit."""
         by = jobs[one.job]
         held_millis = self._millis(jobs, staying=True, by=one.job)
         own_left = (
-            self._own(by.spec.queue) - held_millis[by.spec.queue] - self._kept_millis(by, jobs)
+            self._own(by.spec.queue)
+            - held_millis[by.spec.queue]
+            - self._kept_millis(by, jobs)
         )
         held_millis.update(new)
         for reservation in self._kept.values():
-            if reservation.job != one.job:  # what is kept for a queue is as good as held by it
-                held_millis[jobs[reservation.job].spec.queue] += reservation.shape.gpu_millis
+            # what is kept for a queue is as good as held by it
+            if reservation.job != one.job:
+                held_millis[jobs[reservation.job].spec.queue] += (
+                    reservation.shape.gpu_millis
+                )
         for victim in sorted(one.victims, key=lambda victim: victim.gpu_millis):
             job = jobs[victim.job]
             if self._was_told(one, victim):
                 continue  # it was judged then, by what queues held then
-            if not self._may_take(by, job, victim, held_millis, own_left >= one.shape.gpu_millis):
-                text = f"{victim.job} yields to {one.job} by {victim.why}, without a right"
+            if not self._may_take(
+                by, job, victim, held_millis, own_left >= one.shape.gpu_millis
+            ):
+                text = (
+                    f"{victim.job} yields to {one.job} by {victim.why}, without a right"
+                )
                 self._books.breach("right", text)
             if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
                 held_millis[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
-        """Whether it got the order to stop for this job already before the commit that is
-        looked at."""
+        """Whether it got the order to stop for this job already before the commit that
+        is looked at."""
         attempt = self._books.attempts.get((victim.job, victim.attempt))
         return attempt is not None and attempt.gave_way_to == one.job
 
@@ -205,11 +247,17 @@ class Giving:
         return sum(
             reservation.shape.gpu_millis
             for reservation in self._kept.values()
-            if reservation.job != by.id and jobs[reservation.job].spec.queue == by.spec.queue
+            if reservation.job != by.id
+            and jobs[reservation.job].spec.queue == by.spec.queue
         )
 
     def _may_take(
-        self, by: Job, job: Job, victim: Victim, held: Counter[QueueName], within_own: bool
+        self,
+        by: Job,
+        job: Job,
+        victim: Victim,
+        held: Counter[QueueName],
+        within_own: bool,
     ) -> bool:
         if by.spec.preemptible:
             return False
@@ -220,7 +268,11 @@ class Giving:
                 rule = self._tree.queue(by.spec.queue).preempt
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
                 higher = by.spec.priority > job.spec.priority
-                return by.spec.queue == job.spec.queue and higher and (saves or rule == Preempt.ANY)
+                return (
+                    by.spec.queue == job.spec.queue
+                    and higher
+                    and (saves or rule == Preempt.ANY)
+                )
             case PreemptWhy.SERVICE:
                 rule, policy = self._rule(by)
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
@@ -252,7 +304,11 @@ class Giving:
         if (job.submitted, job.spec) != (before.submitted, before.spec):
             self._books.breach("place", f"{job.id} has lost its place in line")
         is_told_to_stop = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
-        if is_told_to_stop and before.state != JobState.STOPPING and job.reason_code == "Preempted":
+        if (
+            is_told_to_stop
+            and before.state != JobState.STOPPING
+            and job.reason_code == "Preempted"
+        ):
             self._told(job, before)
         preempted = before.state == JobState.STOPPING and before.why == StopWhy.PREEMPT
         goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
@@ -260,20 +316,30 @@ class Giving:
             self._gave_way(before, job, attempt, changes)
 
     def _told(self, job: Job, before: Job) -> None:
-        """Check that a job is stopped only for a waiting one, and not within its guard."""
+        """Check that a job is stopped only for a waiting one, and not within its
+        guard."""
         by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
         if not by:
-            self._books.breach("right", f"{job.id} got the order to yield, and nothing is kept")
+            self._books.breach(
+                "right", f"{job.id} got the order to yield, and nothing is kept"
+            )
         evidence, now = self._books.evidence, self._books.now()
         up = evidence.first_up.get((job.id, job.attempt))
         if before.state == JobState.RUNNING and up is not None:
             ran, guard = now - up, self._tree.guard_seconds
             if ran < guard - MARGIN_SECONDS:
-                self._books.breach("guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}")
+                self._books.breach(
+                    "guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}"
+                )
 
-    def _gave_way(self, before: Job, job: Job, attempt: Attempt, changes: Changes) -> None:
+    def _gave_way(
+        self, before: Job, job: Job, attempt: Attempt, changes: Changes
+    ) -> None:
         """It is no failure of its own, and it has its receipt."""
-        if (job.infra_retries, job.user_retries) != (before.infra_retries, before.user_retries):
+        if (job.infra_retries, job.user_retries) != (
+            before.infra_retries,
+            before.user_retries,
+        ):
             self._books.breach("I17", f"{job.id} pays for having given way")
         by = attempt.gave_way_to
         assert by is not None
@@ -284,14 +350,18 @@ class Giving:
             and receipt.kind == ("relocation" if attempt.relocated else "preemption")
         ]
         if [receipt.others for receipt in receipts] != [(by,)]:
-            self._books.breach("receipt", f"{job.id} gave way to {by} without a receipt")
+            self._books.breach(
+                "receipt", f"{job.id} gave way to {by} without a receipt"
+            )
         if by in self._kept:
             self._taken.setdefault(by, set()).add(job.id)
 
     def _ended(self, one: Reservation, changes: Changes) -> None:
         """Whoever took from others has the other half of their receipts."""
         taken = self._taken.pop(one.job, set())
-        receipts = [r for r in changes.receipts if r.kind in ("preemption", "relocation")]
+        receipts = [
+            r for r in changes.receipts if r.kind in ("preemption", "relocation")
+        ]
         taken |= {receipt.job for receipt in receipts if one.job in receipt.others}
         others = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
@@ -309,7 +379,9 @@ class Giving:
         for reservation in self._kept.values():
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
-            kept_gpus = {(seat.node, index) for seat in reservation.seats for index in seat.gpus}
+            kept_gpus = {
+                (seat.node, index) for seat in reservation.seats for index in seat.gpus
+            }
             if own_gpus & kept_gpus:
                 text = (
                     f"{attempt.job} is placed on {sorted(own_gpus & kept_gpus)}, kept for "
@@ -325,7 +397,8 @@ class Giving:
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self, healed_at: float) -> None:
-        """In a world without faults: what is kept is soon taken, and a right is soon done."""
+        """In a world without faults: what is kept is soon taken, and a right is soon
+        done."""
         now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
@@ -334,13 +407,18 @@ class Giving:
         for job in entitled | self._kept.keys():
             since = self._entitled.setdefault(job, max(now, healed_at))
             if now - since > bound:
-                what = "has a right to GPUs" if job in entitled else "has GPUs kept for it"
-                self._books.breach("reclaim", f"{job} {what}, and waits for {now - since:.0f} s")
+                what = (
+                    "has a right to GPUs" if job in entitled else "has GPUs kept for it"
+                )
+                self._books.breach(
+                    "reclaim", f"{job} {what}, and waits for {now - since:.0f} s"
+                )
         for job in self._entitled.keys() - entitled - self._kept.keys():
             del self._entitled[job]
 
     def _entitled_now(self, jobs: dict[JobId, Job]) -> Iterator[Job]:
-        """Gangs of one node that could start if just one other gave way, which would have to."""
+        """Gangs of one node that could start if just one other gave way, which would
+        have to."""
         now = self._books.now()
         waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
         held_millis = self._millis(jobs, staying=True)
@@ -352,12 +430,17 @@ class Giving:
         }
         for job in waiting:
             queue, asked_millis = job.spec.queue, job.spec.resources.gpu_millis
-            left_millis = self._own(queue) - held_millis[queue] - self._kept_millis(job, jobs)
+            left_millis = (
+                self._own(queue) - held_millis[queue] - self._kept_millis(job, jobs)
+            )
             usual = not job.spec.preemptible and job.spec.array_limit is None
             rule = job.spec.place
             free = not (rule.exclusive or rule.constraints or rule.apart_from)
             plain = (
-                free and job.spec.nodes == 1 and asked_millis and asked_millis % MILLIS_PER_GPU == 0
+                free
+                and job.spec.nodes == 1
+                and asked_millis
+                and asked_millis % MILLIS_PER_GPU == 0
             )
             first = not patient - {job.id}
             if not (usual and plain and first and asked_millis <= left_millis):
@@ -369,9 +452,15 @@ class Giving:
         self, by: Job, asked: int, held: Counter[QueueName], jobs: dict[JobId, Job]
     ) -> bool:
         for node in self._books.nodes.values():
-            on_node = [held_gang for held_gang in self._held.values() if held_gang.node == node.id]
+            on_node = [
+                held_gang
+                for held_gang in self._held.values()
+                if held_gang.node == node.id
+            ]
             is_kept = any(
-                s.node == node.id for reservation in self._kept.values() for s in reservation.seats
+                s.node == node.id
+                for reservation in self._kept.values()
+                for s in reservation.seats
             )
             if (
                 not node.takes_work
@@ -384,9 +473,18 @@ class Giving:
             )
             for held_gang in on_node:
                 job = jobs[held_gang.job]
-                queue, millis = job.spec.queue, job.spec.nodes * job.spec.resources.gpu_millis
-                lends = queue != by.spec.queue and held[queue] - millis >= self._own(queue)
+                queue, millis = (
+                    job.spec.queue,
+                    job.spec.nodes * job.spec.resources.gpu_millis,
+                )
+                lends = queue != by.spec.queue and held[queue] - millis >= self._own(
+                    queue
+                )
                 may = job.spec.preemptible or lends
-                if may and job.state == JobState.RUNNING and free + held_gang.millis >= asked:
+                if (
+                    may
+                    and job.state == JobState.RUNNING
+                    and free + held_gang.millis >= asked
+                ):
                     return True
         return False

@@ -1,4 +1,5 @@
-"""Promised starts, held against books of its own: who uses their seats, and what puts them off."""
+"""Promised starts, held against books of its own: who uses their seats, and what puts
+them off."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ class _Told:
 
 
 class Promised:
-    """Oracle of promised starts: no job that runs beyond one has its seats; none is delayed without
-    a cause."""
+    """Oracle of promised starts: no job that runs beyond one has its seats; none is
+    delayed without a cause."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self.books = books
@@ -48,7 +49,8 @@ class Promised:
         self.told: dict[JobId, _Told] = {}
         self.trees = 0  # how often the queues were changed
         self.given: Counter[QueueName] = Counter()
-        self._zeros: list[float] = []  # least and most: near, as long as no head's clock was set
+        # least and most: near, as long as no head's clock was set
+        self._zeros: list[float] = []
 
     def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
         """Look at a commit, before the books take it in, but for its nodes."""
@@ -78,7 +80,9 @@ class Promised:
             self.told.pop(row.job, None)
             return
         now, given_counts = self.books.now(), self.given
-        self.told[row.job] = _Told(row, row.latest_start, wall_zero, self.trees, now, given_counts)
+        self.told[row.job] = _Told(
+            row, row.latest_start, wall_zero, self.trees, now, given_counts
+        )
 
     # -- each promise ----------------------------------------------------------------------------
 
@@ -86,7 +90,12 @@ class Promised:
         """It stands, or is kept, or is ended or put off with a word and for a cause."""
         job = late.jobs[known.row.job]
         row = next(
-            (reservation for reservation in changes.reservations if reservation.job == job.id), None
+            (
+                reservation
+                for reservation in changes.reservations
+                if reservation.job == job.id
+            ),
+            None,
         )
         if row is None or row.latest_start is None:
             return
@@ -101,10 +110,13 @@ class Promised:
             late.is_told(known, "promise_moved")
             late.has_a_cause(known)
             if row.since != known.row.since:
-                self.books.breach("promise", f"{job.id} has lost its place among the promised")
+                self.books.breach(
+                    "promise", f"{job.id} has lost its place among the promised"
+                )
 
     def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
-        """Whoever holds what is promised could have gone by then, if it was up at once."""
+        """Whoever holds what is promised could have gone by then, if it was up at
+        once."""
         for attempt in late.holding(_nodes(known.row.seats), ()):
             job = late.jobs[attempt.job]
             limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
@@ -118,12 +130,12 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
-        """The earliest moment from which its limit may count, by the clock of the head that writes
-        now; None: what is written is of another clock, and this head has no heartbeat of all
-        its nodes.
+        """The earliest moment from which its limit may count, by the clock of the head
+        that writes now; None: what is written is of another clock, and this head has no
+        heartbeat of all its nodes.
 
-        A limit counts from when the gang was up, which a head may come to hear much later: that it
-        is RUNNING since then is only the time of that report (0022)."""
+        A limit counts from when the gang was up, which a head may come to hear much
+        later: that it is RUNNING since then is only the time of that report (0022)."""
         up = self.books.evidence.up_since.get((attempt.job, attempt.number))
         truly = inf if up is None else wall_zero + up
         if _is_near(*self._zeros):
@@ -132,11 +144,13 @@ class Promised:
         return truly if is_known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
-        """Check that a job placed on promised seats ends before the promised start, or is
-        stopped."""
+        """Check that a job placed on promised seats ends before the promised start, or
+        is stopped."""
         limit = job.spec.max_duration_seconds
         for known_promise in self.told.values():
-            if known_promise.row.job == job.id or not _meet(attempt.seats, known_promise.row.seats):
+            if known_promise.row.job == job.id or not _meet(
+                attempt.seats, known_promise.row.seats
+            ):
                 continue
             if limit is None:
                 text = (
@@ -145,31 +159,42 @@ class Promised:
                 )
                 self.books.breach("promise", text)
                 continue
-            over = attempt.placed_at + limit + job.spec.grace_seconds - known_promise.latest
+            over = (
+                attempt.placed_at
+                + limit
+                + job.spec.grace_seconds
+                - known_promise.latest
+            )
             if over > SLACK_SECONDS:
                 text = f"{job.id} may run {over:.0f} s beyond the start of {known_promise.row.job}"
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
-        """Check that of two equal requests the one that is first in line and got its promise
-        first starts first."""
+        """Check that of two equal requests the one that is first in line and got its
+        promise first starts first."""
         tolds = sorted(self.told.values(), key=lambda one: one.row.since)
         for place, later in enumerate(tolds):
             job = jobs[later.row.job]
             for sooner in tolds[:place]:
                 other = jobs[sooner.row.job]
-                first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
+                first = is_alike(other, job) and place_in_line(other) < place_in_line(
+                    job
+                )
                 if first and sooner.latest > later.latest + SLACK_SECONDS:
                     text = f"{job.id} is promised a start before {other.id}, which is alike"
                     self.books.breach("promise", text)
 
-    def _begins_in_order(self, begun: _Told, before: dict[JobId, _Told], late: _Late) -> None:
-        """Check that the seats were as good for one that is first in line and got its promise first
-        (0050)."""
+    def _begins_in_order(
+        self, begun: _Told, before: dict[JobId, _Told], late: _Late
+    ) -> None:
+        """Check that the seats were as good for one that is first in line and got its
+        promise first (0050)."""
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
             other = late.jobs[sooner.row.job]
-            waits = other.state == JobState.QUEUED and sooner.row.since < begun.row.since
+            waits = (
+                other.state == JobState.QUEUED and sooner.row.since < begun.row.since
+            )
             first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
             gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
             if waits and first and gains and late.is_same_world(sooner):
@@ -187,7 +212,9 @@ class Promised:
         for known_promise in self.told.values():
             over = wall - known_promise.latest
             if over > TICK_SECONDS and _is_near(known_promise.wall_zero, wall - now):
-                self.books.breach("promise", f"{known_promise.row.job} waits {over:.0f} s too long")
+                self.books.breach(
+                    "promise", f"{known_promise.row.job} waits {over:.0f} s too long"
+                )
 
 
 class _Late:
@@ -213,20 +240,28 @@ class _Late:
             for attempt in changes.attempts
             if (attempt.job, attempt.number) not in books.attempts
         ]
-        rights = sum(reservation.latest_start is None for reservation in changes.reservations)
+        rights = sum(
+            reservation.latest_start is None for reservation in changes.reservations
+        )
         given_counts = Counter({BY_RIGHT: rights})
         given_counts.update(self.jobs[attempt.job].spec.queue for attempt in self.new)
         self.given = promised.given + given_counts
 
     def is_told(self, known: _Told, kind: str) -> None:
         id = known.row.job
-        if not any(event.job == id and event.kind == kind for event in self._changes.events):
-            self._books.breach("promise", f"{id} has lost its start, and no event reports it")
+        if not any(
+            event.job == id and event.kind == kind for event in self._changes.events
+        ):
+            self._books.breach(
+                "promise", f"{id} has lost its start, and no event reports it"
+            )
 
     def starts_in_time(self, known: _Told, job: Job) -> None:
         over = self.wall - known.latest
         if over > TICK_SECONDS and self.is_same_world(known):
-            self._books.breach("promise", f"{job.id} starts {over:.0f} s after it was promised")
+            self._books.breach(
+                "promise", f"{job.id} starts {over:.0f} s after it was promised"
+            )
 
     def has_a_cause(self, known: _Told) -> None:
         if self.is_same_world(known) and not any(self._causes(known)):
@@ -234,14 +269,18 @@ class _Late:
             self._books.breach("promise", text)
 
     def is_same_world(self, known: _Told) -> bool:
-        """Neither the clock nor the queues were set since, and its nodes are there and known."""
+        """Neither the clock nor the queues were set since, and its nodes are there and
+        known."""
         nodes = [seat.node for seat in known.row.seats]
         takes_work = all(self._books.nodes[node].takes_work for node in nodes)
-        same = known.trees == self._promised.trees and _is_near(known.wall_zero, self._wall_zero)
+        same = known.trees == self._promised.trees and _is_near(
+            known.wall_zero, self._wall_zero
+        )
         return same and takes_work and self._books.all_heard(nodes)
 
     def _causes(self, known: _Told) -> Iterator[bool]:
-        """Whether a job outlasts its known limit, has a right, or got its promise earlier."""
+        """Whether a job outlasts its known limit, has a right, or got its promise
+        earlier."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
             until = self._until(attempt)
@@ -284,17 +323,23 @@ class _Late:
         keys = {
             (job, number)
             for (job, number, node), state in self._books.seats.items()
-            if state != SeatState.RELEASED and (job, number, node) not in released
+            if state != SeatState.RELEASED
+            and (job, number, node) not in released
             and (node in nodes or job in after)
-        }  # fmt: skip
-        newest = {(attempt.job, attempt.number): attempt for attempt in self._changes.attempts}
+        }
+        newest = {
+            (attempt.job, attempt.number): attempt for attempt in self._changes.attempts
+        }
         for key in sorted(keys):
             yield newest.get(key) or self._books.attempts[key]
 
     def _until(self, attempt: Attempt) -> float | None:
         """Return when the attempt should have ended (wall clock); None: unknown."""
         job = self.jobs[attempt.job]
-        limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds + GONE_SECONDS
+        limit, tail = (
+            job.spec.max_duration_seconds,
+            job.spec.grace_seconds + GONE_SECONDS,
+        )
         if job.state in (JobState.STOPPING, JobState.RECOVERING):
             return job.since + tail
         if limit is None:

@@ -27,17 +27,23 @@ class Moving:
 
     def check(self, changes: Changes, tree: QueueTree) -> None:
         """Look at a commit; the books are as they were before it."""
-        self._receipts += [receipt for receipt in changes.receipts if receipt.kind == "relocation"]
+        self._receipts += [
+            receipt for receipt in changes.receipts if receipt.kind == "relocation"
+        ]
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         attempts = [
-            attempt for attempt in changes.attempts if attempt.relocated and self._is_news(attempt)
+            attempt
+            for attempt in changes.attempts
+            if attempt.relocated and self._is_news(attempt)
         ]
         self.moves += len(attempts)
         for attempt in attempts:
             self._told(jobs[attempt.job], attempt, tree)
         takers = {attempt.gave_way_to for attempt in attempts}
         if takers and (len(takers) > 1 or self._on_the_way(changes)):
-            self._books.breach("moved", f"{sorted(map(str, takers))} are helped before others")
+            self._books.breach(
+                "moved", f"{sorted(map(str, takers))} are helped before others"
+            )
 
     def _is_news(self, attempt: Attempt) -> bool:
         before = self._books.attempts.get((attempt.job, attempt.number))
@@ -50,18 +56,23 @@ class Moving:
             return
         gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
         spent = sum(
-            receipt.gpu_seconds_lost + receipt.restart_gpu_seconds for receipt in self._receipts
+            receipt.gpu_seconds_lost + receipt.restart_gpu_seconds
+            for receipt in self._receipts
         )
         most = rule.gpu_hours * HOUR_SECONDS
         if spent + gpus * job.spec.grace_seconds > most:
             text = f"{job.id} is moved; {spent:.1f} of {most:.1f} GPU-seconds are spent"
             self._books.breach("spent", text)
         for receipt in self._receipts:
-            if receipt.job == job.id and job.since - receipt.seen_at < rule.pause_seconds:
+            if (
+                receipt.job == job.id
+                and job.since - receipt.seen_at < rule.pause_seconds
+            ):
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
-        """Return the jobs that got the order to move before this commit, and are not gone by it."""
+        """Return the jobs that got the order to move before this commit, and are not
+        gone by it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         leaving = (JobState.STOPPING, JobState.RECOVERING)
         return [
@@ -74,7 +85,8 @@ class Moving:
 
 
 def awaited(kept: Reservation) -> set[tuple[JobId, str, int]]:
-    """GPUs that are to be had only by who is moved to them, while he has still to stop."""
+    """GPUs that are to be had only by who is moved to them, while he has still to
+    stop."""
     return {
         (victim.job, str(seat.node), index)
         for victim in kept.victims

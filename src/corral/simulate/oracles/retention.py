@@ -1,4 +1,5 @@
-"""Oracle of retention: the auditor's own rule, compared with each commit that deletes."""
+"""Oracle of retention: the auditor's own rule, compared with each commit that
+deletes."""
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId
@@ -34,10 +35,14 @@ class Forgetting:
     def _were_too_many(self, changes: Changes) -> None:
         """Check that no more are deleted than are too many, if none is too old."""
         keep = self._books.stage.retention
-        over = sum(job.state in FINAL for job in self._books.jobs.values()) - len(self.gone)
+        over = sum(job.state in FINAL for job in self._books.jobs.values()) - len(
+            self.gone
+        )
         too_many = max(0, over - keep.jobs)
         if keep.seconds >= ALWAYS_SECONDS and len(changes.forgotten) > too_many:
-            self._breach(f"{changes.forgotten} are forgotten of {over} jobs that are over")
+            self._breach(
+                f"{changes.forgotten} are forgotten of {over} jobs that are over"
+            )
 
     def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:
         job = self._books.jobs[id]
@@ -52,9 +57,13 @@ class Forgetting:
             self._breach(f"{id} is forgotten while its ranks live")
 
     def unfinished(self, ended: int) -> str:
-        """Return what will still be deleted, with this many ended jobs and none open; "" if
-        nothing."""
-        return f"{ended} ended jobs are kept" if ended > self._books.stage.retention.jobs else ""
+        """Return what will still be deleted, with this many ended jobs and none open;
+        "" if nothing."""
+        return (
+            f"{ended} ended jobs are kept"
+            if ended > self._books.stage.retention.jobs
+            else ""
+        )
 
     def _breach(self, text: str) -> None:
         self._books.breach("forget", text)

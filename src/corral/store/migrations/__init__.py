@@ -1,8 +1,8 @@
 """Migrations from an older schema to this one: the scripts, and how they are run.
 
-Each script of `versions` names its `revision` and the one before it, `down_revision`, and changes
-the store in `upgrade`. The store keeps its revision in a table that has the name and form of
-alembic's, by which earlier versions ran these scripts.
+Each script of `versions` names its `revision` and the one before it, `down_revision`,
+and changes the store in `upgrade`. The store keeps its revision in a table that has the
+name and form of alembic's, by which earlier versions ran these scripts.
 """
 
 from pathlib import Path
@@ -18,9 +18,11 @@ STAMP: Final = "alembic_version"
 
 
 def run_scripts(connection: Connection) -> None:
-    """Run every script that the database has not seen, inside the transaction that is open.
+    """Run every script that the database has not seen, inside the transaction that is
+    open.
 
-    Raises: LookupError when the scripts are no chain from the revision of the database on.
+    Raises: LookupError when the scripts are no chain from the revision of the database
+    on.
     """
     if not connection.in_transaction():
         connection.begin()  # SQLAlchemy then leaves the driver's transaction as it is
@@ -30,7 +32,8 @@ def run_scripts(connection: Connection) -> None:
     pending = _after(revision)
     if not has_stamp:
         columns = (
-            f"version_num VARCHAR(32) NOT NULL, CONSTRAINT {STAMP}_pkc PRIMARY KEY (version_num)"
+            f"version_num VARCHAR(32) NOT NULL, CONSTRAINT {STAMP}_pkc PRIMARY KEY "
+            "(version_num)"
         )
         connection.execute(text(f"CREATE TABLE {STAMP} ({columns})"))
     with working_on(connection):
@@ -41,9 +44,13 @@ def run_scripts(connection: Connection) -> None:
 
 def _after(revision: str | None) -> list[dict[str, Any]]:
     """The scripts that follow a revision, each after the one that it builds on."""
-    scripts = [run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))]
+    scripts = [
+        run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))
+    ]
     following = {script["down_revision"]: script for script in scripts}
-    if revision is not None and revision not in {script["revision"] for script in scripts}:
+    if revision is not None and revision not in {
+        script["revision"] for script in scripts
+    }:
         raise LookupError(f"no migration leads on from schema {revision}")
     chain = []
     while (script := following.get(revision)) is not None:

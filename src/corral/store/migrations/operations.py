@@ -11,7 +11,8 @@ _connection: Final[ContextVar[Connection]] = ContextVar("connection of an upgrad
 
 
 class Operations:
-    """Statements of migrations. They run one upgrade at a time, each in its own context."""
+    """Statements of migrations. They run one upgrade at a time, each in its own
+    context."""
 
     def execute(self, statement: str) -> None:
         """Run SQL in the upgrade's transaction. Raises: what the driver raises."""

@@ -1,4 +1,5 @@
-"""The store of several heads: a database of PostgreSQL. Who leads writes; everyone reads."""
+"""The store of several heads: a database of PostgreSQL. Who leads writes; everyone
+reads."""
 
 import secrets
 from collections.abc import Callable
@@ -15,10 +16,11 @@ def _fresh_id() -> str:
 
 
 class PostgresStore(TableStore):
-    """Keeps ports.Store's contract in the database at the URL. Opening it makes or upgrades it.
+    """Keeps ports.Store's contract in the database at the URL. Opening it makes or
+    upgrades it.
 
-    Raises: SpecInvalid for a URL that names none; Unsupported for a newer schema or another
-    program's tables; StoreTrouble when it cannot be reached.
+    Raises: SpecInvalid for a URL that names none; Unsupported for a newer schema or
+    another program's tables; StoreTrouble when it cannot be reached.
     """
 
     def __init__(
@@ -32,4 +34,6 @@ class PostgresStore(TableStore):
     ) -> None:
         database = PostgresDatabase.at(url)
         prepare(database, fresh_id)
-        super().__init__(database, keep_events=keep_events, keep_keys=keep_keys, seal=seal)
+        super().__init__(
+            database, keep_events=keep_events, keep_keys=keep_keys, seal=seal
+        )

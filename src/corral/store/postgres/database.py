@@ -16,12 +16,14 @@ from corral.store.database import driver
 from corral.store.postgres.trouble import named
 
 CONNECT_SECONDS: Final = 5
-# A head that is stopped in the middle of a transaction holds the lock of all who write: the server
-# ends its session after this long. It is shorter than what a standby waits before it takes over.
+# A head that is stopped in the middle of a transaction holds the lock of all who write:
+# the server ends its session after this long. It is shorter than what a standby waits
+# before it takes over.
 IDLE_MILLISECONDS: Final = 3_000
 LOCK_MILLISECONDS: Final = 5_000
 STATEMENT_MILLISECONDS: Final = 60_000
-# A server that went away without a word is missed after about 10 s by reads, writes and silence.
+# A server that went away without a word is missed after about 10 s by reads, writes and
+# silence.
 KEEPALIVE: Final[dict[str, Any]] = {
     "keepalives_idle": 4,
     "keepalives_interval": 2,
@@ -32,18 +34,20 @@ KEEPALIVE: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresDatabase:
-    """Keeps database.Database's contract with the server that the connection string names."""
+    """Keeps database.Database's contract with the server that the connection string
+    names."""
 
     conninfo: str
     name: str
-    begin_writing = ("BEGIN; SELECT FROM head FOR UPDATE",)  # one way to the server and back
+    # one way to the server and back
+    begin_writing = ("BEGIN; SELECT FROM head FOR UPDATE",)
     begin_reading = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
     errors = (psycopg.Error,)
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """Return the database of a URL or a connection string of libpq. What it leaves out comes
-        from PGHOST, PGPASSFILE and the like, as with psql.
+        """Return the database of a URL or a connection string of libpq. What it leaves
+        out comes from PGHOST, PGPASSFILE and the like, as with psql.
 
         Raises: SpecInvalid.
         """
@@ -61,14 +65,17 @@ class PostgresDatabase:
         def creator() -> psycopg.Connection[Any]:
             return self.raw(write=write)
 
-        engine = create_engine("postgresql+psycopg://", creator=creator, poolclass=NullPool)
+        engine = create_engine(
+            "postgresql+psycopg://", creator=creator, poolclass=NullPool
+        )
         return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def raw(self, *, write: bool) -> psycopg.Connection[Any]:
         settings = {
             "application_name": "corral",
             "default_transaction_read_only": "off" if write else "on",
-            "synchronous_commit": "on",  # what is acknowledged survives, whatever the default is
+            # what is acknowledged survives, whatever the default is
+            "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": str(IDLE_MILLISECONDS),
             "lock_timeout": str(LOCK_MILLISECONDS),
             "statement_timeout": str(STATEMENT_MILLISECONDS),
@@ -108,8 +115,14 @@ def _raw_of(connection: Connection) -> psycopg.Connection[Any]:
 
 
 def _name_of(said: dict[str, Any]) -> str:
-    """The address as errors tell it: no password, nor what only tunes the connection."""
-    host = said.get("host") or said.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
+    """The address as errors tell it: no password, nor what only tunes the
+    connection."""
+    host = (
+        said.get("host")
+        or said.get("hostaddr")
+        or os.environ.get("PGHOST")
+        or "localhost"
+    )
     port = said.get("port") or os.environ.get("PGPORT")
     name = said.get("dbname") or os.environ.get("PGDATABASE") or ""
     return f"postgresql://{host}{f':{port}' if port else ''}/{name}"

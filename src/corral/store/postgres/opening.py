@@ -17,22 +17,25 @@ from corral.store.postgres.trouble import named
 from corral.store.schema import APPLICATION_ID, REVISION, metadata
 
 STAMP: Final = "alembic_version"
-# Tables are created and changed in one transaction, while libraries are loaded. On a busy
-# machine that exceeds the limit of an ordinary transaction, and other heads wait for it.
+# Tables are created and changed in one transaction, while libraries are loaded. On a
+# busy machine that exceeds the limit of an ordinary transaction, and other heads wait
+# for it.
 PREPARE_MILLISECONDS: Final = 60_000
 _BEGIN: Final = (
     f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {PREPARE_MILLISECONDS}; "
     f"SET LOCAL lock_timeout = {PREPARE_MILLISECONDS}"
 )
-_TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+_TABLES: Final = text(
+    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+)
 
 
 def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
-    """Make the tables if there are none, bring older ones to REVISION: in one transaction, while
-    no other head does the same.
+    """Make the tables if there are none, bring older ones to REVISION: in one
+    transaction, while no other head does the same.
 
-    Raises: Unsupported for a newer schema or another program's tables, StoreTrouble when the
-    database cannot be reached or asked; then nothing of it has been changed.
+    Raises: Unsupported for a newer schema or another program's tables, StoreTrouble
+    when the database cannot be reached or asked; then nothing of it has been changed.
     """
     try:
         with contextlib.closing(database.connect(write=True)) as connection:
@@ -43,7 +46,9 @@ def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
             raw.execute("COMMIT")
     except DBAPIError as error:
         inner = error.orig
-        raise (named(inner, database.name) if isinstance(inner, psycopg.Error) else error) from None
+        raise (
+            named(inner, database.name) if isinstance(inner, psycopg.Error) else error
+        ) from None
     except psycopg.Error as error:
         raise named(error, database.name) from None
 
@@ -54,7 +59,9 @@ def _bring_up(
     table_names = set(connection.execute(_TABLES).scalars())
     if not table_names:
         metadata.create_all(connection, checkfirst=False)
-        connection.exec_driver_sql(f"CREATE TABLE {STAMP} (version_num VARCHAR(32) PRIMARY KEY)")
+        connection.exec_driver_sql(
+            f"CREATE TABLE {STAMP} (version_num VARCHAR(32) PRIMARY KEY)"
+        )
         connection.exec_driver_sql(f"INSERT INTO {STAMP} VALUES (%s)", (REVISION,))
         begin(connection, ClusterId(fresh_id()))
         return

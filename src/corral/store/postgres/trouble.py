@@ -10,9 +10,18 @@ from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
 _HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (refused.DiskFull, "free space on the disk of the server; Corral then goes on"),
     (refused.LockNotAvailable, "find who else writes: SELECT * FROM pg_stat_activity"),
-    (refused.QueryCanceled, "see how busy the server is: SELECT * FROM pg_stat_activity"),
-    (refused.ReadOnlySqlTransaction, "name the server that may be written to, not a replica of it"),
-    (refused.InsufficientPrivilege, "let the user of this URL own the database, or its schema"),
+    (
+        refused.QueryCanceled,
+        "see how busy the server is: SELECT * FROM pg_stat_activity",
+    ),
+    (
+        refused.ReadOnlySqlTransaction,
+        "name the server that may be written to, not a replica of it",
+    ),
+    (
+        refused.InsufficientPrivilege,
+        "let the user of this URL own the database, or its schema",
+    ),
     (refused.TooManyConnections, "raise max_connections: each head takes four"),
     (refused.DataCorrupted, "restore a backup: restore a backup of the database"),
     (refused.IndexCorrupted, "build the index again: REINDEX DATABASE"),

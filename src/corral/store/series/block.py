@@ -1,6 +1,7 @@
 """A block: some minutes of one key, as columns of 32-bit floats, shuffled and deflated.
 
-Bytes of alike weight lie together, so that what hardly changes shrinks to next to nothing.
+Bytes of alike weight lie together, so that what hardly changes shrinks to next to
+nothing.
 """
 
 import json
@@ -24,8 +25,8 @@ class Block:
     """Rows with the same fields, one per moment.
 
     They are stored in parts of PART_ROWS rows, all of one size. Thousands of blocks are
-    open at once. If each were one array, which is reallocated as it grows, they would leave
-    gaps of every size.
+    open at once. If each were one array, which is reallocated as it grows, they would
+    leave gaps of every size.
     """
 
     fields: tuple[str, ...]
@@ -75,7 +76,9 @@ def packed(block: Block) -> bytes:
         columns.extend(rows[at::width])
     raw = columns.tobytes()
     shuffled = b"".join(raw[byte::4] for byte in range(4))
-    return _HEAD.pack(len(names), len(block.times), first) + zlib.compress(names + shuffled, LEVEL)
+    return _HEAD.pack(len(names), len(block.times), first) + zlib.compress(
+        names + shuffled, LEVEL
+    )
 
 
 def unpacked(data: bytes) -> Curve:
@@ -87,7 +90,9 @@ def unpacked(data: bytes) -> Curve:
         shuffled = raw[names_bytes:]
         whole = bytearray(len(shuffled))
         for byte in range(4):
-            whole[byte::4] = shuffled[byte * len(shuffled) // 4 : (byte + 1) * len(shuffled) // 4]
+            whole[byte::4] = shuffled[
+                byte * len(shuffled) // 4 : (byte + 1) * len(shuffled) // 4
+            ]
         columns = array("f", bytes(whole))
         if len(columns) != moments * (len(names) + 1):
             raise ValueError("it is cut off")

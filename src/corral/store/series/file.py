@@ -19,7 +19,8 @@ FULL_SECONDS: Final = 86_400.0  # time for which every value is kept
 THIN_STEP_SECONDS: Final = 300.0
 THIN_SPAN_SECONDS: Final = 6 * 3600.0  # of one thinned block
 KEPT_SECONDS: Final = 30 * 86_400.0
-AT_ONCE: Final = 200  # blocks that one call thins out: the head's other threads want to run
+# blocks that one call thins out: the head's other threads want to run
+AT_ONCE: Final = 200
 MOST_BYTES: Final = 2**30
 _SCHEMA: Final = """
 PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA auto_vacuum = INCREMENTAL;
@@ -35,9 +36,9 @@ log = HeadLogger("corral.series")
 class SeriesFile:
     """Blocks by key in one file.
 
-    A crash loses only values that were not yet written, at most SAVED_SECONDS of them. A
-    file that is not a database is set aside, and a new one is created. The readable part of
-    a damaged file is still used. No fault of this file ends the head.
+    A crash loses only values that were not yet written, at most SAVED_SECONDS of them.
+    A file that is not a database is set aside, and a new one is created. The readable
+    part of a damaged file is still used. No fault of this file ends the head.
     """
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:
@@ -46,7 +47,8 @@ class SeriesFile:
         self._open: dict[str, Block] = {}
         self._full_at: dict[str, float] = {}
         self._saved: dict[str, float] = {}
-        self._fields: dict[tuple[str, ...], tuple[str, ...]] = {}  # those of many keys are the same
+        # those of many keys are the same
+        self._fields: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._full: list[tuple[str, Block]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="series")
         self._db: sqlite3.Connection | None = None
@@ -60,7 +62,8 @@ class SeriesFile:
             if block is not None:
                 self._full.append((key, block))
             block = self._open[key] = Block(self._fields.setdefault(fields, fields))
-            turn = crc32(key.encode())  # not all at once: keys have their turn at other times
+            # not all at once: keys have their turn at other times
+            turn = crc32(key.encode())
             self._full_at[key] = at + SPAN_SECONDS - (at + turn) % SPAN_SECONDS
             self._saved[key] = at - turn % SAVED_SECONDS
         block.add(at, values)
@@ -72,8 +75,14 @@ class SeriesFile:
         waiting = [block for of, block in self._full if of == key]
         newest = [*waiting, self._open[key]] if key in self._open else waiting
         whole = joined([*curves, *(block.curve for block in newest)])
-        field_names = [name for name in fields if name in whole.fields] if fields else whole.fields
-        named = Curve(times=whole.times, fields={name: whole.fields[name] for name in field_names})
+        field_names = (
+            [name for name in fields if name in whole.fields]
+            if fields
+            else whole.fields
+        )
+        named = Curve(
+            times=whole.times, fields={name: whole.fields[name] for name in field_names}
+        )
         return cut(named, since, until)
 
     async def keep(self, now: float) -> None:
@@ -108,7 +117,8 @@ class SeriesFile:
         if self._db is None:
             try:
                 self._db = _connected(self._path)
-            except sqlite3.OperationalError:  # of the disk, not of the file: another time it opens
+            except sqlite3.OperationalError:
+                # of the disk, not of the file: another time it opens
                 raise
             except sqlite3.DatabaseError as error:
                 log.warning("series_begun_anew", error=str(error))
@@ -136,7 +146,9 @@ class SeriesFile:
         self._write(blocks)
         self._thin(now)
         with self._opened() as db:
-            db.execute("DELETE FROM blocks WHERE thin = 1 AND until < ?", (now - KEPT_SECONDS,))
+            db.execute(
+                "DELETE FROM blocks WHERE thin = 1 AND until < ?", (now - KEPT_SECONDS,)
+            )
         self._bound()
 
     def _write(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
@@ -160,13 +172,23 @@ class SeriesFile:
         for key, span in old:
             part = (key, span * THIN_SPAN_SECONDS, (span + 1) * THIN_SPAN_SECONDS)
             where = "key = ? AND thin = 0 AND start >= ? AND start < ?"
-            rows = db.execute(f"SELECT data FROM blocks WHERE {where} ORDER BY start", part)
+            rows = db.execute(
+                f"SELECT data FROM blocks WHERE {where} ORDER BY start", part
+            )
             curve = averaged(joined(list(_whole(key, rows))), THIN_STEP_SECONDS)
             with db:
                 db.execute(f"DELETE FROM blocks WHERE {where}", part)
                 if curve.times:
-                    row = (key, 1, curve.times[0], curve.times[-1], packed(block_of(curve)))
-                    db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row)
+                    row = (
+                        key,
+                        1,
+                        curve.times[0],
+                        curve.times[-1],
+                        packed(block_of(curve)),
+                    )
+                    db.execute(
+                        "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row
+                    )
 
     def _bound(self) -> None:
         """The oldest go until the file's pages in use are below the bound."""

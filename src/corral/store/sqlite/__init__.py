@@ -16,12 +16,13 @@ def _fresh_id() -> str:
 
 
 class SqliteStore(TableStore):
-    """Keeps ports.Store's contract on a file. Opening it checks it, and upgrades an older one.
+    """Keeps ports.Store's contract on a file. Opening it checks it, and upgrades an
+    older one.
 
     The last connection that is closed moves the log into the file.
 
-    Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a damaged
-    one. Nothing of the file is changed then.
+    Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a
+    damaged one. Nothing of the file is changed then.
     """
 
     def __init__(
@@ -35,5 +36,8 @@ class SqliteStore(TableStore):
     ) -> None:
         prepare(path, fresh_id)
         super().__init__(
-            SqliteDatabase(path), keep_events=keep_events, keep_keys=keep_keys, seal=seal
+            SqliteDatabase(path),
+            keep_events=keep_events,
+            keep_keys=keep_keys,
+            seal=seal,
         )

@@ -25,13 +25,15 @@ log = logging.getLogger(__name__)
 
 
 def connect(path: Path, *, write: bool) -> Connection:
-    """A connection for the calling thread. Transactions are the lanes' own: see `transaction`."""
+    """A connection for the calling thread. Transactions are the lanes' own: see
+    `transaction`."""
 
     def creator() -> sqlite3.Connection:
         raw = _raw(path, "rw")
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("PRAGMA foreign_keys = ON")
-        raw.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, after its answers
+        # the writer does it, after its answers
+        raw.execute("PRAGMA wal_autocheckpoint = 0")
         raw.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
         if not write:
             raw.execute("PRAGMA query_only = ON")
@@ -96,12 +98,15 @@ class SqliteDatabase:
         self._checkpoint(connection, "TRUNCATE")
 
     def _checkpoint(self, connection: Connection, how: str) -> bool:
-        """Move the log into the database. Nothing is lost when it fails: the log stays."""
+        """Move the log into the database. Nothing is lost when it fails: the log
+        stays."""
         try:
             raw_of(connection).execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         except sqlite3.Error as error:
             trouble = named(error, self.path)
-            log.warning("the log of the store waits: %s; %s", trouble.message, trouble.hint)
+            log.warning(
+                "the log of the store waits: %s; %s", trouble.message, trouble.hint
+            )
             return False
         return True
 

@@ -1,10 +1,12 @@
 """Whether the write-ahead log lost what was acknowledged.
 
-SQLite ends a log at its first bad frame and says nothing: after a power cut that is right, for the
-frames behind it were never synced. But each commit is synced before the next one is written. So a
-second commit behind the bad frame, in one unbroken chain of checksums, proves that what is bad had
-been durable: the disk has damaged it, and going on would lose acknowledged changes.
-Source: https://www.sqlite.org/fileformat2.html, section 4 (the log) and 4.1 (its checksums).
+SQLite ends a log at its first bad frame and says nothing: after a power cut that is
+right, for the frames behind it were never synced. But each commit is synced before the
+next one is written. So a second commit behind the bad frame, in one unbroken chain of
+checksums, proves that what is bad had been durable: the disk has damaged it, and going
+on would lose acknowledged changes.
+Source: https://www.sqlite.org/fileformat2.html, section 4 (the log) and 4.1 (its
+checksums).
 """
 
 import struct
@@ -30,7 +32,8 @@ class Frame(NamedTuple):
 def has_lost_commits(log: Path, index: Path) -> bool:
     """Whether commits that were durable lie behind the end that SQLite has found.
 
-    To be asked while a connection that has read is open: the index is SQLite's own then.
+    To be asked while a connection that has read is open: the index is SQLite's own
+    then.
     """
     valid = struct.unpack_from("=I", index.read_bytes()[:48], VALID_FRAMES_AT)[0]
     with log.open("rb") as file:
@@ -41,14 +44,23 @@ def has_lost_commits(log: Path, index: Path) -> bool:
         order = MAGIC.get(magic, "<")
         whole = _sums(raw[:24], (0, 0), order) == tuple(sums)
         return _has_two_commits(
-            file, valid, page_bytes if whole else 4096, (salt_1, salt_2) if whole else None, order
+            file,
+            valid,
+            page_bytes if whole else 4096,
+            (salt_1, salt_2) if whole else None,
+            order,
         )
 
 
 def _has_two_commits(
-    file: BinaryIO, valid: int, page_bytes: int, salts: tuple[int, int] | None, order: str
+    file: BinaryIO,
+    valid: int,
+    page_bytes: int,
+    salts: tuple[int, int] | None,
+    order: str,
 ) -> bool:
-    """Whether two commits lie in one unbroken chain behind the frame after the valid ones."""
+    """Whether two commits lie in one unbroken chain behind the frame after the valid
+    ones."""
     file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
     before: Frame | None = None
     commits = 0

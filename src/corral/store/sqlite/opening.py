@@ -23,7 +23,8 @@ from corral.store.sqlite.database import (
 from corral.store.sqlite.log import has_lost_commits
 from corral.store.sqlite.trouble import named
 
-CHECK_BYTES: Final = 128 * 1024 * 1024  # up to this, every start checks all of it (0.2 s)
+# up to this, every start checks all of it (0.2 s)
+CHECK_BYTES: Final = 128 * 1024 * 1024
 
 
 def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
@@ -44,8 +45,11 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
             upgrade(path, revision)
     except sqlite3.Error as error:
         raise named(error, path) from error
-    except UnicodeDecodeError as error:  # the driver met a name that is no text any more
-        raise StoreTrouble(f"the store {path} is damaged: {error}", hint=RECOVER) from error
+    except UnicodeDecodeError as error:
+        # the driver met a name that is no text any more
+        raise StoreTrouble(
+            f"the store {path} is damaged: {error}", hint=RECOVER
+        ) from error
     except OSError as error:
         raise StoreTrouble(
             f"the store {path} cannot be opened: {error.strerror}",
@@ -62,7 +66,8 @@ def _has_content(path: Path) -> bool:
 
 
 def _look(path: Path) -> str:
-    """The schema's revision. A connection that may not write leaves the file and its log alone."""
+    """The schema's revision. A connection that may not write leaves the file and its
+    log alone."""
     small = path.stat().st_size <= CHECK_BYTES
     unclean = _has_content(_wal(path))
     check = "integrity_check" if small else "quick_check" if unclean else ""
@@ -95,11 +100,14 @@ def _look(path: Path) -> str:
 def _check(raw: sqlite3.Connection, path: Path, how: str) -> None:
     complaints = [line for (line,) in raw.execute(f"PRAGMA {how}(5)")]
     if complaints != ["ok"]:
-        raise StoreTrouble(f"the store {path} is damaged: {'; '.join(complaints)}", hint=RECOVER)
+        raise StoreTrouble(
+            f"the store {path} is damaged: {'; '.join(complaints)}", hint=RECOVER
+        )
 
 
 def _create(path: Path, fresh_id: Callable[[], str]) -> None:
-    """An empty store of this version, made aside: it has its name only once it is whole."""
+    """An empty store of this version, made aside: it has its name only once it is
+    whole."""
     if _has_content(_wal(path)):
         raise StoreTrouble(
             f"{_wal(path)} is the log of a store, but {path} is gone",
@@ -111,7 +119,8 @@ def _create(path: Path, fresh_id: Callable[[], str]) -> None:
         stale_file.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     _fill(fresh, fresh_id)
-    with contextlib.suppress(FileExistsError):  # another made it first: then that one counts
+    # another made it first: then that one counts
+    with contextlib.suppress(FileExistsError):
         os.link(fresh, path)
     sync_directory(path.parent)
     fresh.unlink()
@@ -127,7 +136,8 @@ def _fill(path: Path, fresh_id: Callable[[], str]) -> None:
             metadata.create_all(connection)
             stamp(raw)
             begin(connection, ClusterId(fresh_id()))
-        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # all of it in the one file
+        # all of it in the one file
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def stamp(raw: sqlite3.Connection) -> None:

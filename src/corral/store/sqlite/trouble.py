@@ -17,7 +17,11 @@ _BY_CODE: Final = {
     sqlite3.SQLITE_CORRUPT: RECOVER,
     sqlite3.SQLITE_NOTADB: RECOVER,
 }
-_OURS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+_OURS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+)
 
 
 def named(error: sqlite3.Error, path: Path) -> CorralError:

@@ -1,4 +1,5 @@
-"""Upgrade from an older schema to this one, in one transaction, with a copy of the file kept."""
+"""Upgrade from an older schema to this one, in one transaction, with a copy of the file
+kept."""
 
 import contextlib
 import sqlite3
@@ -19,8 +20,8 @@ from corral.store.sqlite.database import (
 def upgrade(path: Path, revision: str) -> None:
     """Bring the store from its revision to the newest of the scripts.
 
-    A copy of the file as it was is kept as `<path>.schema-<revision>`. Raises: StoreTrouble when
-    anything fails; the store is as it was then.
+    A copy of the file as it was is kept as `<path>.schema-<revision>`. Raises:
+    StoreTrouble when anything fails; the store is as it was then.
     """
     copy = path.with_name(f"{path.name}.schema-{revision}")
     try:
@@ -37,12 +38,15 @@ def upgrade(path: Path, revision: str) -> None:
 def _upgrade(path: Path) -> None:
     with contextlib.closing(connect(path, write=True)) as connection:
         raw = raw_of(connection)
-        raw.execute("PRAGMA foreign_keys = OFF")  # a table may be rebuilt; checked before the end
+        # a table may be rebuilt; checked before the end
+        raw.execute("PRAGMA foreign_keys = OFF")
         with transaction(SqliteDatabase(path), connection, write=True):
             run_scripts(connection)
             broken = raw.execute("PRAGMA foreign_key_check").fetchall()
             if broken:
-                raise sqlite3.IntegrityError(f"rows without their job after the upgrade: {broken}")
+                raise sqlite3.IntegrityError(
+                    f"rows without their job after the upgrade: {broken}"
+                )
 
 
 def _keep_copy(path: Path, copy: Path) -> None:

@@ -15,9 +15,9 @@ _RUN: Final = f'exec "$CORRAL_PYTHON" -P -m {MODULE} '
 class BatchPlan:
     """Execution of a batch script on the first node, and the layout of its steps.
 
-    `output`, `error` and `input` are patterns of files, relative to `chdir`; None: with the output,
-    and nothing to read. `tasks` is of all nodes, `tasks_given` whether anybody asked for a number;
-    `task_gpus` 0: tasks share their node's GPUs.
+    `output`, `error` and `input` are patterns of files, relative to `chdir`; None: with
+    the output, and nothing to read. `tasks` is of all nodes, `tasks_given` whether
+    anybody asked for a number; `task_gpus` 0: tasks share their node's GPUs.
     """
 
     name: str
@@ -41,7 +41,8 @@ class BatchPlan:
     array: tuple[int, int, int, int] | None = None  # count, least, most, step
     partition: str = "default"
     components: int = 1  # of a heterogeneous job whose components ask for the same
-    script: str = ""  # its whole path where it was submitted; "" for one that was no file
+    # its whole path where it was submitted; "" for one that was no file
+    script: str = ""
 
     def encode(self) -> str:
         """Encode the plan on one line, without default values."""
@@ -68,7 +69,9 @@ def command_of(script: str, plan: BatchPlan) -> str:
     while end in script:
         end += "_"
     text = script if script.endswith("\n") else f"{script}\n"
-    return f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{_RUN}{shlex.quote(plan.encode())}\n"
+    return (
+        f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{_RUN}{shlex.quote(plan.encode())}\n"
+    )
 
 
 def plan_in(command: str) -> BatchPlan | None:

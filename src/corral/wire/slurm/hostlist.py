@@ -11,8 +11,8 @@ MOST: Final = 100_000
 
 
 def compress(hosts: Sequence[str]) -> str:
-    """The shortest list of them in their order: n[1-3,5]. A number keeps its leading zeros. Where
-    one comes twice (nodes that share an address), all are written out."""
+    """The shortest list of them in their order: n[1-3,5]. A number keeps its leading
+    zeros. Where one comes twice (nodes that share an address), all are written out."""
     if len(set(hosts)) < len(hosts):
         return ",".join(hosts)
     parts: list[str] = []
@@ -31,7 +31,8 @@ def compress(hosts: Sequence[str]) -> str:
 
 
 def compress_sorted(hosts: Sequence[str]) -> str:
-    """Return the list in the order of names and numbers, as listings of Slurm have it."""
+    """Return the list in the order of names and numbers, as listings of Slurm have
+    it."""
     return compress(sorted(hosts, key=_name_and_number))
 
 
@@ -52,19 +53,23 @@ def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
             spans[-1] = (spans[-1][0], number)
         else:
             spans.append((number, number))
-    inner = ",".join(first if first == last else f"{first}-{last}" for first, last in spans)
+    inner = ",".join(
+        first if first == last else f"{first}-{last}" for first, last in spans
+    )
     yield f"{prefix}[{inner}]"
 
 
 def _follows(last: str, number: str) -> bool:
-    """Return whether a number continues a span: 09 after 08, 10 after 9, but not 10 after 009."""
+    """Return whether a number continues a span: 09 after 08, 10 after 9, but not 10
+    after 009."""
     return int(number) == int(last) + 1 and (
         len(number) == len(last) or not (last.startswith("0") or number.startswith("0"))
     )
 
 
 def expand(text: str) -> list[str]:
-    """Every host of a list, in its order; a name may count in several places: r[1-2]n[1-4].
+    """Every host of a list, in its order; a name may count in several places:
+    r[1-2]n[1-4].
 
     Raises: ValueError when it is no list of nodes.
     """
@@ -100,9 +105,13 @@ def _numbers(text: str, inside: str) -> Iterator[str]:
     for span in inside.split(","):
         match = _SPAN.fullmatch(span)
         if match is None:
-            raise ValueError(f"{text!r} is no list of nodes: {span!r} is no number and no range")
+            raise ValueError(
+                f"{text!r} is no list of nodes: {span!r} is no number and no range"
+            )
         first, last = match.group(1), match.group(2) or match.group(1)
         if int(last) < int(first) or int(last) - int(first) > MOST:
-            raise ValueError(f"{text!r} is no list of nodes: {span!r} counts backwards, or too far")
+            raise ValueError(
+                f"{text!r} is no list of nodes: {span!r} counts backwards, or too far"
+            )
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}}"

@@ -10,12 +10,14 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 RAW_FROM: Final = 1_000_000_000  # numbers of one job of an array begin here
 RAW_EACH: Final = 10_000_000  # above every index
 _NUMBER: Final = re.compile(r"(\d{1,15}(?:_\d{1,9}){0,2})(?:\.[a-z0-9+]+)?", re.ASCII)
-_SOME: Final = re.compile(r"(\d{1,15}(?:_\d{1,9})?)_\[([0-9,\-:]+)(?:%\d+)?\]", re.ASCII)
+_SOME: Final = re.compile(
+    r"(\d{1,15}(?:_\d{1,9})?)_\[([0-9,\-:]+)(?:%\d+)?\]", re.ASCII
+)
 
 
 def raw_of(id: str) -> str:
-    """One whole number, as SLURM_JOB_ID and JobIDRaw are: 17 of j17, 1170000003 of j17_3. What is
-    no id of Corral's is its own."""
+    """One whole number, as SLURM_JOB_ID and JobIDRaw are: 17 of j17, 1170000003 of
+    j17_3. What is no id of Corral's is its own."""
     job, _, index = number_of(id).partition("_")
     if not (job.isdecimal() and index.isdecimal()):
         return number_of(id)
@@ -54,7 +56,9 @@ def ids_of(text: str) -> Iterator[str]:
 
 
 def _indices(text: str, span: str) -> range:
-    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", span, re.ASCII)
+    match = re.fullmatch(
+        r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", span, re.ASCII
+    )
     if match is None:
         raise SlurmRefusal(f"Invalid job id {text}")
     first, last, step = match.groups()

@@ -1,5 +1,5 @@
-"""Options of Slurm's commands that list and cancel; docs/reference/slurm-options.md shows these
-tables."""
+"""Options of Slurm's commands that list and cancel; docs/reference/slurm-options.md
+shows these tables."""
 
 from typing import Final
 
@@ -179,7 +179,12 @@ SCANCEL: Final = OptionTable(
     (
         _o("account", "A", "jobs of this queue"),
         _o("batch", "b", "with --signal: to the script's shell alone", _FLAG),
-        _o("full", "f", "with --signal: to the script, what it has started and its steps", _FLAG),
+        _o(
+            "full",
+            "f",
+            "with --signal: to the script, what it has started and its steps",
+            _FLAG,
+        ),
         _noted("hurry", "H", "there is no burst buffer", _FLAG),
         _o("interactive", "i", "asks for each job", _FLAG),
         _noted("clusters", "M", "there is one cluster"),

@@ -27,8 +27,9 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. `says`: what it does here, or why not and what instead. `variable`: that of the
-    environment which gives it. `adds`: given again it adds to what was given, with a comma."""
+    """One option. `says`: what it does here, or why not and what instead. `variable`:
+    that of the environment which gives it. `adds`: given again it adds to what was
+    given, with a comma."""
 
     name: str
     short: str = ""
@@ -41,7 +42,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedOptions:
-    """Options with their last values ("" for one without), and the words behind them."""
+    """Options with their last values ("" for one without), and the words behind
+    them."""
 
     options: Mapping[str, str]
     rest: tuple[str, ...] = ()
@@ -57,7 +59,9 @@ class ParsedOptions:
     def noted(self) -> list[str]:
         """Return the options that change nothing here."""
         return [
-            option for option in self.options if self.table.by_name[option].use == OptionUse.NOTED
+            option
+            for option in self.options
+            if self.table.by_name[option].use == OptionUse.NOTED
         ]
 
 
@@ -68,7 +72,9 @@ class OptionTable:
         self.command = command
         self.options: Final = tuple(options)
         self.by_name: Final = {option.name: option for option in self.options}
-        self._by_letter = {option.short: option for option in self.options if option.short}
+        self._by_letter = {
+            option.short: option for option in self.options if option.short
+        }
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> ParsedOptions:
         """Parse a command line. `mixed`: options may come after other words, too.
@@ -94,12 +100,16 @@ class OptionTable:
                 break
         return self.checked(options_read, rest)
 
-    def checked(self, found: Mapping[str, str], rest: Sequence[str] = ()) -> ParsedOptions:
+    def checked(
+        self, found: Mapping[str, str], rest: Sequence[str] = ()
+    ) -> ParsedOptions:
         """Raises: Wrong for the first option that is refused here."""
         for name in found:
             option = self.by_name[name]
             if option.use == OptionUse.REFUSED:
-                raise SlurmRefusal(f"--{name} is not supported by Corral", hint=option.says)
+                raise SlurmRefusal(
+                    f"--{name} is not supported by Corral", hint=option.says
+                )
         return ParsedOptions(options=dict(found), rest=tuple(rest), table=self)
 
     def usage(self) -> str:
@@ -107,9 +117,13 @@ class OptionTable:
         lines = [f"Usage: {self.command} [OPTIONS...]", ""]
         for option in self.options:
             written = (
-                f"-{option.short}, --{option.name}" if option.short else f"    --{option.name}"
+                f"-{option.short}, --{option.name}"
+                if option.short
+                else f"    --{option.name}"
             )
-            value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[option.takes]
+            value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[
+                option.takes
+            ]
             note = "" if option.use == OptionUse.HONOURED else f"[{option.use}] "
             lines.append(f"  {written + value:<30} {note}{option.says}".rstrip())
         return "\n".join(lines)
@@ -117,7 +131,9 @@ class OptionTable:
     def of_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the options of variables such as SBATCH_PARTITION."""
         return {
-            option.name: "" if option.takes == Takes.NOTHING else environment[option.variable]
+            option.name: ""
+            if option.takes == Takes.NOTHING
+            else environment[option.variable]
             for option in self.options
             if option.variable and option.variable in environment
         }
@@ -140,7 +156,9 @@ class OptionTable:
         """Its beginning will do where only one option begins so."""
         if name in self.by_name:
             return self.by_name[name]
-        near = [option for option in self.options if name and option.name.startswith(name)]
+        near = [
+            option for option in self.options if name and option.name.startswith(name)
+        ]
         if len(near) == 1:
             return near[0]
         if near:
@@ -160,7 +178,10 @@ class OptionTable:
             option = self._by_letter.get(letter)
             if option is None:
                 raise SlurmRefusal(
-                    f"invalid option -- '{letter}'", hint=self._help, code=USAGE, before=""
+                    f"invalid option -- '{letter}'",
+                    hint=self._help,
+                    code=USAGE,
+                    before="",
                 )
             if option.takes == Takes.NOTHING:
                 found[option.name] = ""
@@ -194,8 +215,8 @@ _NOT_A_SCRIPT: Final = (
 
 
 def words_of_script(script: str) -> list[list[str]]:
-    """Return the words of its lines of #SBATCH, as far as the first command, by components: those
-    of a heterogeneous job are divided by `#SBATCH hetjob`.
+    """Return the words of its lines of #SBATCH, as far as the first command, by
+    components: those of a heterogeneous job are divided by `#SBATCH hetjob`.
 
     Raises: Wrong.
     """
@@ -229,7 +250,9 @@ def _split(number: int, line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
     except ValueError as error:
-        raise SlurmRefusal(f"line {number} of the script: {str(error).lower()}") from None
+        raise SlurmRefusal(
+            f"line {number} of the script: {str(error).lower()}"
+        ) from None
 
 
 def is_batch_script(text: str) -> bool:

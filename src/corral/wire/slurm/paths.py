@@ -11,8 +11,9 @@ ARRAY: Final = "slurm-%A_%a.out"
 
 
 def file_name(pattern: str, known: Mapping[str, str]) -> str:
-    """The pattern with its specifiers filled in, numbers as wide as asked (%4t); one that is not
-    known stays. A backslash anywhere keeps the name as it is written, without the backslashes."""
+    """The pattern with its specifiers filled in, numbers as wide as asked (%4t); one
+    that is not known stays. A backslash anywhere keeps the name as it is written,
+    without the backslashes."""
     if "\\" in pattern:
         return pattern.replace("\\", "")
 

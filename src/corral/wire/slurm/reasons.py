@@ -33,8 +33,8 @@ _REASONS: Final = {
 
 
 def slurm_reason(state: str, code: str) -> str:
-    """The word of Slurm's for a job in a state of Corral's, by its reason's code; the code itself
-    where Slurm has none, and None where it waits for nothing."""
+    """The word of Slurm's for a job in a state of Corral's, by its reason's code; the
+    code itself where Slurm has none, and None where it waits for nothing."""
     if state == "SUSPENDED":
         return "JobHeldUser"
     if state in ("RUNNING", "STARTING", "STOPPING", "DONE"):

@@ -11,8 +11,8 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmShape:
-    """Resources of each of `nodes`; `fewest` < `nodes` if fewer will do. `task_gpus` 0: no number
-    of GPUs was requested for each task."""
+    """Resources of each of `nodes`; `fewest` < `nodes` if fewer will do. `task_gpus` 0:
+    no number of GPUs was requested for each task."""
 
     nodes: int
     fewest: int
@@ -76,7 +76,9 @@ def _nodes_and_tasks(
     read: ParsedOptions, gpus: _Gpus
 ) -> tuple[int, int, int, int, tuple[str, ...]]:
     """(fewest nodes, nodes, tasks, tasks of a node, what to say of it)"""
-    fewest, nodes = value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
+    fewest, nodes = (
+        value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
+    )
     tasks, each = _number(read, "ntasks"), _number(read, "ntasks-per-node")
     if (per_gpu := _number(read, "ntasks-per-gpu")) and not tasks:
         each = each or per_gpu * gpus.per_node
@@ -94,7 +96,8 @@ def _nodes_and_tasks(
     each = each or max(1, -(-tasks // nodes))
     if tasks > each * nodes:
         raise SlurmRefusal(
-            f"{tasks} tasks do not fit: {nodes} nodes with {each} each", hint="ask for more nodes"
+            f"{tasks} tasks do not fit: {nodes} nodes with {each} each",
+            hint="ask for more nodes",
         )
     return fewest, nodes, tasks or each * nodes, each, notes
 
@@ -109,14 +112,22 @@ def _listed(read: ParsedOptions) -> int:
 
 def _gpus(read: ParsedOptions) -> _Gpus:
     type_in_gres, in_gres = _gres(read.get("gres"))
-    per_node = value_forms.typed_count(read.get("gpus-per-node") or "0", "--gpus-per-node")
-    per_task = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")
+    per_node = value_forms.typed_count(
+        read.get("gpus-per-node") or "0", "--gpus-per-node"
+    )
+    per_task = value_forms.typed_count(
+        read.get("gpus-per-task") or "0", "--gpus-per-task"
+    )
     in_all = value_forms.typed_count(read.get("gpus") or "0", "--gpus")
     types = {
-        gpu_type for gpu_type in (type_in_gres, per_node[0], per_task[0], in_all[0]) if gpu_type
+        gpu_type
+        for gpu_type in (type_in_gres, per_node[0], per_task[0], in_all[0])
+        if gpu_type
     }
     if len(types) > 1:
-        raise SlurmRefusal(f"GPUs of several types are asked for: {', '.join(sorted(types))}")
+        raise SlurmRefusal(
+            f"GPUs of several types are asked for: {', '.join(sorted(types))}"
+        )
     return _Gpus(
         type=next(iter(types), None),
         per_node=per_node[1] or in_gres,
@@ -139,7 +150,9 @@ def _gres(text: str | None) -> tuple[str | None, int]:
                 hint="there are GPUs, cores and memory: --gres=gpu:N",
             )
         rest = re.sub(r"\(.*\)$", "", rest)
-        one_kind, typed_count = value_forms.typed_count(rest, "--gres") if rest else (None, 1)
+        one_kind, typed_count = (
+            value_forms.typed_count(rest, "--gres") if rest else (None, 1)
+        )
         kind, number = one_kind or kind, number + typed_count
     return kind, number
 

@@ -22,9 +22,16 @@ from corral.wire.slurm.sbatch_options import SBATCH
 from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 _TASKS: Final = ("ntasks", "ntasks-per-node", "ntasks-per-gpu")
-_ON: Final = {"after": "started", "afterok": "done", "afternotok": "failed", "afterany": "ended"}
+_ON: Final = {
+    "after": "started",
+    "afterok": "done",
+    "afternotok": "failed",
+    "afterany": "ended",
+}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
-_NOT_SENT: Final = re.compile(r"(?:SLURM|SBATCH|CORRAL|SRUN)_.*|SLURMD_NODENAME|_", re.ASCII)
+_NOT_SENT: Final = re.compile(
+    r"(?:SLURM|SBATCH|CORRAL|SRUN)_.*|SLURMD_NODENAME|_", re.ASCII
+)
 _SECRET: Final = re.compile(
     r"(?:.*_)?(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY)"
     r"(?:_.*)?",
@@ -44,8 +51,8 @@ class Here:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSubmission:
-    """Submission of a batch script. `notes` go to standard error; `singleton`: it waits for all
-    jobs of its name and owner, which only the head can name."""
+    """Submission of a batch script. `notes` go to standard error; `singleton`: it waits
+    for all jobs of its name and owner, which only the head can name."""
 
     spec: dict[str, Any]
     read: ParsedOptions
@@ -55,13 +62,18 @@ class BatchSubmission:
 
 
 def read_batch(
-    words: Sequence[str], script: str | None, here: Here, *, name: str = "", path: str = ""
+    words: Sequence[str],
+    script: str | None,
+    here: Here,
+    *,
+    name: str = "",
+    path: str = "",
 ) -> BatchSubmission:
     """Read a batch script and its options.
 
-    `words` are the arguments of the command line before the script's own arguments. If an
-    option is given several times, the command line takes precedence, then the environment,
-    then the script.
+    `words` are the arguments of the command line before the script's own arguments. If
+    an option is given several times, the command line takes precedence, then the
+    environment, then the script.
 
     Raises: SlurmRefusal.
     """
@@ -69,13 +81,23 @@ def read_batch(
     if typed.has("wrap"):
         script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
     if script is None:
-        raise SlurmRefusal("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
+        raise SlurmRefusal(
+            "there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]"
+        )
     script_options, components = _said_by(script)
-    given_options = {**script_options, **SBATCH.of_environment(here.environment), **typed.options}
+    given_options = {
+        **script_options,
+        **SBATCH.of_environment(here.environment),
+        **typed.options,
+    }
     arguments = () if typed.has("wrap") else typed.rest[1:]
     for name_of_count in ("nodes", "ntasks"):
-        if components > 1 and (name_of_count in given_options or name_of_count == "nodes"):
-            each = value_forms.count(given_options.get(name_of_count, "1"), f"--{name_of_count}")
+        if components > 1 and (
+            name_of_count in given_options or name_of_count == "nodes"
+        ):
+            each = value_forms.count(
+                given_options.get(name_of_count, "1"), f"--{name_of_count}"
+            )
             given_options[name_of_count] = str(each * components)
     whole = SBATCH.checked(given_options, typed.rest)
     batch = _batch(
@@ -90,11 +112,12 @@ def read_batch(
 
 
 def _said_by(script: str) -> tuple[dict[str, str], int]:
-    """Return the script's options, and how many components it has: they must all ask for the same,
-    but for their names. Raises: Wrong."""
+    """Return the script's options, and how many components it has: they must all ask
+    for the same, but for their names. Raises: Wrong."""
     groups = [dict(SBATCH.read(words).options) for words in words_of_script(script)]
     unnamed = [
-        {key: value for key, value in group.items() if key != "job-name"} for group in groups
+        {key: value for key, value in group.items() if key != "job-name"}
+        for group in groups
     ]
     if any(component != unnamed[0] for component in unnamed):
         raise SlurmRefusal(
@@ -104,9 +127,13 @@ def _said_by(script: str) -> tuple[dict[str, str], int]:
     return groups[0], len(groups)
 
 
-def _of_components(batch: BatchSubmission, script: str, components: int) -> BatchSubmission:
+def _of_components(
+    batch: BatchSubmission, script: str, components: int
+) -> BatchSubmission:
     plan = replace(batch.plan, components=components)
-    return replace(batch, plan=plan, spec={**batch.spec, "run": command_of(script, plan)})
+    return replace(
+        batch, plan=plan, spec={**batch.spec, "run": command_of(script, plan)}
+    )
 
 
 def _batch(
@@ -140,15 +167,24 @@ def _batch(
         spec["after"] = after
     if read.noted:
         ignored = ", ".join(f"--{option_name}" for option_name in read.noted)
-        notes.append(f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)")
-    return BatchSubmission(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
+        notes.append(
+            f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)"
+        )
+    return BatchSubmission(
+        spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton
+    )
 
 
 def job_fields(
     read: ParsedOptions, shape: SlurmShape, here: Here, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the common options of sbatch and srun as fields of a spec. Raises: Wrong."""
-    gpu: Any = f"{shape.gpu_type}:{shape.gpus_per_node}" if shape.gpu_type else shape.gpus_per_node
+    """Return the common options of sbatch and srun as fields of a spec. Raises:
+    Wrong."""
+    gpu: Any = (
+        f"{shape.gpu_type}:{shape.gpus_per_node}"
+        if shape.gpu_type
+        else shape.gpus_per_node
+    )
     memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
     resources = {"cpu": shape.cpus_per_node, "gpu": gpu or None, "memory": memory}
     limit = value_forms.seconds(read.get("time") or "0")
@@ -169,7 +205,11 @@ def job_fields(
         "start_by": _start_by(read, here, limit),
         "token": read.get("corral-token"),
     }
-    return {key: value for key, value in fields_of_job.items() if value not in (None, {}, "")}
+    return {
+        key: value
+        for key, value in fields_of_job.items()
+        if value not in (None, {}, "")
+    }
 
 
 def plain_name(text: str) -> str:
@@ -193,7 +233,9 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     """Return the priority from --priority, else --qos, less --nice."""
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
-        notes.append(f"note: --qos={qos} is not one of {', '.join(PRIORITIES)}: it is ignored")
+        notes.append(
+            f"note: --qos={qos} is not one of {', '.join(PRIORITIES)}: it is ignored"
+        )
     base = PRIORITIES.get(qos or "", 0)
     if (priority_text := read.get("priority")) is not None:
         base = (
@@ -209,7 +251,9 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     return max(-10_000, min(10_000, base)) or None
 
 
-def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, Any] | None:
+def _warn(
+    signal: str | None, limit: int | None, notes: list[str]
+) -> dict[str, Any] | None:
     if signal is None:
         return None
     number, before = value_forms.warning(signal)
@@ -240,7 +284,9 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
             hint="name as many nodes as it needs, or more to choose from",
         )
     if on:
-        constraint_fields["node"] = [node_name for node_name in on if node_name not in off]
+        constraint_fields["node"] = [
+            node_name for node_name in on if node_name not in off
+        ]
     elif off:
         constraint_fields["node"] = {"not": off}
     return constraint_fields
@@ -265,7 +311,8 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
 
 
 def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
-    """Return (what the job waits for, whether it waits for all of its name). Raises: Wrong."""
+    """Return (what the job waits for, whether it waits for all of its name). Raises:
+    Wrong."""
     dependencies: list[dict[str, str]] = []
     singleton = False
     for part in filter(None, (text or "").split(",")):
@@ -279,22 +326,30 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
                 hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
                 "joined by commas",
             )
-        dependencies += [{"job": id_of(dependency_id), "on": _ON[kind]} for dependency_id in ids]
+        dependencies += [
+            {"job": id_of(dependency_id), "on": _ON[kind]} for dependency_id in ids
+        ]
     return dependencies, singleton
 
 
-def exported(said: str | None, environment: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+def exported(
+    said: str | None, environment: Mapping[str, str], notes: list[str]
+) -> dict[str, str]:
     """Return the variables that are sent with the job.
 
-    ALL leaves out variables that are named like secrets, because a spec is stored in plain
-    text.
+    ALL leaves out variables that are named like secrets, because a spec is stored in
+    plain text.
     """
     parts = [part for part in re.split(r",(?=[A-Za-z_])", said or "ALL") if part]
     sent_variables: dict[str, str] = {}
     if "ALL" in parts:
-        sent = {key: value for key, value in environment.items() if _may_be_sent(key, value)}
+        sent = {
+            key: value for key, value in environment.items() if _may_be_sent(key, value)
+        }
         secret_names = sorted(key for key in sent if _SECRET.fullmatch(key))
-        sent_variables = {key: value for key, value in sent.items() if key not in secret_names}
+        sent_variables = {
+            key: value for key, value in sent.items() if key not in secret_names
+        }
         named = {part.partition("=")[0] for part in parts}
         if unnamed_secrets := [key for key in secret_names if key not in named]:
             notes.append(
@@ -315,24 +370,38 @@ def exported(said: str | None, environment: Mapping[str, str], notes: list[str])
 
 def _may_be_sent(name: str, value: str) -> bool:
     is_variable = _VARIABLE.fullmatch(name) and not _NOT_SENT.fullmatch(name)
-    plain = "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
-    return bool(is_variable) and name not in fields.SET_BY_CORRAL and plain and len(value) <= 32_768
+    plain = "\0" not in value and not any(
+        "\ud800" <= letter <= "\udfff" for letter in value
+    )
+    return (
+        bool(is_variable)
+        and name not in fields.SET_BY_CORRAL
+        and plain
+        and len(value) <= 32_768
+    )
 
 
 def _plan(
-    read: ParsedOptions, shape: SlurmShape, here: Here, name: str, arguments: tuple[str, ...]
+    read: ParsedOptions,
+    shape: SlurmShape,
+    here: Here,
+    name: str,
+    arguments: tuple[str, ...],
 ) -> BatchPlan:
     chdir = os.path.normpath(os.path.join(here.directory, read.get("chdir") or "."))
     array = read.get("array")
     mode = (read.get("open-mode") or "truncate")[:1]
     if mode not in "at":
-        raise SlurmRefusal(f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored")
+        raise SlurmRefusal(
+            f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored"
+        )
     return BatchPlan(
         name=name,
         submit_dir=here.directory,
         submit_host=here.host,
         chdir=chdir,
-        output=read.get("output") or (paths.ARRAY if array is not None else paths.BATCH),
+        output=read.get("output")
+        or (paths.ARRAY if array is not None else paths.BATCH),
         error=read.get("error"),
         input=read.get("input"),
         append=mode == "a",

@@ -1,12 +1,21 @@
-"""Recognition of a file that `corral slurm-shims` has made, against Slurm's own command."""
+"""Recognition of a file that `corral slurm-shims` has made, against Slurm's own
+command."""
 
 from pathlib import Path
 from typing import Final
 
 COMMANDS: Final = (
-    "sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "sacctmgr", "sshare",
+    "sbatch",
+    "srun",
+    "squeue",
+    "scancel",
+    "sinfo",
+    "sacct",
+    "scontrol",
+    "sacctmgr",
+    "sshare",
     "salloc",
-)  # fmt: skip
+)
 MARK: Final = "# a command of Slurm's, spoken to Corral: corral slurm-shims"
 _BEGINNING_BYTES: Final = 200
 

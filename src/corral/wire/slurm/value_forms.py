@@ -7,12 +7,18 @@ from typing import Final
 from corral.wire import signals
 from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
-_DAYS: Final = re.compile(r"(\d{1,6})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
+_DAYS: Final = re.compile(
+    r"(\d{1,6})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII
+)
 _CLOCKED: Final = re.compile(r"(\d{1,9})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
-_SIZE: Final = re.compile(r"(\d{1,15})(?:\.\d+)?\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
+_SIZE: Final = re.compile(
+    r"(\d{1,15})(?:\.\d+)?\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE
+)
 _COUNT: Final = re.compile(r"(\d{1,9})([kK]?)", re.ASCII)
 _LATER: Final = re.compile(r"now(?:\+(\d{1,9})\s*([a-z]*))?", re.ASCII | re.IGNORECASE)
-_CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*(am|pm)?", re.ASCII | re.IGNORECASE)
+_CLOCK: Final = re.compile(
+    r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*(am|pm)?", re.ASCII | re.IGNORECASE
+)
 _DATE: Final = re.compile(
     r"(?:(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
     r"|(?P<us_month>\d\d?)(?P<sign>[/.])(?P<us_day>\d\d?)(?:(?P=sign)(?P<us_year>\d{2,4}))?"
@@ -20,14 +26,21 @@ _DATE: Final = re.compile(
     r"(?:[T -](?P<clock>.+))?",
     re.ASCII,
 )
-_NAMED_HOURS: Final = {"midnight": 0, "noon": 12, "teatime": 16, "fika": 15, "elevenses": 11}
+_NAMED_HOURS: Final = {
+    "midnight": 0,
+    "noon": 12,
+    "teatime": 16,
+    "fika": 15,
+    "elevenses": 11,
+}
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 ENDLESS: Final = ("UNLIMITED", "INFINITE", "-1", "0")
 SIGNAL_SECONDS: Final = 60  # before the end, where --signal does not say when
 
 
 def seconds(text: str, option: str = "--time") -> int | None:
-    """Parse 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30 and 2-12:30:00; None for no limit."""
+    """Parse 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30 and 2-12:30:00; None for no
+    limit."""
     if text.upper() in ENDLESS:
         return None
     if match := _DAYS.fullmatch(text):
@@ -83,7 +96,9 @@ def warning(text: str) -> tuple[int, int]:
     """(signal, seconds before the end) of USR1, SIGUSR1@90 and B:10@300."""
     words, at, before = text.partition("@")
     name = words.rpartition(":")[2].upper()
-    return signal_number(name), count(before, "--signal", least=0) if at else SIGNAL_SECONDS
+    return signal_number(name), count(
+        before, "--signal", least=0
+    ) if at else SIGNAL_SECONDS
 
 
 def signal_number(text: str) -> int:
@@ -95,10 +110,12 @@ def signal_number(text: str) -> int:
 
 
 def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
-    """Return the moment that a text names: now+1hour, 16:00, 4:00pm, tomorrow, noon, 2026-11-22,
-    2026-11-22T16:00:00, 11/22[/26], 11.22[.26], 1122[26], and each of these dates with -16:00.
+    """Return the moment that a text names: now+1hour, 16:00, 4:00pm, tomorrow, noon,
+    2026-11-22, 2026-11-22T16:00:00, 11/22[/26], 11.22[.26], 1122[26], and each of these
+    dates with -16:00.
 
-    A time of day is the next one after `now`. Source: sacct(1) of Slurm 22.05, --starttime."""
+    A time of day is the next one after `now`. Source: sacct(1) of Slurm 22.05,
+    --starttime."""
     moment_text = text.strip()
     if match := _LATER.fullmatch(moment_text):
         unit = (match.group(2) or "").lower()[:1]
@@ -138,7 +155,12 @@ def _date(text: str, now: datetime) -> datetime | None:
         return None
     date_parts = match.groupdict()
     month, day, year = (
-        int(date_parts[name] or date_parts[f"us_{name}"] or date_parts[f"short_{name}"] or now.year)
+        int(
+            date_parts[name]
+            or date_parts[f"us_{name}"]
+            or date_parts[f"short_{name}"]
+            or now.year
+        )
         for name in ("month", "day", "year")
     )
     year += 2000 if year < 100 else 0
@@ -148,7 +170,9 @@ def _date(text: str, now: datetime) -> datetime | None:
         )
     except ValueError:
         return None
-    return _time_of_day(date_parts["clock"], midnight) if date_parts["clock"] else midnight
+    return (
+        _time_of_day(date_parts["clock"], midnight) if date_parts["clock"] else midnight
+    )
 
 
 def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
@@ -160,7 +184,11 @@ def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
     hours, minutes, seconds_left = rest // 3600, rest // 60 % 60, rest % 60
     if days:
         return f"{days}-{hours:02}:{minutes:02}:{seconds_left:02}"
-    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
+    return (
+        f"{hours}:{minutes:02}:{seconds_left:02}"
+        if hours
+        else f"{minutes}:{seconds_left:02}"
+    )
 
 
 def elapsed_text(seconds: float) -> str:

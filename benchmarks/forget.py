@@ -20,11 +20,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Seat, SeatState
+from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import AttemptNumber, NodeId, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.resources import Resources
 from corral.domain.retention import Retention
 from corral.domain.world import Changes, Event
@@ -54,13 +57,14 @@ def over(numbers: range) -> Changes:
         ),
         receipts=tuple(
             Receipt(
-                job=id, attempt=one, kind="failure", cause=Cause.USER, culprit="rank 0 on n1",
+                job=id, attempt=one, kind=ReceiptKind.FAILURE, cause=Cause.USER,
+                culprit="rank 0 on n1",
                 evidence="exit code 1", steps_lost=3, gpu_seconds_lost=4.0, seen_at=1.0,
             )
             for id in ids
         ),
         events=tuple(
-            Event(at=1.0, kind="note", text=f"{id} did something", job=id, attempt=one)
+            Event(at=1.0, kind=EventKind.SUBMITTED, text=f"{id} did something", job=id, attempt=one)
             for id in ids
             for _ in range(EVENTS)
         ),

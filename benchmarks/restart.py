@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.domain.event_kind import EventKind
 from corral.domain.resources import Gpu, Inventory
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def work(numbers: range, nodes: int) -> object:
         events.append(
             Event(
                 at=float(number),
-                kind="queued",
+                kind=EventKind.SUBMITTED,
                 text=f"{job.spec.name} waits",
                 job=job.id,
             )

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
@@ -65,7 +66,9 @@ def changes(number: int) -> Changes:
         state=JobState.QUEUED,
         since=1.0,
     )
-    event = Event(at=1.0, kind="queued", text=f"{job.spec.name} waits", job=job.id)
+    event = Event(
+        at=1.0, kind=EventKind.SUBMITTED, text=f"{job.spec.name} waits", job=job.id
+    )
     return Changes(jobs=(job,), events=(event,))
 
 

@@ -1,7 +1,8 @@
 """Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
 
 docs/reference/cli.md from the command tree, docs/reference/states.md from domain/job_states.py,
-docs/reference/errors.md from every error that has a code, docs/reference/slurm-options.md from the
+docs/reference/errors.md from every error that has a code, docs/reference/codes.md from the enums of
+reasons, events, receipts and warnings, docs/reference/slurm-options.md from the
 tables of Slurm's options, docs/reference/health.md from those of fault codes and failures,
 docs/reference/schema/*.json and docs/reference/openapi.json from the shapes that travel, and from
 these the types of the pages (ui/).
@@ -200,6 +201,7 @@ def pages() -> dict[Path, str]:
         "reference/cli.md": cli_page,
         "reference/states.md": moves_page,
         "reference/errors.md": errors_page,
+        "reference/codes.md": lambda: HEADER + importlib.import_module("codes").page(),
         "reference/slurm-options.md": slurm_page,
         "reference/health.md": lambda: (
             HEADER + importlib.import_module("health").health_page()

@@ -22,7 +22,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,7 @@ from corral.domain.attempt import Exit
 from corral.domain.desired_state import DesiredState
 from corral.domain.ids import BootId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.node import NodeKind
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.requests import SetQueues
@@ -112,6 +113,10 @@ class SimulatedEngine:
 
     name: str = "simulated"
     cannot: Mapping[str, str] = field(default_factory=dict)
+    could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
+    trouble: str = ""
+    is_unreachable: bool = False
     control: Control | None = None
     inventories: dict[NodeId, Inventory] = field(default_factory=dict)
     seen: dict[NodeId, dict[AttemptKey, Seen]] = field(default_factory=dict)

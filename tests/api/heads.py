@@ -80,6 +80,7 @@ class PushingEngine:
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
+    is_unreachable: bool = False
     proofs: dict[NodeId, str] = field(default_factory=dict)
 
     def observe(self) -> Mapping[NodeId, str]:

@@ -197,7 +197,7 @@ def test_a_disk_without_room_refuses_what_is_large_and_nothing_else(head: Head) 
             assert submit(http, spec("low")).status_code == 201
             assert http.post("/v1/jobs/low/cancel").status_code == 202
             warnings = http.get("/v1/status").json()["warnings"]
-            assert any("nearly full" in warning for warning in warnings)
+            assert any("nearly full" in warning["text"] for warning in warnings)
     finally:
         guard.room = before
         guard.forget()

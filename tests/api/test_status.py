@@ -27,7 +27,7 @@ def test_a_full_disk_is_told(
     head.app.state.house.disk.forget()
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
-    told = [one for one in warnings if "is full (5 MB of 10 GB left)" in one]
+    told = [one for one in warnings if "is full (5 MB of 10 GB left)" in one["text"]]
     assert len(told) == is_told
 
 
@@ -42,7 +42,8 @@ def test_a_directory_that_is_gone_is_told(
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
     assert any(
-        "cannot be looked at: No such file or directory" in one for one in warnings
+        "cannot be looked at: No such file or directory" in one["text"]
+        for one in warnings
     )
 
 

@@ -8,20 +8,23 @@ from corral.boot import bring_up
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start_head import StartFailed, logged_bytes
 from corral.cli.error_output import UNREACHABLE, exit_code_of
+from corral.domain.cluster_warning import WarningCode
 from corral.domain.errors import Unreachable
 from corral.wire import api
 
 SILENT = "slurm does not answer: cannot reach slurmctld"
 
 
-def status(warning: str = SILENT) -> api.Status:
+def status(
+    warning: str = SILENT, code: str = WarningCode.ENGINE_UNREACHABLE
+) -> api.Status:
     return api.Status(
         head=api.HeadView(pid=1, url="http://127.0.0.1:1", version="1", started_at=0.0),
         cluster=api.ClusterView(id="c", engine="slurm", term=1),
         nodes=[],
         gpus=api.Gpus(total=0, free=0.0, used=0.0, away=0),
         jobs={},
-        warnings=[warning],
+        warnings=[api.WarningView(code=code, text=warning)],
     )
 
 
@@ -92,16 +95,20 @@ def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
 
 
 @pytest.mark.parametrize(
-    "warning", ["slurm has not answered for 2 s", "the disk of the head is full"]
+    ("warning", "code"),
+    [
+        ("slurm has not answered for 2 s", WarningCode.ENGINE),
+        ("the disk of the head is full", WarningCode.DISK_FULL),
+    ],
 )
 def test_what_is_late_or_no_trouble_of_the_engine_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warning: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warning: str, code: WarningCode
 ) -> None:
     place, answers = lent(tmp_path, monkeypatch), iter([warning] * 50)
 
     def ask() -> api.Status:
         try:
-            return status(next(answers))
+            return status(next(answers), code)
         except StopIteration:
             raise Unreachable("enough") from None
 

@@ -107,7 +107,10 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
     status = api.Status(
         head=head, cluster=cluster, nodes=[node("d", health="hot")], jobs={},
         gpus=api.Gpus(total=0, used=0, free=0, away=0),
-        warnings=["node d: hot", "the disk is slow"],
+        warnings=[
+            api.WarningView(code="node_fault", text="node d: hot", node="d"),
+            api.WarningView(code="disk_full", text="the disk is slow"),
+        ],
     )  # fmt: skip
     found = list(of_head(status, standing))
     assert [one.text for one in found[1:]] == [
@@ -175,7 +178,10 @@ def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
         nodes=[],
         jobs={},
         gpus=api.Gpus(total=0, used=0, free=0, away=0),
-        warnings=[f"n1: {shared.text}", "the disk is slow"],
+        warnings=[
+            api.WarningView(code="users_not_separated", text=f"n1: {shared.text}"),
+            api.WarningView(code="disk_full", text="the disk is slow"),
+        ],
         separation=told,
     )
     of_cluster = list(

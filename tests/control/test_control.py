@@ -9,6 +9,7 @@ import pytest
 
 from corral.control import Control
 from corral.domain.attempt import Exit
+from corral.domain.cluster_warning import WarningCode
 from corral.domain.desired_state import DesiredState
 from corral.domain.errors import (
     CannotFit,
@@ -58,6 +59,7 @@ class Notebook:
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
+    is_unreachable: bool = False
     told: list[DesiredState] = field(default_factory=list)
     proofs: dict[NodeId, str] = field(default_factory=dict)
     lost: set[NodeId] = field(default_factory=set)
@@ -360,7 +362,14 @@ def test_an_engine_that_does_not_answer_is_among_the_warnings() -> None:
         head = await Head().start()
         assert head.control.warnings() == []
         head.engine.trouble = "slurm does not answer: no route to host"
-        assert head.control.warnings() == [head.engine.trouble]
+        (warning,) = head.control.warnings()
+        assert (warning.code, warning.text) == (
+            WarningCode.ENGINE,
+            head.engine.trouble,
+        )
+        head.engine.is_unreachable = True
+        (warning,) = head.control.warnings()
+        assert warning.code == WarningCode.ENGINE_UNREACHABLE
 
     story(tell())
 
@@ -380,7 +389,9 @@ def test_a_broken_invariant_stops_placement_and_cancels_go_on(
         monkeypatch.setattr("corral.control.control.reconcile", broken)
         id = await head.submit(gang())
         assert head.control.world.jobs[id].state == JobState.QUEUED
-        assert any("placement is stopped" in said for said in head.control.warnings())
+        assert any(
+            "placement is stopped" in said.text for said in head.control.warnings()
+        )
         await head.granted(head.control.ask(Cancel(job=id), by=ALICE))
         assert head.control.world.ended[id] == JobState.CANCELLED
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from corral.control.counters import HeadCounters
-from corral.domain.attempt import Cause, Receipt
+from corral.domain.cause import Cause
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.world import Changes
 from tests.worlds import Cluster, gang, node
 
@@ -37,10 +38,12 @@ def test_an_end_is_counted_once_with_its_cause() -> None:
 def test_the_loss_of_a_preemption_is_counted_once() -> None:
     counts = HeadCounters()
     victim = Receipt(
-        job=JobId("j1"), attempt=AttemptNumber(1), kind="preemption", cause=Cause.NONE,
+        job=JobId("j1"), attempt=AttemptNumber(1), kind=ReceiptKind.PREEMPTION, cause=Cause.NONE,
         culprit="", evidence="", steps_lost=None, gpu_seconds_lost=330.0, seen_at=1.0,
     )  # fmt: skip
-    taking = replace(victim, job=JobId("j2"), kind="taking", others=(victim.job,))
+    taking = replace(
+        victim, job=JobId("j2"), kind=ReceiptKind.TAKING, others=(victim.job,)
+    )
     counts.take_in(Cluster(node("n1")).world, Changes(receipts=(victim, taking)))
     assert counts.lost_gpu_seconds == {"preemption": 330.0}
     assert counts.interruptions == {"preemption": 1}

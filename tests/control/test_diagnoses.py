@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from corral.control import Control, diagnoses
 from corral.control.diagnoses import MOST_READINGS, Diagnoses
-from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.attempt import Attempt, Exit
+from corral.domain.cause import Cause
 from corral.domain.diagnosis import Diagnosis, RankEnd, RankEnds
 from corral.domain.errors import Trouble
 from corral.domain.failure_class import Failure, FailureKind

@@ -7,6 +7,7 @@ from corral.control.scale_up import awaited
 from corral.domain.errors import CannotFit
 from corral.domain.job import CheckpointRule
 from corral.domain.node import NodeKind
+from corral.domain.reason_code import ReasonCode
 from corral.schedule.waiting import Reason
 from tests.worlds import Cluster, gang, inventory, node
 
@@ -43,5 +44,5 @@ def test_it_is_told_that_more_nodes_are_waited_for() -> None:
     assert told
     assert "the engine could bring" in told.sentence
     assert awaited(cluster.world, cluster.world.jobs[id], never, []) is never
-    full = Reason(code="Resources", sentence="full")
+    full = Reason(code=ReasonCode.RESOURCES, sentence="full")
     assert awaited(cluster.world, cluster.world.jobs[id], full, [KIND]) is full

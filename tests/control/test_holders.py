@@ -4,6 +4,7 @@ from corral.control.blocking_jobs import holders_text
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.placement_constraints import PlaceRule
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import SetNode
 from corral.domain.run_history import ExpectedEnd, TimeSpan
 from tests.worlds import Cluster, gang, node
@@ -12,7 +13,10 @@ NOW = 1_000_000.0
 
 
 def told(
-    cluster: Cluster, id: JobId, code: str = "Resources", **ends: ExpectedEnd
+    cluster: Cluster,
+    id: JobId,
+    code: ReasonCode = ReasonCode.RESOURCES,
+    **ends: ExpectedEnd,
 ) -> str:
     """`ends`: of jobs by their names."""
 
@@ -93,7 +97,7 @@ def test_which_nodes_take_no_work_is_told_also_where_nobody_holds_them() -> None
 
 def test_nothing_is_told_where_no_gpus_are_waited_for() -> None:
     cluster, id = full()
-    assert told(cluster, id, "QueueLimit") == ""
+    assert told(cluster, id, ReasonCode.QUEUE_LIMIT) == ""
     cpus = cluster.submit(gang("cpus", gpus=0))
     assert told(cluster, cpus) == ""
     cluster.wish(SetNode(node=NodeId("n1"), to="cordon"))

@@ -9,6 +9,7 @@ from corral.control.request_checks import check_asked, check_specs
 from corral.domain.errors import CannotFit, Conflict
 from corral.domain.job_states import JobState
 from corral.domain.placement_constraints import Constraint, PlaceRule
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources, Shape
 from corral.reconcile import Now
@@ -189,7 +190,9 @@ def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:
 def test_every_job_has_a_reason_also_one_that_no_pass_has_seen() -> None:
     cluster, now = Cluster(node("n1")), Now(wall=0.0, serving=0.0)
     job = cluster.world.jobs[cluster.submit(gang("train"))]
-    new = replace(job, state=JobState.QUEUED, reason="", reason_code="")
+    new = replace(
+        job, state=JobState.QUEUED, reason=ReasonCode.NONE, reason_code=ReasonCode.NONE
+    )
     assert "the next pass" in reason_held(cluster.world, new, now).sentence
     back = replace(new, reason="asked by ann")
     assert reason_held(cluster.world, back, now).sentence.startswith(

@@ -9,6 +9,7 @@ import pytest
 from corral.control import Control
 from corral.domain.attempt import Save
 from corral.domain.errors import Unrecordable
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import CheckpointRule
 from corral.domain.job_states import JobState
@@ -126,7 +127,8 @@ def test_the_store_names_every_row_that_it_cannot_hold(
     async def scenario() -> None:
         term = (await store.lead()).term
         events = tuple(
-            Event(at=1.0, kind="k", text=text) for text in ("a", "\ud800", "b")
+            Event(at=1.0, kind=EventKind.SUBMITTED, text=text)
+            for text in ("a", "\ud800", "b")
         )
         with pytest.raises(Unrecordable) as refused:
             await store.commit(term, Changes(events=events))
@@ -145,7 +147,9 @@ def test_old_events_go_by_their_bytes_as_well(
         term = (await store.lead()).term
         text = "x" * 1_000
         for _ in range(8):
-            events = tuple(Event(at=1.0, kind="k", text=text) for _ in range(BLOCK))
+            events = tuple(
+                Event(at=1.0, kind=EventKind.SUBMITTED, text=text) for _ in range(BLOCK)
+            )
             await store.commit(term, Changes(events=events))
         left = await store.events(after=0, job=None, limit=100 * BLOCK)
         assert BLOCK <= len(left) <= 5 * BLOCK

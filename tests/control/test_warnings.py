@@ -28,10 +28,10 @@ def test_what_ails_a_node_is_told_and_the_suspects_first() -> None:
     said = list(
         node_warnings([ailing("n1", Bar.AVOID), ailing("n2", Bar.DRAIN, suspect=True)])
     )
-    assert [sentence.partition(":")[0] for sentence in said] == [
-        "node n2",
-        "node n1",
-        "1 suspect",
+    assert [warning.node for warning in said] == [
+        "n2",
+        "n1",
+        None,
     ]
 
 
@@ -40,9 +40,10 @@ def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
         node_warnings([ailing(f"n{i}", Bar.DRAIN, suspect=i > 75) for i in range(750)])
     )
     assert len(said) == 7
-    assert said[-2:] == [
-        "745 more nodes ail: corral node ls",
-        "674 suspects: to cordon what health would is left to you: corral node cordon --suspects",
+    assert [warning.text for warning in said[-2:]] == [
+        "745 more nodes have faults: corral node ls",
+        "674 suspect nodes are waiting for your decision; to cordon: "
+        "corral node cordon --suspects",
     ]
 
 
@@ -59,4 +60,4 @@ def test_users_who_share_an_account_are_warned_by_node() -> None:
     nodes = [shared("n1", "ann"), shared("n2", ""), shared("n3", "ann")]
     assert list(account_warnings(nodes, users=1)) == []
     (said,) = account_warnings(nodes, users=2)
-    assert said.startswith("n1, n3: the ranks of all users run as ann: ")
+    assert said.text.startswith("n1, n3: the ranks of all users run as ann: ")

@@ -19,6 +19,7 @@ from corral.domain.job_states import (
     StopWhy,
     move,
 )
+from corral.domain.reason_code import ReasonCode
 
 PAIRS = list(product(JobState, JobEvent))
 FACTS = (
@@ -52,7 +53,7 @@ def job_in(state: JobState, why: StopWhy | None = None) -> Job:
         since=0.0,
         why=why,
         reason="before",
-        reason_code="before",
+        reason_code=ReasonCode.ORDER,
     )
 
 
@@ -152,11 +153,11 @@ def test_a_moved_job_carries_the_new_reason_and_a_moot_event_changes_nothing(
     job = job_in(state, StopWhy.CANCEL if state == JobState.STOPPING else None)
     if (state, event) not in MOVES or MOVES[state, event] == state:
         if (state, event) in MOVES or (state, event) in MOOT:
-            assert job.moved(event, 5.0, reason="after", code="after") is job
+            assert job.moved(event, 5.0, reason="after", code=ReasonCode.TIME) is job
         return
-    after = job.moved(event, 5.0, reason="after", code="after")
+    after = job.moved(event, 5.0, reason="after", code=ReasonCode.TIME)
     assert (after.state, after.since) == (MOVES[state, event], 5.0)
-    assert (after.reason, after.reason_code) == ("after", "after")
+    assert (after.reason, after.reason_code) == ("after", ReasonCode.TIME)
     assert after.ended_at == (5.0 if after.is_final else None)
     assert (after.why is None) or after.state == JobState.STOPPING
 

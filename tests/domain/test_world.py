@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -158,5 +159,5 @@ def test_what_is_over_leaves_its_state_and_nothing_else() -> None:
 def test_changes_are_false_only_when_there_is_nothing_to_write() -> None:
     assert not Changes()
     assert Changes(granted=Sequence(0))
-    assert Changes(events=(Event(at=0.0, kind="note", text="so"),))
+    assert Changes(events=(Event(at=0.0, kind=EventKind.SUBMITTED, text="so"),))
     assert Changes(nodes=(Node(id=NODES[0]),))

@@ -166,6 +166,12 @@ def test_whatever_a_cell_says_a_row_is_predicted_or_refused(
         assert min(predict({**row, column: cell}).values.values()) > 0
 
 
+def test_no_speed_is_predicted_for_a_sequence_of_no_tokens() -> None:
+    for row in ROWS:
+        with suppress(RowRefused):  # some rows bring a length of their own
+            assert min(predict({**row, "seq_len": "0"}).values.values()) > 0
+
+
 def test_a_row_of_nothing_is_refused() -> None:
     with pytest.raises(RowRefused):
         predict({})

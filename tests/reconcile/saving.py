@@ -1,9 +1,10 @@
 """What jobs that save say to the head, and where they stand."""
 
-from corral.domain.attempt import Exit, Receipt, Save
+from corral.domain.attempt import Exit, Save
 from corral.domain.ids import JobId
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Phase, Progress
+from corral.domain.receipt import Receipt
 from corral.reconcile.attempts import EXIT_STOPPED
 from tests.worlds import Cluster
 

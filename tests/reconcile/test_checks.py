@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.active_checks import QUICK, WHOLE, CheckKind, CheckUp, Result
-from corral.domain.attempt import Cause
+from corral.domain.cause import Cause
 from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job_states import JobState

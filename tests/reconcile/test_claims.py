@@ -3,7 +3,8 @@ bounds."""
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit
+from corral.domain.attempt import Exit
+from corral.domain.cause import Cause
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.ids import JobId
 from corral.domain.job import Retry

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.attempt import Attempt, Exit
+from corral.domain.cause import Cause
 from corral.domain.desired_state import Version
 from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import FailureKind

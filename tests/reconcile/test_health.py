@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Cause
+from corral.domain.cause import Cause
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job_states import JobState

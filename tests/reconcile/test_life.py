@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit, Save, SeatState
+from corral.domain.attempt import Exit, Save, SeatState
+from corral.domain.cause import Cause
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import After, CheckpointRule, On, Retry

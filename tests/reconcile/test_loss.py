@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Cause, Receipt
+from corral.domain.cause import Cause
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import Phase, Progress
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.insight.attempt_spans import spans
 from tests.worlds import Cluster, gang, node
 
@@ -54,7 +55,7 @@ def test_what_follows_is_of_no_use_in_the_ledger() -> None:
 
 def test_a_receipt_tells_what_stopping_took_from_what_was_lost() -> None:
     receipt = Receipt(
-        job=JobId("j1"), attempt=AttemptNumber(1), kind="suspension", cause=Cause.WISH,
+        job=JobId("j1"), attempt=AttemptNumber(1), kind=ReceiptKind.SUSPENSION, cause=Cause.WISH,
         culprit="", evidence="", steps_lost=0, gpu_seconds_lost=33.6, seen_at=0.0,
         resumed_from_step=874, seconds_lost=0.0,
     )  # fmt: skip

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Exit, Receipt
+from corral.domain.attempt import Exit
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec, Origin, Retry
 from corral.domain.job_states import JobState
 from corral.domain.kept_checkpoints import kept_saves
 from corral.domain.observed_state import Phase, Progress
+from corral.domain.receipt import Receipt
 from corral.domain.requests import Cancel
 from corral.domain.retention import Retention
 from corral.reconcile import Now, reconcile

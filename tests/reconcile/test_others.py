@@ -11,6 +11,7 @@ from corral.domain.errors import InvariantBroken
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Inventory, Resources
 from corral.reconcile import Now
 from corral.reconcile.cache.pass_cache import Memo
@@ -38,7 +39,9 @@ def state(cluster: Cluster, id: JobId) -> JobState:
 
 def why(cluster: Cluster, id: JobId) -> str:
     job = cluster.world.jobs[id]
-    return holders_text(cluster.world, job, "Resources", cluster.wall, lambda _: None)
+    return holders_text(
+        cluster.world, job, ReasonCode.RESOURCES, cluster.wall, lambda _: None
+    )
 
 
 def asks(*, cpu_millis: int = 0, memory_bytes: int = 0) -> JobSpec:

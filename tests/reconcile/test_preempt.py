@@ -8,6 +8,7 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
+from corral.domain.receipt import ReceiptKind
 from corral.domain.requests import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.domain.usage import PreemptWhy
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned
@@ -126,10 +127,12 @@ def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywh
     assert "not seen gone on all of its nodes yet" in taking.text
     assert cluster.world.attempts[owner].open_receipt == taking
     receipts = {one.kind: one for one in gone(cluster, wide, step=12)}
-    assert receipts["taking"].attempt == taking.attempt
-    assert f"of queue speech ({receipts['preemption'].loss})" in receipts["taking"].text
+    assert receipts[ReceiptKind.TAKING].attempt == taking.attempt
+    taking_text = receipts[ReceiptKind.TAKING].text
+    assert f"of queue speech ({receipts[ReceiptKind.PREEMPTION].loss})" in taking_text
     assert (
-        receipts["taking"].gpu_seconds_lost == receipts["preemption"].gpu_seconds_lost
+        receipts[ReceiptKind.TAKING].gpu_seconds_lost
+        == receipts[ReceiptKind.PREEMPTION].gpu_seconds_lost
     )
     assert cluster.world.attempts[owner].open_receipt is None
 

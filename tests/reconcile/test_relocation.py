@@ -11,6 +11,7 @@ from corral.domain.job import CheckpointRule
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.receipt import ReceiptKind
 from corral.domain.relocation import RelocationRule
 from corral.domain.requests import Cancel, SetQueues, Suspend
 from tests.reconcile.saving import gone, save_of, state
@@ -117,7 +118,7 @@ def test_who_loses_least_is_moved_starts_elsewhere_at_once_and_both_are_told() -
     assert cluster.world.reservations == {}
     assert cluster.outcome is not None
     receipts = {one.kind: one for one in cluster.outcome.changes.receipts}
-    given, taken = receipts["relocation"], receipts["taking"]
+    given, taken = receipts[ReceiptKind.RELOCATION], receipts[ReceiptKind.TAKING]
     assert (given.others, taken.others) == ((big,), (right,))
     assert given.text.startswith(
         f"moved to n1 to make room for big ({big}) of queue default; saved at step 95, lost no work"

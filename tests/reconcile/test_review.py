@@ -2,7 +2,8 @@
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit, SeatState
+from corral.domain.attempt import Exit, SeatState
+from corral.domain.cause import Cause
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, On, Retry
 from corral.domain.job_states import JobState

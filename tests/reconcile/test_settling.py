@@ -3,7 +3,8 @@ pays twice."""
 
 import pytest
 
-from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.attempt import Attempt, Exit
+from corral.domain.cause import Cause
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Retry

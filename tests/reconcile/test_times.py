@@ -7,13 +7,15 @@ import pytest
 
 from corral.control.job_reasons import reason_held
 from corral.control.request_checks import check_asked, plan
-from corral.domain.attempt import Cause, Exit, Receipt
+from corral.domain.attempt import Exit
+from corral.domain.cause import Cause
 from corral.domain.desired_state import TimeWarning, Version
 from corral.domain.errors import Conflict
 from corral.domain.ids import JobId
 from corral.domain.job import After, JobSpec, On
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Phase
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Cancel, Resume, Suspend
 from corral.domain.time_point import EndWarning, Moment
 from corral.reconcile import Now, wanted_of
@@ -101,7 +103,8 @@ def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_
     assert "0 of the 1 node that could hold its part have room now" in job.reason
     [receipt] = outcome.changes.receipts
     assert receipt == Receipt(
-        job=id, attempt=job.attempt, kind="deadline", cause=Cause.WISH, culprit="start_by",
+        job=id, attempt=job.attempt, kind=ReceiptKind.DEADLINE, cause=Cause.WISH,
+        culprit="start_by",
         evidence=job.reason, steps_lost=None, gpu_seconds_lost=0.0, seen_at=cluster.wall,
     )  # fmt: skip
 

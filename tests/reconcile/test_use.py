@@ -11,6 +11,7 @@ from corral.domain.attempt import Exit, SeatState
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import AttemptNumber, JobId, QueueName
 from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import ANY_TYPE, Budget, Queue
 from corral.domain.requests import SetQueues
@@ -124,7 +125,7 @@ def test_use_is_the_same_after_a_crash_whether_or_not_the_commit_was_written() -
         await store.commit(world.term, changes_of(cluster))
         cluster.world = await store.lead()
         store.fails = fails
-        cluster.say(id, "ended", exits=((0, CLEAN),))  # type: ignore[arg-type]
+        cluster.say(id, Phase.ENDED, exits=((0, CLEAN),))
         for _ in range(3):
             outcome = cluster.tick()
             try:

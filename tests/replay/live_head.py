@@ -86,6 +86,7 @@ class Quiet:
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
+    is_unreachable: bool = False
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}

@@ -60,7 +60,7 @@ GIVING = [
     Mutant(
         "who gave way is told by no receipt for whom",
         "reconcile.attempt_end:_receipt",
-        "others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),",
+        "others=(other,) if other else (),",
         "others=(),",
         "receipt",
         seed=3,

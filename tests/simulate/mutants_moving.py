@@ -30,8 +30,8 @@ MOVING = [
     Mutant(
         "a relocation leaves the receipt of a preemption",
         "reconcile.attempt_end:_kind",
-        "return RELOCATION if moved else _RECEIPTS[why]",
-        "return _RECEIPTS[why]",
+        "return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION",
+        "return ReceiptKind.PREEMPTION",
         "receipt",
         seed=6,
     ),

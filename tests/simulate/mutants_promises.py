@@ -30,7 +30,7 @@ PROMISES = [
     Mutant(
         "a promise is put off and nobody is told",
         "reconcile.promises:_tell",
-        'draft.tell("promise_moved", text, job=row.job)',
+        "draft.tell(EventKind.PROMISE_MOVED, text, job=row.job)",
         "pass",
         "promise",
         seed=164,
@@ -38,7 +38,7 @@ PROMISES = [
     Mutant(
         "a promise is ended and nobody is told",
         "reconcile.promises:_tell_ended",
-        'draft.tell("promise_ended", text, job=ended.job)',
+        "draft.tell(EventKind.PROMISE_ENDED, text, job=ended.job)",
         "pass",
         "promise",
         seed=46,

@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from corral.domain.attempt import (
-    Allocation,
-    Attempt,
-    Cause,
-    Receipt,
-    Save,
-    Seat,
-    SeatState,
-)
+from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import (
     AttemptNumber,
     JobId,
@@ -26,6 +20,7 @@ from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.run_history import StartForecastTold
@@ -102,7 +97,11 @@ def save(of: JobId, step: int, number: int = 1, *, quarantined: str = "") -> Sav
 
 
 def receipt(
-    of: JobId, number: int = 1, *, kind: str = "failure", **changes: Any
+    of: JobId,
+    number: int = 1,
+    *,
+    kind: ReceiptKind = ReceiptKind.FAILURE,
+    **changes: Any,
 ) -> Receipt:
     return Receipt(
         job=of,
@@ -131,7 +130,7 @@ def node(name: str = "n1", gpus: int = 8) -> Node:
 
 
 def event(text: str = "it happened", of: JobId | None = None) -> Event:
-    return Event(at=3.0, kind="test", text=text, job=of)
+    return Event(at=3.0, kind=EventKind.SUBMITTED, text=text, job=of)
 
 
 def tree(gpus: int = 8) -> QueueTree:

@@ -10,6 +10,7 @@ import pytest
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, job_id
+from corral.domain.receipt import ReceiptKind
 from corral.domain.world import Changes
 from corral.store import backup
 from corral.store.database import Database, transaction
@@ -106,7 +107,7 @@ def test_the_restored_store_is_far_ahead_and_goes_on_counting(
             world.term,
             Changes(
                 events=(event("goes on"),),
-                receipts=(receipt(job_id(1), kind="preemption"),),
+                receipts=(receipt(job_id(1), kind=ReceiptKind.PREEMPTION),),
             ),
         )
         assert made[0].number == 3

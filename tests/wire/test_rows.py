@@ -11,6 +11,7 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.job_summary import listed
 from corral.domain.observed_state import Progress
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Resources
 from corral.store import row_codec
 from corral.wire import api, listing_rows
@@ -47,7 +48,7 @@ def jobs(draw: st.DrawFn) -> Job:
         since=draw(TIMES),
         attempt=AttemptNumber(draw(st.integers(0, 9))),
         reason=draw(TEXTS),
-        reason_code=draw(TEXTS),
+        reason_code=draw(st.sampled_from(ReasonCode)),
         exit_code=draw(st.none() | st.integers(0, 255)),
         infra_retries=draw(st.integers(0, 9)),
         user_retries=draw(st.integers(0, 9)),

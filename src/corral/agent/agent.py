@@ -34,7 +34,7 @@ from corral.domain.desired_state import DesiredState, Launch, Version
 from corral.domain.errors import CorralError
 from corral.domain.ids import BootId, JobId
 from corral.domain.node_signal import Signal
-from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.pilot import is_part
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
@@ -239,10 +239,7 @@ class Agent:
         return self.obedience.seen()
 
     def _is_idle(self) -> bool:
-        return all(
-            attempt.phase in (Phase.ENDED, Phase.REFUSED)
-            for attempt in self.obedience.seen()
-        )
+        return all(attempt.phase.is_over for attempt in self.obedience.seen())
 
     def version(self) -> Version | None:
         return self.obedience.version

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -21,6 +21,7 @@ from corral.api.secret_rights import known_secrets
 from corral.api.settings import MEGABYTE
 from corral.control import Control
 from corral.control.node_warnings import account_warnings
+from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.requests import ChangeJobs, SetLabels, SetNode
@@ -61,14 +62,8 @@ async def status(house: Within, caller: Asker) -> Response:
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[
-            *sight.texts(control.warnings()),
-            *_full(house),
-            *filter(
-                None,
-                [settings.too_few_files(len(world.nodes)), settings.audit_trouble()],
-            ),
-            *sight.texts(_told(house)),
-            *await _together(house),
+            api.WarningView.of(replace(warning, text=sight.text(warning.text)))
+            for warning in (*control.warnings(), *await _head_warnings(house))
         ],
         heads=[
             api.OneHead(
@@ -87,13 +82,30 @@ async def status(house: Within, caller: Asker) -> Response:
     return Response(status_view.model_dump_json(), media_type="application/json")
 
 
-def _told(house: House) -> list[str]:
-    return house.alerting.warnings() if house.alerting is not None else []
+async def _head_warnings(house: House) -> list[ClusterWarning]:
+    """Return warnings about the head's own machine, its messages and its users."""
+    settings = house.settings
+    alert_texts = house.alerting.warnings() if house.alerting is not None else []
+    texts = {
+        WarningCode.DISK_FULL: _full_disks(house),
+        WarningCode.FEW_FILES: [settings.too_few_files(len(house.control.world.nodes))],
+        WarningCode.AUDIT: [settings.audit_trouble()],
+        WarningCode.ALERTS: alert_texts,
+    }
+    return [
+        *(
+            ClusterWarning(code=code, text=text)
+            for code, code_texts in texts.items()
+            for text in code_texts
+            if text
+        ),
+        *await _users_not_separated(house),
+    ]
 
 
-def _full(house: House) -> list[str]:
-    """Return a warning if the disk of the cluster's directory is full: then nothing can
-    be acknowledged."""
+def _full_disks(house: House) -> list[str]:
+    """Return a text for each full disk of the head: then nothing can be
+    acknowledged."""
     root = house.settings.root
     folders = dict.fromkeys((root, house.settings.snapshots.parent))
     low = {folder: house.disk.warning(folder) for folder in folders}
@@ -109,13 +121,15 @@ def _full(house: House) -> list[str]:
     return [warning for warning in low.values() if warning]
 
 
-async def _together(house: House) -> list[str]:
-    """Nodes on which users are not kept apart, and users whose ranks cannot reach their
-    files."""
+async def _users_not_separated(house: House) -> list[ClusterWarning]:
+    """Return the nodes on which users are not kept apart, and users whose ranks cannot
+    reach their files."""
     users = await house.control.store.users()
-    out = house.settings.kept_out(users)
-    shared = account_warnings(house.control.world.nodes.values(), len(users))
-    return [*([out] if out else []), *shared]
+    shared = list(account_warnings(house.control.world.nodes.values(), len(users)))
+    if text := house.settings.kept_out(users):
+        warning = ClusterWarning(code=WarningCode.USERS_KEPT_OUT, text=text)
+        return [warning, *shared]
+    return shared
 
 
 @router.get("/v1/nodes")

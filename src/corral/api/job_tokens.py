@@ -18,7 +18,6 @@ from corral.control import Control
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId, TokenId
 from corral.domain.job import JobSpec, TokenScope
-from corral.domain.job_states import ON_NODES
 from corral.domain.observed_state import AttemptKey
 from corral.domain.users import Role, Token
 from corral.domain.world import World
@@ -107,7 +106,7 @@ async def identity_of(
         job is None
         or attempt is None
         or attempt.number != key[1]
-        or job.state not in ON_NODES
+        or not job.state.is_on_nodes
     ):
         return None
     token = Token(

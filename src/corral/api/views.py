@@ -16,9 +16,10 @@ from corral.domain.attempt import Attempt, Save, SeatState
 from corral.domain.errors import NotFound
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
-from corral.domain.job_states import ON_NODES, JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.rank_layout import ranks_each
+from corral.domain.receipt import ReceiptKind
 from corral.domain.run_history import ExpectedEnd, StartForecast
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
@@ -33,10 +34,18 @@ from corral.wire.slurm.reasons import slurm_reason
 
 ROWS_AT_ONCE: Final = 200
 # of receipts
-PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")
+# receipts that explain why a job has stopped or started
+PREEMPTION: Final = frozenset(
+    {
+        ReceiptKind.PREEMPTION,
+        ReceiptKind.RELOCATION,
+        ReceiptKind.REQUEUE,
+        ReceiptKind.DRAIN,
+        ReceiptKind.TAKING,
+    }
+)
 RECEIPTS_SHOWN: Final = 3  # by `corral why`; all of them: corral show
 NO_LINE: Final[Mapping[JobId, int]] = {}
-_WAITS: Final = (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
 
 
 def find_node(control: Control, name: str) -> Node:
@@ -65,14 +74,14 @@ def job_row(control: Control, job: Job) -> api.JobView:
 def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
     """Return the GPUs of an elastic job, or of one with several forms, in its current
     form."""
-    if attempt is None or job.state not in ON_NODES:
+    if attempt is None or not job.state.is_on_nodes:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
 
 
 def running_since(job: Job, attempt: Attempt | None) -> float | None:
     """Return when the running attempt was up, by the wall clock."""
-    runs = attempt is not None and job.state in ON_NODES and attempt.ended_at is None
+    runs = attempt is not None and job.state.is_on_nodes and attempt.ended_at is None
     return attempt.running_at if attempt is not None and runs else None
 
 
@@ -212,7 +221,7 @@ async def why(
         ),
         place=line.get(job.id),
         waiting=len(line),
-        slurm=slurm_reason(job.state, reason.code) if job.state in _WAITS else "",
+        slurm=slurm_reason(job.state, reason.code) if job.state.is_waiting else "",
     )
 
 

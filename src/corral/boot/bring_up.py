@@ -36,9 +36,9 @@ from corral.boot.start_head import (
     start_head,
 )
 from corral.boot.stores import KEPT, VARIABLE, check_several, url_in
+from corral.domain.cluster_warning import WarningCode
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
-from corral.ports.engine import NO_ANSWER
 from corral.wire.node_policy import POLICY_FILE
 
 if TYPE_CHECKING:
@@ -402,21 +402,19 @@ def wait_for_any(
             return status_now
         for text in (
             f"waiting for a node of {engine}",
-            *map("warning: {}".format, status_now.warnings),
+            *(f"warning: {warning.text}" for warning in status_now.warnings),
         ):
             if text not in shown_warnings:
                 shown_warnings.add(text)
                 tell(text)
         now = time.monotonic()
-        if not any(
-            warning.startswith(f"{engine} {NO_ANSWER}")
-            for warning in status_now.warnings
-        ):
+        codes = {warning.code for warning in status_now.warnings}
+        if WarningCode.ENGINE_UNREACHABLE not in codes:
             failed = now
         if now - failed > SILENT_SECONDS or now - began > LENT_SECONDS:
             break
         time.sleep(POLL_SECONDS)
-    warning_lines = "".join(f"\n  {warning}" for warning in status_now.warnings)
+    warning_lines = "".join(f"\n  {warning.text}" for warning in status_now.warnings)
     raise StartFailed(
         f"no node of {engine} is alive after {now - began:.0f} s{warning_lines}\n"
         f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}\n"

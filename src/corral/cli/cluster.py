@@ -361,7 +361,7 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     )
     show_nodes(status_now.nodes)
     for warning in status_now.warnings:
-        note(f"warning: {warning}")
+        note(f"warning: {warning.text}")
 
 
 def separation_text(separation: "api.UserIsolationView") -> str:

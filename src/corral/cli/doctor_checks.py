@@ -12,6 +12,7 @@ from corral import __version__
 from corral.cli.error_output import DONE, JOB_FAILED
 from corral.cli.head_options import Common
 from corral.cli.printing import clean, print_json, say, show_table, table
+from corral.domain.cluster_warning import WarningCode
 from corral.domain.errors import CorralError
 from corral.domain.units import size_text
 
@@ -221,15 +222,14 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         if same
         else f"this command line is {__version__}: install the same on both",
     )
-    separate = [
-        user_isolation_view.text for user_isolation_view in status.separation
-    ]  # findings of their own
     for warning in status.warnings:
-        if not (
-            any(warning.startswith(f"node {id}:") for id in ailing_nodes)
-            or any(warning.endswith(text) for text in separate)
-        ):
-            yield Finding(where="head", state=Is.NOTE, text=warning)
+        is_fault = warning.code == WarningCode.NODE_FAULT
+        # findings of their own
+        is_listed = warning.code == WarningCode.USERS_NOT_SEPARATED or (
+            is_fault and warning.node in ailing_nodes
+        )
+        if not is_listed:
+            yield Finding(where="head", state=Is.NOTE, text=warning.text)
     for alert in standing.alerts:
         if alert.kind not in OF_NODES:
             bad = Is.WRONG if alert.severity == "critical" else Is.NOTE

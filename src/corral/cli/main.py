@@ -75,8 +75,11 @@ def build(*, examples: bool = True) -> App:
         app.command(App(name=group, help=about, group=MORE, default_parameter=read))
     help_of = {command.name: command.help for command in COMMANDS}
     if examples:
-        from corral.cli.examples import with_examples  # loaded for help alone
+        # loaded for help alone
+        from corral.cli.examples import with_examples
+        from corral.cli.help_panels import FlowingFormatter
 
+        app.help_formatter = FlowingFormatter()
         help_of = {name: with_examples(name, text) for name, text in help_of.items()}
     for command in COMMANDS:
         *above, name = command.name.split()

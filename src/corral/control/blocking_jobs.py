@@ -8,6 +8,7 @@ from typing import Final
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
 from corral.domain.node import Node
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Inventory
 from corral.domain.run_history import ExpectedEnd
 from corral.domain.time_point import moment_text
@@ -17,14 +18,20 @@ from corral.schedule import NodeTypes
 
 MOST_NAMED: Final = 2
 MOST_ASKED: Final = 8  # of the largest, when they end
-# a reason's codes
-NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})
+NO_ROOM: Final = frozenset(
+    {
+        ReasonCode.RESOURCES,
+        ReasonCode.PRIORITY,
+        ReasonCode.TOPOLOGY,
+        ReasonCode.EXCLUSIVE,
+    }
+)
 
 
 def holders_text(
     world: World,
     job: Job,
-    code: str,
+    code: ReasonCode,
     now: float,
     ending_of: Callable[[Job], ExpectedEnd | None],
 ) -> str:

@@ -24,6 +24,7 @@ from corral.control.request_waiters import Granted
 from corral.control.retention import Keeping
 from corral.control.runtime_learning import learned_of
 from corral.control.scale_up import awaited
+from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
 from corral.domain.ids import JobId, NodeId, UserName
@@ -235,17 +236,26 @@ class Control:
         """The newest beat of the job's training loop, of its newest attempt."""
         return words.progress_of(self.world, self.facts, job)
 
-    def warnings(self) -> list[str]:
-        """Return warnings for operators, as sentences."""
-        warning_texts = [
-            self.stopped_placing,
-            self.failed_placing,
-            self.trouble,
-            self.engine.trouble,
+    def warnings(self) -> list[ClusterWarning]:
+        """Return warnings for operators."""
+        is_unreachable = self.engine.is_unreachable
+        text_by_code = {
+            WarningCode.PLACING_STOPPED: self.stopped_placing,
+            WarningCode.PLACING_FAILED: self.failed_placing,
+            WarningCode.PASS_FAILED: self.trouble,
+            WarningCode.ENGINE_UNREACHABLE
+            if is_unreachable
+            else WarningCode.ENGINE: self.engine.trouble,
+        }
+        return [
+            *(
+                ClusterWarning(code=code, text=it)
+                for code, it in text_by_code.items()
+                if it
+            ),
+            *node_warnings(self.world.nodes.values()),
+            *self.dropped.warnings(self.now().wall),
         ]
-        warning_texts += node_warnings(self.world.nodes.values())
-        warning_texts += self.dropped.warnings(self.now().wall)
-        return [sentence for sentence in warning_texts if sentence]
 
     # -- the loop --------------------------------------------------------------------------------
 

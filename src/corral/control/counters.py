@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.domain.attempt import Cause
+from corral.domain.cause import Cause
+from corral.domain.event_kind import SIGNAL_OF_KIND
 from corral.domain.ids import QueueName
 from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageAmounts
@@ -22,8 +23,6 @@ WAIT_BOUNDS_SECONDS: Final = (
     4 * 3600.0,
     86400.0,
 )
-# A taking repeats the loss of its victims, and a missed deadline interrupts nothing.
-NOT_INTERRUPTIONS: Final = frozenset({"taking", "deadline"})
 TICK_BOUNDS_SECONDS: Final = (
     0.001,
     0.002,
@@ -100,7 +99,9 @@ class HeadCounters:
                 self.ended[queue, job.state] += 1
         self._take_attempts(world, changes)
         for receipt in changes.receipts:
-            if receipt.kind in NOT_INTERRUPTIONS:
+            # a taking repeats the loss of its victims, and a missed deadline interrupts
+            # nothing
+            if not receipt.kind.has_loss:
                 continue
             self.interruptions[receipt.kind] += 1
             lost = (
@@ -118,8 +119,8 @@ class HeadCounters:
             before_it = self.amounts.get(account.queue, UsageAmounts())
             self.amounts[account.queue] = before_it.plus(account.amounts)
         for event in changes.events:
-            if event.kind.startswith("signal_"):
-                self.signals[event.kind.removeprefix("signal_")] += 1
+            if (signal := SIGNAL_OF_KIND.get(event.kind)) is not None:
+                self.signals[signal.value] += 1
 
     def _take_attempts(self, world: World, changes: Changes) -> None:
         jobs = {job.id: job for job in changes.jobs}

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from corral.domain.diagnosis import Diagnosis, RankEnds
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId, UserName
-from corral.domain.job_states import ON_NODES
 from corral.domain.observed_state import AttemptKey
 from corral.domain.world import World
 from corral.ports.clock import Clock
@@ -96,7 +95,7 @@ class Diagnoses:
         """Drop what is known of attempts that are over."""
         for key in list(self.known or ()):
             job = world.jobs.get(key[0])
-            if job is None or job.attempt != key[1] or job.state not in ON_NODES:
+            if job is None or job.attempt != key[1] or not job.state.is_on_nodes:
                 assert self.known is not None
                 del self.known[key]
                 self._readings.pop(key, None)

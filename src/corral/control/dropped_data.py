@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.domain.bounds import cut
+from corral.domain.cluster_warning import ClusterWarning, WarningCode
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.world import Event
@@ -86,8 +88,8 @@ class DroppedData:
         events, self._events = tuple(self._events), []
         return events
 
-    def warnings(self, at: float) -> Iterator[str]:
-        """Yield a sentence for each node of which data was dropped lately."""
+    def warnings(self, at: float) -> Iterator[ClusterWarning]:
+        """Yield a warning for each node of which data was dropped lately."""
         newest: dict[NodeId, tuple[float, str, str]] = {}
         for (node, what, _), report in self._reports.items():
             if at - report.at < WARN_SECONDS:
@@ -95,9 +97,11 @@ class DroppedData:
                     newest.get(node, (0.0, "", "")), (report.at, what, report.why)
                 )
         for node, (_, what, why) in sorted(newest.items()):
-            yield (
-                f"node {node} sends data out of bounds, which is dropped; the last: {what}: {why}; "
-                f"run: corral node show {node}"
+            yield ClusterWarning(
+                code=WarningCode.DROPPED_DATA,
+                text=f"node {node} sends data out of bounds, which is dropped; the last: "
+                f"{what}: {why}; run: corral node show {node}",
+                node=node,
             )
 
 
@@ -106,7 +110,7 @@ def _event(node: NodeId, what: str, key: AttemptKey | None, report: _Report) -> 
     job, attempt = key or (None, None)
     return Event(
         at=report.at,
-        kind="dropped",
+        kind=EventKind.DROPPED,
         text=f"node {node}: {what} out of bounds was dropped{many}: {report.why}",
         node=node,
         job=job,

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.control.control import Control
-from corral.control.scale_up import NEVER
 from corral.control.suggestions import changes_of
 from corral.domain.errors import Trouble
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
+from corral.domain.reason_code import UNSATISFIABLE
 from corral.domain.requests import Submit, Wish
 from corral.domain.run_history import (
     ExpectedEnd,
@@ -88,7 +89,10 @@ class Forecasts:
             return await self._of(job)
 
     async def _of(self, job: Job) -> StartForecast | None:
-        if job.state != JobState.QUEUED or self._control.reason(job).code in NEVER:
+        if (
+            job.state != JobState.QUEUED
+            or self._control.reason(job).code in UNSATISFIABLE
+        ):
             return None
         now = self._control.clock.monotonic()
         at, start_forecast = self._fresh.get(job.id, (float("-inf"), None))
@@ -233,7 +237,7 @@ class Forecasts:
         self._untold.extend(
             event.job
             for event in events
-            if event.kind == "submitted" and event.job is not None
+            if event.kind == EventKind.SUBMITTED and event.job is not None
         )
         await self._tell_next()
         return False

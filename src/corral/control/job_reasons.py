@@ -8,14 +8,12 @@ from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
 from corral.domain.queue import Policy
+from corral.domain.reason_code import ReasonCode
 from corral.domain.run_history import stem_of
 from corral.domain.units import duration_text
 from corral.domain.world import World
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.dependencies import (
-    BEGIN_TIME,
-    DEPENDENCY,
-    RETRY_DELAY,
     held_by,
     unmet,
     waits_for,
@@ -25,7 +23,7 @@ from corral.schedule.prediction.runtime_model import Class
 from corral.schedule.waiting import Reason
 
 # what a held job waits for by itself
-_HOLDS: Final = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)
+_HOLDS: Final = (ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME, ReasonCode.RETRY_DELAY)
 UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
 
 
@@ -35,7 +33,7 @@ def planned_reason(draft: Draft, job: Job) -> Reason:
     if job.is_final:  # what it waits for can no longer happen
         return _own_reason(job)
     # what would help names a job that is not there yet
-    if job.reason_code != DEPENDENCY:
+    if job.reason_code != ReasonCode.DEPENDENCY:
         return replace(held_by(draft, job) or _own_reason(job), suggestions=())
     waits = [
         replace(after, job=JobId(after.name), name="")
@@ -83,9 +81,11 @@ def reason_held(
     """
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
-        return Reason(code="Stopped" if stopped else "New", sentence=sentence)
+        return Reason(
+            code=ReasonCode.STOPPED if stopped else ReasonCode.NEW, sentence=sentence
+        )
     if job.state == JobState.STARTING and said:
-        return Reason(code="Engine", sentence=said)
+        return Reason(code=ReasonCode.ENGINE, sentence=said)
     if job.state == JobState.SUSPENDED:
         goes_on = f"it goes on with: corral resume {job.id}"
         return replace(_own_reason(job), suggestions=(goes_on,))

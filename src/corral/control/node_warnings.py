@@ -1,8 +1,9 @@
-"""Warnings about nodes for operators, as sentences."""
+"""Warnings about nodes for operators."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.node import Liveness, Node
 from corral.domain.node_fault import Bar
 from corral.domain.user_isolation import names_text, separations
@@ -10,43 +11,75 @@ from corral.domain.user_isolation import names_text, separations
 MOST_TOLD: Final = 5  # nodes listed one by one: a storm has hundreds
 
 
-def node_warnings(nodes: Collection[Node]) -> Iterator[str]:
+def node_warnings(nodes: Collection[Node]) -> Iterator[ClusterWarning]:
     """Yield warnings about all nodes: silence, death, weak isolation, faults."""
     for node in nodes:
         yield from _of_one(node)
     yield from _ailing(nodes)
 
 
-def _ailing(nodes: Iterable[Node]) -> Iterator[str]:
+def _ailing(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
     """Yield the faults of nodes, worst first; many of them in one sentence."""
     ailing = [node for node in nodes if node.bar != Bar.OPEN or node.suspect]
     ailing.sort(key=lambda node: (not node.suspect, -node.bar.rank, node.id))
     for node in ailing[:MOST_TOLD]:
         if (ails := node.worst) is not None:
-            yield f"node {node.id}: {ails.says}"
+            yield ClusterWarning(
+                code=WarningCode.NODE_FAULT,
+                text=f"node {node.id}: {ails.says}",
+                node=node.id,
+            )
     if len(ailing) > MOST_TOLD:
-        yield f"{len(ailing) - MOST_TOLD} more nodes ail: corral node ls"
+        more = len(ailing) - MOST_TOLD
+        yield ClusterWarning(
+            code=WarningCode.NODE_FAULT,
+            text=f"{more} more nodes have faults: corral node ls",
+        )
     if suspects := sum(node.suspect for node in ailing):
-        who = "1 suspect" if suspects == 1 else f"{suspects} suspects"
-        yield f"{who}: to cordon what health would is left to you: corral node cordon --suspects"
-
-
-def _of_one(node: Node) -> Iterator[str]:
-    """Silence, death, and every weaker form of isolation that the node had to take."""
-    if node.liveness != Liveness.ALIVE:
-        yield f"node {node.id} is {node.liveness}: {node.why}"
-        return
-    if not node.inventory.private_root and not node.inventory.shares_disk:
-        yield f"node {node.id} has no private root: its ranks see the host's whole disk"
-    if node.inventory.containment == "subreaper":
-        yield (
-            f"node {node.id} has neither cgroups nor pid namespaces: what a rank forks can "
-            "outlive it if agent and shim are killed together"
+        waiting = (
+            "1 suspect node is waiting for your decision"
+            if suspects == 1
+            else f"{suspects} suspect nodes are waiting for your decision"
+        )
+        yield ClusterWarning(
+            code=WarningCode.SUSPECTS,
+            text=f"{waiting}; to cordon: corral node cordon --suspects",
         )
 
 
-def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[str]:
+def _of_one(node: Node) -> Iterator[ClusterWarning]:
+    """Silence, death, and every weaker form of isolation that the node had to take."""
+    if node.liveness != Liveness.ALIVE:
+        is_dead = node.liveness == Liveness.DEAD
+        yield ClusterWarning(
+            code=WarningCode.NODE_DEAD if is_dead else WarningCode.NODE_SILENT,
+            text=f"node {node.id} is {node.liveness}: {node.why}",
+            node=node.id,
+        )
+        return
+    if not node.inventory.private_root and not node.inventory.shares_disk:
+        yield _isolation_warning(
+            node, "has no private root: its ranks see the host's whole disk"
+        )
+    if node.inventory.containment == "subreaper":
+        yield _isolation_warning(
+            node,
+            "has neither cgroups nor pid namespaces: what a rank forks can outlive it if "
+            "agent and shim are killed together",
+        )
+
+
+def _isolation_warning(node: Node, text: str) -> ClusterWarning:
+    return ClusterWarning(
+        code=WarningCode.NODE_ISOLATION, text=f"node {node.id} {text}", node=node.id
+    )
+
+
+def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[ClusterWarning]:
     """The nodes on which nothing keeps users apart, where there are several users."""
     for separation, ids in separations(nodes).items() if users > 1 else ():
         if not separation.is_kept:
-            yield f"{names_text(ids)}: {separation.text}"
+            yield ClusterWarning(
+                code=WarningCode.USERS_NOT_SEPARATED,
+                text=f"{names_text(ids)}: {separation.text}",
+            )

@@ -9,7 +9,7 @@ from corral.control.check_allowed import check_checks
 from corral.control.job_reasons import planned_reason
 from corral.control.queue_checks import check_queue, check_queues, longest_seconds
 from corral.control.removal_allowed import check_node
-from corral.control.scale_up import NEVER, could_come
+from corral.control.scale_up import could_come
 from corral.control.unsatisfiable import cannot_fit
 from corral.domain.attempt import Seat
 from corral.domain.errors import (
@@ -23,9 +23,10 @@ from corral.domain.errors import (
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import CheckpointRule, Job, JobSpec
-from corral.domain.job_states import WAITING, JobState, StopWhy
+from corral.domain.job_states import JobState, StopWhy
 from corral.domain.node import NodeKind
 from corral.domain.observed_state import Facts
+from corral.domain.reason_code import UNSATISFIABLE, ReasonCode
 from corral.domain.requests import (
     Asked,
     BarSuspects,
@@ -52,7 +53,6 @@ from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.cache.running_jobs import roster_of
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.dependencies import held_by, is_delayed
-from corral.reconcile.external_placement import BY_ENGINE
 from corral.reconcile.latest_end import endings_of
 from corral.reconcile.placement import queued_gangs
 from corral.reconcile.preemption.reservations import reserved_of
@@ -82,7 +82,9 @@ class Planned:
     @property
     def may_start_later(self) -> bool:
         """Whether a wait could give it a place that it has not now."""
-        return not self.seats and (self.reason is None or self.reason.code not in NEVER)
+        return not self.seats and (
+            self.reason is None or self.reason.code not in UNSATISFIABLE
+        )
 
 
 def accepted(
@@ -256,7 +258,7 @@ def plan(
 
 def _planned_by_engine(draft: Draft, job: Job) -> Planned:
     """Return the plan where the engine places: where and when is unknown here."""
-    waits = Reason(code=BY_ENGINE, sentence=PLACES_LATER)
+    waits = Reason(code=ReasonCode.ENGINE, sentence=PLACES_LATER)
     reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
     return Planned(spec=job.spec, shape=None, seats=(), reason=reason)
 
@@ -318,7 +320,7 @@ def _check_requeue(job: Job) -> None:
     """
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         return
-    if job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT:
+    if job.state == JobState.STOPPING and job.why is not None and job.why.is_requeue:
         return
     raise Conflict(
         f"{job.spec.name} is {job.state}: no attempt of it runs that could start again",
@@ -331,7 +333,7 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
     taken by."""
     if job is None:
         _refuse_over(world, asked.job, asked)
-    elif job.state not in WAITING:
+    elif not job.state.is_waiting:
         raise Conflict(
             f"{job.spec.name} is {job.state}: only a waiting job can be changed",
             hint=f"to start it again: corral stop {job.id}, and submit it again",

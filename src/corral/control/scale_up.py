@@ -6,16 +6,13 @@ from typing import Final
 from corral.domain.ids import NodeId
 from corral.domain.job import Job, JobSpec
 from corral.domain.node import Node, NodeKind
+from corral.domain.reason_code import UNSATISFIABLE, ReasonCode
 from corral.domain.world import World
 from corral.schedule import NodeTypes
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
 MOST_MORE: Final = 1000  # of one kind, that are looked at
-# What no wait cures: another node does, or whoever looks after those that are there.
-NEVER: Final = frozenset(
-    {"NeverFits", "BadConstraints", "BadTopology", "NoAccount", "NoNodes"}
-)
 
 
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
@@ -37,10 +34,14 @@ def awaited(
 ) -> Reason | None:
     """The reason that a job waits; for one that only more nodes could hold, that these
     are waited for: passes of the scheduler look at nodes that are there."""
-    if why is None or why.code not in NEVER or not could_come(world, job.spec, kinds):
+    if (
+        why is None
+        or why.code not in UNSATISFIABLE
+        or not could_come(world, job.spec, kinds)
+    ):
         return why
     sentence = f"it asks for {job.spec.shapes[-1]}; it waits for nodes that the engine could bring"
-    return Reason(code="Resources", sentence=sentence)
+    return Reason(code=ReasonCode.RESOURCES, sentence=sentence)
 
 
 def _fits(fleet: NodeTypes, spec: JobSpec) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.control.latest_samples import Sensed
 from corral.domain.attempt import Attempt
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.observed_state import AttemptKey, Facts, Pace, Progress
 from corral.domain.telemetry import GpuSample
@@ -137,7 +138,12 @@ def _told(
     slower = f"{share_text(one.slower)} slower than the others"
     text = f"{job.spec.name}: rank {one.rank} on {node} is {slower}"
     return Event(
-        at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1]
+        at=wall,
+        kind=EventKind.STRAGGLER,
+        text=text,
+        job=job.id,
+        node=node,
+        attempt=key[1],
     )
 
 

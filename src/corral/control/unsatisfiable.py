@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.domain.errors import CannotFit
 from corral.domain.job import JobSpec
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule import NodeTypes
@@ -21,7 +22,7 @@ def cannot_fit(
     """Return the refusal of a job that no node set can hold. `why`: of its last form.
     `shown_by`: the engine's command that shows its nodes; "" where Corral makes
     them."""
-    if why.code != "NeverFits":
+    if why.code != ReasonCode.NEVER_FITS:
         return CannotFit(
             f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}"
         )
@@ -61,7 +62,7 @@ def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
     """Return why no node may hold the form that nodes are large enough for: labels, or
     topology."""
     why = never_fits(spec.place, shape, fleet)
-    return None if why is None or why.code == "NeverFits" else why
+    return None if why is None or why.code == ReasonCode.NEVER_FITS else why
 
 
 def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:

@@ -3,20 +3,12 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from corral.domain.cause import Cause
 from corral.domain.culprits import is_own
 from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.units import duration_text
-
-
-class Cause(StrEnum):
-    """Cause of an end, which decides the retry budget that pays."""
-
-    NONE = "none"  # it ended as it should
-    USER = "user"
-    INFRA = "infra"
-    WISH = "wish"  # on request: cancel, suspend, preempt, time
+from corral.domain.receipt import Receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +159,7 @@ class Attempt:
     nan_step: int | None = None  # since then its loss is not a finite number
     nan_at: float | None = None  # when that was seen first (wall clock)
     # of what it took, while a victim is not seen gone yet
-    open_receipt: "Receipt | None" = None
+    open_receipt: Receipt | None = None
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -177,67 +169,6 @@ class Attempt:
     def is_claim(self) -> bool:
         """Whether only the attempt's own processes say that the cluster is at fault."""
         return self.cause == Cause.INFRA and is_own(self.culprit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds
-    and GPU-seconds.
-
-    Attempt 0: the job has ended before any placement. A preemption has two receipts:
-    that of the victim, and that of the job which took its GPUs (`taking`). A relocation
-    has two as well, and there `restart_gpu_seconds` is the cost of the restart.
-    `others` are the jobs on the other side. `kind` is one of: failure; preemption or
-    relocation, in favour of another job, whose own receipt is called taking; requeue, a
-    restart on request; drain; suspension; timeout; deadline.
-    """
-
-    job: JobId
-    attempt: AttemptNumber
-    kind: str
-    cause: Cause
-    culprit: str
-    evidence: str
-    steps_lost: int | None
-    gpu_seconds_lost: float
-    seen_at: float
-    resumed_from_step: int | None = None
-    seconds_lost: float | None = None  # None: not written down, or nothing had begun
-    others: tuple[JobId, ...] = ()
-    restart_gpu_seconds: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """One line for people, without its time."""
-        by = self.culprit if self.kind == "failure" else ""
-        what = ": ".join(filter(None, (by, self.evidence))) or str(self.cause)
-        return what if self.kind in ("taking", "deadline") else f"{what}; {self.loss}"
-
-    @property
-    def loss(self) -> str:
-        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of
-        work"."""
-        step = self.resumed_from_step
-        saved = "no save" if step is None else f"saved at step {step}"
-        gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "
-        gpu_seconds += "start" if step is None else "last save"
-        # what came after the save was no work
-        if self.steps_lost == 0 and step is not None:
-            gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds spent stopping"
-        if self.steps_lost == 0:
-            lost = "no work"
-        elif self.seconds_lost is None:
-            lost = gpu_seconds
-        else:
-            lost = f"{duration_text(self.seconds_lost)} of work"
-        more = [f"{self.steps_lost} steps"] if self.steps_lost else []
-        if self.gpu_seconds_lost and self.seconds_lost is not None:
-            more.append(gpu_seconds)
-        restart = self.restart_gpu_seconds
-        back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
-        return (
-            f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
-        )
 
 
 def loss_text(step: int) -> str:

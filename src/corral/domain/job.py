@@ -16,6 +16,7 @@ from corral.domain.ids import (
 )
 from corral.domain.job_states import FINAL, JobEvent, JobState, StopWhy, move
 from corral.domain.placement_constraints import PlaceRule
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Resources, Shape
 from corral.domain.time_point import EndWarning, Moment
 
@@ -269,7 +270,7 @@ class Job:
     attempt: AttemptNumber = AttemptNumber(0)  # the newest; 0 before the first
     why: StopWhy | None = None  # only while STOPPING
     reason: str = ""  # a plain sentence: why it waits, stops or failed
-    reason_code: str = ""
+    reason_code: ReasonCode = ReasonCode.NONE
     exit_code: int | None = None
     infra_retries: int = 0
     user_retries: int = 0
@@ -304,7 +305,7 @@ class Job:
 
     @property
     def is_final(self) -> bool:
-        return self.state in FINAL
+        return self.state.is_final
 
     def moved(
         self,
@@ -312,7 +313,7 @@ class Job:
         now: float,
         *,
         reason: str = "",
-        code: str = "",
+        code: ReasonCode = ReasonCode.NONE,
         **also: Any,
     ) -> "Job":
         """The job after the event; unchanged when the event is moot. `also`: what

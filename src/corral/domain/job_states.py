@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from corral.domain.coded import Coded
 from corral.domain.errors import IllegalMove
 
 
@@ -24,14 +25,46 @@ class JobState(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the job has nodes and is not being stopped."""
+        return self in LIVE
 
-class StopWhy(StrEnum):
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the job gives its nodes back."""
+        return self in LEAVING
+
+    @property
+    def is_on_nodes(self) -> bool:
+        """Whether the job has nodes, or may still run on some."""
+        return self in ON_NODES
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the job is on no node, and not over."""
+        return self in WAITING
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job is over for good."""
+        return self in FINAL
+
+
+class StopWhy(Coded):
     """Reason why a job is STOPPING. A later cancel replaces every other reason."""
 
-    CANCEL = "cancel"
-    SUSPEND = "suspend"
-    PREEMPT = "preempt"
-    TIME = "time"
+    CANCEL = "cancel", "a user cancelled the job"
+    SUSPEND = "suspend", "a user, or the rule for idle jobs, suspended it"
+    PREEMPT = "preempt", "another job takes its place, or it is moved"
+    REQUEUE = "requeue", "a user asked for it to begin again"
+    DRAIN = "drain", "a node of the job is being drained"
+    TIME = "time", "it has run as long as its max_duration allows"
+
+    @property
+    def is_requeue(self) -> bool:
+        """Whether the job goes back into its queue once it has stopped."""
+        return self in (StopWhy.PREEMPT, StopWhy.REQUEUE, StopWhy.DRAIN)
 
 
 class JobEvent(StrEnum):
@@ -64,7 +97,8 @@ S, E = JobState, JobEvent
 FINAL: Final = frozenset({S.DONE, S.FAILED, S.CANCELLED})
 ON_NODES: Final = frozenset({S.STARTING, S.RUNNING, S.STOPPING, S.RECOVERING})
 WAITING: Final = frozenset({S.HELD, S.QUEUED, S.SUSPENDED})  # on no node, and not over
-_LIVE = (S.STARTING, S.RUNNING)
+LIVE: Final = (S.STARTING, S.RUNNING)
+LEAVING: Final = (S.STOPPING, S.RECOVERING)
 _WAITING = (S.HELD, S.QUEUED)
 
 MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
@@ -80,15 +114,15 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     (S.RECOVERING, E.GIVE_UP): S.FAILED,
     (S.SUSPENDED, E.ASKED_RESUME): S.QUEUED,
     (S.HELD, E.ASKED_RESUME): S.QUEUED,
-    **{(state, E.FINISHED): S.DONE for state in (*_LIVE, S.STOPPING)},
-    **{(state, E.RANKS_FAILED): S.RECOVERING for state in _LIVE},
-    **{(state, E.NODE_LOST): S.RECOVERING for state in _LIVE},
-    **{(state, E.TIME_UP): S.STOPPING for state in _LIVE},
-    **{(state, E.PREEMPTED): S.STOPPING for state in _LIVE},
+    **{(state, E.FINISHED): S.DONE for state in (*LIVE, S.STOPPING)},
+    **{(state, E.RANKS_FAILED): S.RECOVERING for state in LIVE},
+    **{(state, E.NODE_LOST): S.RECOVERING for state in LIVE},
+    **{(state, E.TIME_UP): S.STOPPING for state in LIVE},
+    **{(state, E.PREEMPTED): S.STOPPING for state in LIVE},
     **{(state, E.ASKED_CANCEL): S.CANCELLED for state in (*_WAITING, S.SUSPENDED)},
     **{(state, E.ASKED_SUSPEND): S.SUSPENDED for state in _WAITING},
     **{(state, E.ASKED_CANCEL): S.STOPPING for state in ON_NODES},
-    **{(state, E.ASKED_SUSPEND): S.STOPPING for state in (*_LIVE, S.RECOVERING)},
+    **{(state, E.ASKED_SUSPEND): S.STOPPING for state in (*LIVE, S.RECOVERING)},
     (S.STOPPING, E.STOPPED_CANCELLED): S.CANCELLED,
     (S.STOPPING, E.STOPPED_SUSPENDED): S.SUSPENDED,
     (S.STOPPING, E.STOPPED_PREEMPTED): S.QUEUED,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from corral.domain.ids import AttemptNumber, JobId, QueueName, Sequence, UserName
 from corral.domain.job import DEFAULT_QUEUE, Job
-from corral.domain.job_states import FINAL, JobState
+from corral.domain.job_states import JobState
+from corral.domain.reason_code import ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class ListedJob:
     since: float
     attempt: AttemptNumber = AttemptNumber(0)
     reason: str = ""
-    reason_code: str = ""
+    reason_code: ReasonCode = ReasonCode.NONE
     exit_code: int | None = None
     infra_retries: int = 0
     user_retries: int = 0
@@ -54,7 +55,7 @@ class ListedJob:
 
     @property
     def is_final(self) -> bool:
-        return self.state in FINAL
+        return self.state.is_final
 
 
 def listed(job: Job) -> ListedJob:

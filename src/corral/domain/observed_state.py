@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
+from corral.domain.coded import Coded
 from corral.domain.diagnosis import Diagnosis
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.node_signal import Signal
@@ -23,6 +24,11 @@ class Phase(StrEnum):
     STOPPING = "stopping"
     ENDED = "ended"  # nothing of it is left on the node
     REFUSED = "refused"  # could not be started here; `trouble` says why
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the attempt runs on the node any more."""
+        return self in (Phase.ENDED, Phase.REFUSED)
 
 
 class Pace(NamedTuple):
@@ -85,6 +91,13 @@ class Progress:
         return max(0, self.until - self.step) * spent / steps
 
 
+class TroubleKind(Coded):
+    """Kind of what went wrong with an attempt, beside the sentence about it."""
+
+    NONE = "", "the sentence says all"
+    ASKED_TO_END = "asked_to_end", "the batch system asked the attempt to end"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One attempt on one node, as its agent sees it.
@@ -109,6 +122,7 @@ class Seen:
     trouble: str = ""
     trouble_is_infra: bool = True
     trouble_of: str = ""
+    trouble_kind: TroubleKind = TroubleKind.NONE
     tails: tuple[tuple[int, str], ...] = ()
     image: str = ""
     dropped: int = 0

@@ -24,7 +24,7 @@ OF_A_GPU: Final = frozenset(
     }
 )
 MARK: Final = "~"
-# what a part says of an end that was not its
+# what a part says of an end that was not its own
 LEAVING: Final = "the batch system asked it to end"
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from corral.domain.attempt import Receipt
 from corral.domain.ids import JobId
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import DAY_SECONDS
 
-RELOCATION: Final = "relocation"  # a kind of receipt
 PAUSE_SECONDS: Final = 6 * 3600.0
 
 
@@ -38,7 +37,7 @@ def of_last_day(
     relocations = [
         receipt
         for receipt in receipts
-        if receipt.kind == RELOCATION and receipt.job not in forgotten
+        if receipt.kind == ReceiptKind.RELOCATION and receipt.job not in forgotten
     ]
     newest = max((receipt.seen_at for receipt in relocations), default=0.0)
     return {

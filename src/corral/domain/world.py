@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save, Seat, SeatState
+from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -21,6 +22,7 @@ from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
@@ -35,7 +37,7 @@ class Event:
     data."""
 
     at: float
-    kind: str
+    kind: EventKind
     text: str
     job: JobId | None = None
     node: NodeId | None = None

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.attempt import loss_text
+from corral.domain.event_kind import KIND_OF_MOVE
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import MOVES, JobState
@@ -16,7 +17,7 @@ from corral.domain.units import duration_text, share_text, size_text
 from corral.domain.world import Event, World
 
 FAILING: Final = frozenset(
-    event.value for (_, event), to in MOVES.items() if to == JobState.FAILED
+    KIND_OF_MOVE[event] for (_, event), to in MOVES.items() if to == JobState.FAILED
 )
 STOPPING_SECONDS: Final = 600.0  # beyond its grace
 

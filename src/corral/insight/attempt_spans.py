@@ -4,20 +4,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from corral.domain.attempt import Attempt, Receipt, Save, Seat
+from corral.domain.attempt import Attempt, Save, Seat
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Job
 from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 
-LOST_TO: Final[Mapping[str, str]] = {  # by the kind of the victim's receipt
-    "failure": "failed_gpu_seconds",
-    "preemption": "preempted_gpu_seconds",
-    "relocation": "preempted_gpu_seconds",
-    "drain": "preempted_gpu_seconds",
-    "suspension": "stopped_gpu_seconds",
-    "timeout": "stopped_gpu_seconds",
-    "requeue": "stopped_gpu_seconds",
+LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's receipt
+    ReceiptKind.FAILURE: "failed_gpu_seconds",
+    ReceiptKind.PREEMPTION: "preempted_gpu_seconds",
+    ReceiptKind.RELOCATION: "preempted_gpu_seconds",
+    ReceiptKind.DRAIN: "preempted_gpu_seconds",
+    ReceiptKind.SUSPENSION: "stopped_gpu_seconds",
+    ReceiptKind.TIMEOUT: "stopped_gpu_seconds",
+    ReceiptKind.REQUEUE: "stopped_gpu_seconds",
 }
 
 

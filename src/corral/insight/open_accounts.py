@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
-from corral.domain.job_states import ON_NODES
 from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
@@ -92,7 +91,7 @@ def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
             yield from of_allocation(job, allocation, node, held.queues, held.now)
     for id, attempt in held.attempts.items():
         job = held.jobs[id]
-        if job.state in ON_NODES:
+        if job.state.is_on_nodes:
             gpus = gang_gpus(job, attempt, held.nodes)
             parts = spans(attempt, held.saves.get(id, ()), until=held.now)
             yield from of_life(job, attempt, gpus, parts)

@@ -33,6 +33,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def is_unreachable(self) -> bool:
+        """Return whether what lends the nodes does not answer now."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Return why the engine does not reach its nodes, or cannot use all that it
         should, as a sentence; "" if it can. It begins with the engine's name and

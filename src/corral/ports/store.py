@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
 
-from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.attempt import Attempt, Save
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
@@ -15,6 +15,7 @@ from corral.domain.job_summary import ListedJob
 from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.quota import UserHoldings
+from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, Wish
 from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker

@@ -3,9 +3,9 @@ one that concludes it. So nothing is counted twice or lost, whatever dies betwee
 
 from collections.abc import Iterator
 
-from corral.domain.attempt import Attempt, Receipt
+from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId
-from corral.domain.job_states import ON_NODES
+from corral.domain.receipt import Receipt
 from corral.insight.attempt_spans import LOST_TO, of_life, spans
 from corral.insight.open_accounts import gang_gpus, of_allocation
 from corral.reconcile.changeset import Draft
@@ -42,7 +42,7 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
     """Attempts of jobs that were on nodes and are no more."""
     for id, job in draft.jobs.items():
         before = draft.world.jobs.get(id)
-        if before is None or before.state not in ON_NODES or job.state in ON_NODES:
+        if before is None or not before.state.is_on_nodes or job.state.is_on_nodes:
             continue
         attempt = draft.attempt(id)
         if attempt is not None:

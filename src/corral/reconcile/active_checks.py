@@ -19,14 +19,17 @@ from corral.domain.active_checks import (
     CheckUp,
     Result,
 )
-from corral.domain.attempt import Allocation, Attempt, Cause
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.node_signal import FAILED, Signal, SignalKind
-from corral.domain.observed_state import AttemptKey, Phase
+from corral.domain.observed_state import AttemptKey
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import CheckNodes, Wish
 from corral.health.check_results import bars, slow_end, take_checks
 from corral.health.health_policy import HealthRules
@@ -40,8 +43,6 @@ MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they shar
 SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
 LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
 # the reason code of a gang that is taken from a node before it starts
-FAULT: Final = "CheckFailed"
-_OVER: Final = (Phase.ENDED, Phase.REFUSED)
 
 
 # -- wishes --------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ def take_results(
     draft.nodes[node.id] = checked.node
     for checkup, well in checked.over:
         draft.tell(
-            "checked",
+            EventKind.CHECKED,
             f"node {node.id}: {_told(checked.node, checkup, well)}",
             node=node.id,
         )
@@ -202,7 +203,7 @@ def _drop_late(draft: Draft, node: Node, now: float) -> None:
                 else f"has not begun: {busy}"
             )
             text = f"node {node.id}: the check-up asked by {checkup.by} {why}"
-            draft.tell("unchecked", text, node=node.id)
+            draft.tell(EventKind.UNCHECKED, text, node=node.id)
 
 
 def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
@@ -296,7 +297,7 @@ def _runs(draft: Draft, id: NodeId) -> bool:
     heard, node = draft.facts.nodes.get(id), draft.node(id)
     if heard is None or node is None or node.inventory.taken:
         return True
-    return any(attempt.phase not in _OVER for attempt in heard.seen)
+    return any(not attempt.phase.is_over for attempt in heard.seen)
 
 
 def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:
@@ -384,7 +385,10 @@ def _gate(
     draft.put_attempt(replace(attempt, gated=True))
     text = f"{job.spec.name} begins when {len(names)} of its nodes have been checked, in at most "
     draft.tell(
-        "gated", f"{text}{rules.gang_seconds:.0f} s", job=job.id, attempt=attempt.number
+        EventKind.GATED,
+        f"{text}{rules.gang_seconds:.0f} s",
+        job=job.id,
+        attempt=attempt.number,
     )
 
 
@@ -433,4 +437,9 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
         node=node.id,
         failure=kind,
     )
-    draft.move(job, JobEvent.RANKS_FAILED, reason=f"{where}: {worst.text}", code=FAULT)
+    draft.move(
+        job,
+        JobEvent.RANKS_FAILED,
+        reason=f"{where}: {worst.text}",
+        code=ReasonCode.CHECK_FAILED,
+    )

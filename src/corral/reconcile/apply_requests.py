@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, NodeId, job_id
 from corral.domain.job import After, Job, JobSpec
-from corral.domain.job_states import WAITING, JobEvent, JobState, StopWhy
+from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.placement_constraints import label_text
+from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
 from corral.domain.requests import (
     BarSuspects,
     Cancel,
@@ -27,8 +29,6 @@ from corral.domain.time_point import moment_text
 from corral.reconcile.active_checks import ask_checks
 from corral.reconcile.changeset import Draft
 from corral.reconcile.dependencies import (
-    BEGIN_TIME,
-    DEPENDENCY,
     held_by,
     is_delayed,
     release,
@@ -38,8 +38,6 @@ from corral.reconcile.node_removal import remove, take_for_dead
 from corral.reconcile.node_restrictions import bar_by_person, bar_suspects
 from corral.reconcile.queue_tree import set_queues
 from corral.schedule.capacity.node_room import mark_of
-
-RESUMED: Final = "Resumed"  # the reason code of what stops, and is to go on then
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -53,7 +51,7 @@ def grant(draft: Draft, wishes: Seq[Wish]) -> None:
             # durable, so it would come again at every tick, for ever
             draft.bugs.append((job_id(wish.sequence), error))
             text = f"a fault of Corral was met on wish {wish.sequence} of {wish.by}: {error!r}"
-            draft.tell("wish_failed", text)
+            draft.tell(EventKind.WISH_FAILED, text)
         draft.granted = wish.sequence
 
 
@@ -98,7 +96,7 @@ def _change_job(
         case Suspend(job=id):
             _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
         case Requeue(job=id):
-            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.PREEMPT)
+            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
         case Resume(job=id):
             _resume(draft, wish, id)
 
@@ -153,13 +151,17 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         why = waits_for(after) or (
             f"it begins at {moment_text(begins_at)}" if later else ""
         )
-        code = DEPENDENCY if after else BEGIN_TIME if later else ""
+        code = (
+            ReasonCode.DEPENDENCY
+            if after
+            else ReasonCode.BEGIN_TIME
+            if later
+            else ReasonCode.NONE
+        )
         waits = JobState.HELD if after or later else JobState.QUEUED
         if asked.held:
-            why, code = (
-                f"held when {wish.by} submitted it",
-                StopWhy.SUSPEND.capitalize(),
-            )
+            why = f"held when {wish.by} submitted it"
+            code = ReasonCode.SUSPEND
         job = Job(
             id=id,
             spec=spec if after == spec.after else replace(spec, after=after),
@@ -178,7 +180,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     for job in jobs:
         draft.put(job)
         text = f"{job.spec.name} is {job.state}, asked by {wish.by}"
-        draft.tell("submitted", text, job=job.id)
+        draft.tell(EventKind.SUBMITTED, text, job=job.id)
 
 
 def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
@@ -204,8 +206,8 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
     if job is None:
         return  # over already: the wish changes nothing
     sentence = f"asked by {wish.by}"
-    moved = draft.move(job, event, reason=sentence, code=why.capitalize())
-    outranked = job.why in (None, StopWhy.PREEMPT) or why == StopWhy.CANCEL
+    moved = draft.move(job, event, reason=sentence, code=CODE_OF_STOP[why])
+    outranked = job.why is None or job.why.is_requeue or why == StopWhy.CANCEL
     if moved.state == JobState.STOPPING and outranked:
         moved = draft.put(replace(moved, why=why, reason=sentence))
     if moved.state == JobState.CANCELLED:
@@ -222,7 +224,11 @@ def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
         and job.why == StopWhy.SUSPEND
     ):
         reason = f"asked by {wish.by} to go on once it has stopped"
-        draft.put(replace(job, why=StopWhy.PREEMPT, reason=reason, reason_code=RESUMED))
+        draft.put(
+            replace(
+                job, why=StopWhy.REQUEUE, reason=reason, reason_code=ReasonCode.RESUMED
+            )
+        )
     elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
         draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
 
@@ -241,16 +247,18 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     if after != node:
         draft.nodes[node.id] = after
         draft.tell(
-            asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id
+            EventKind(asked.to),
+            f"node {node.id}: {asked.to}, asked by {wish.by}",
+            node=node.id,
         )
 
 
 def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
     """One that has begun meanwhile stays as it is."""
     job = draft.job(asked.job)
-    if job is not None and job.state in WAITING:
+    if job is not None and job.state.is_waiting:
         draft.put(replace(job, spec=asked.of(job.spec)))
-        draft.tell("changed", f"{asked}, asked by {wish.by}", job=job.id)
+        draft.tell(EventKind.CHANGED, f"{asked}, asked by {wish.by}", job=job.id)
 
 
 def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
@@ -264,5 +272,7 @@ def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
         draft.nodes[node.id] = replace(node, set_labels=labels)
         label_pair = " ".join(label_text(*label) for label in asked.labels)
         draft.tell(
-            "label", f"node {node.id}: {label_pair}, asked by {wish.by}", node=node.id
+            EventKind.LABEL,
+            f"node {node.id}: {label_pair}, asked by {wish.by}",
+            node=node.id,
         )

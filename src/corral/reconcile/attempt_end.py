@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
+from corral.domain.attempt import Attempt, SeatState
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.failure_class import FAILURES, FailureKind
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
-from corral.domain.relocation import RELOCATION
+from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
 from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.attained_service import (
@@ -16,14 +19,11 @@ from corral.reconcile.attained_service import (
     with_all,
     with_kept,
 )
-from corral.reconcile.attempts import UNRECORDABLE
 from corral.reconcile.await_node_faults import is_settling
 from corral.reconcile.changeset import Draft
-from corral.reconcile.dependencies import REQUEUED, RETRY_DELAY
 from corral.reconcile.failure_counts import count_end
-from corral.reconcile.preemption.texts import settle
+from corral.reconcile.preemption.takings import settle_taking
 
-DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
 # A program can claim a fault of the cluster by its exit code or by what it prints. Real
 # faults that nothing else shows are few; with more, the job's own budget pays.
@@ -35,12 +35,16 @@ _STOPPED: Final = {
     StopWhy.CANCEL: JobEvent.STOPPED_CANCELLED,
     StopWhy.SUSPEND: JobEvent.STOPPED_SUSPENDED,
     StopWhy.PREEMPT: JobEvent.STOPPED_PREEMPTED,
+    StopWhy.REQUEUE: JobEvent.STOPPED_PREEMPTED,
+    StopWhy.DRAIN: JobEvent.STOPPED_PREEMPTED,
     StopWhy.TIME: JobEvent.STOPPED_TIME,
 }
 _RECEIPTS: Final = {
-    StopWhy.SUSPEND: "suspension",
-    StopWhy.PREEMPT: "preemption",
-    StopWhy.TIME: "timeout",
+    StopWhy.SUSPEND: ReceiptKind.SUSPENSION,
+    StopWhy.PREEMPT: ReceiptKind.REQUEUE,
+    StopWhy.REQUEUE: ReceiptKind.REQUEUE,
+    StopWhy.DRAIN: ReceiptKind.DRAIN,
+    StopWhy.TIME: ReceiptKind.TIMEOUT,
 }
 
 
@@ -52,7 +56,7 @@ def conclude(draft: Draft, job: Job) -> None:
     still run.
     """
     attempt = draft.attempt(job.id)
-    if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
+    if attempt is None or not job.state.is_leaving:
         return
     seat_states = {allocation.state for allocation in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and seat_states <= {SeatState.UNREACHABLE}:
@@ -88,34 +92,28 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         receipt = _receipt(
             draft,
             ended,
-            _kind(why, ended, job.reason_code) if ended is not attempt else "failure",
+            _kind(why, ended) if ended is not attempt else ReceiptKind.FAILURE,
         )
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
-        draft.tell("receipt", text, job=job.id, attempt=ended.number)
+        draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=ended.number)
     reason = job.reason if why != StopWhy.TIME else _time_text(job, attempt)
-    code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
-    goes_on = why in (StopWhy.PREEMPT, StopWhy.SUSPEND)
+    goes_on = why.is_requeue or why == StopWhy.SUSPEND
     until = ended.ended_at if ended.ended_at is not None else draft.now.wall
     job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
     job = replace(job, ran_seconds=ran_by(job, ended, until))
     draft.put(_with_best_step(job, ended))
-    draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
+    draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=CODE_OF_STOP[why])
     if receipt is not None:
-        settle(draft, receipt)
+        settle_taking(draft, receipt)
 
 
-def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
-    """Return the kind of the receipt.
-
-    A job that was to be moved, and that its user suspended meanwhile, counts as
-    suspended. If a preempted job did not make room for another job, it was requeued on
-    request or its node was drained. The `code` of its reason distinguishes the two.
-    """
-    if why != StopWhy.PREEMPT or attempt.gave_way_to is not None:
-        moved = why == StopWhy.PREEMPT and attempt.relocated
-        return RELOCATION if moved else _RECEIPTS[why]
-    return "drain" if code == DRAIN else "requeue"
+def _kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
+    """Return the kind of the receipt. A job that was to be moved, and that its user
+    suspended meanwhile, counts as suspended."""
+    if why.is_requeue and attempt.gave_way_to is not None:
+        return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION
+    return _RECEIPTS[why]
 
 
 def _time_text(job: Job, attempt: Attempt) -> str:
@@ -130,7 +128,7 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
         attempt = draft.put_attempt(
             replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA)
         )
-    draft.receipts.append(_receipt(draft, attempt, "failure"))
+    draft.receipts.append(_receipt(draft, attempt, ReceiptKind.FAILURE))
     if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
     job = _remember(job, attempt)
@@ -139,7 +137,7 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.is_claim:
         job = _with_claim(job, attempt)
     if (why := draft.facts.unrecordable.get(job.id)) is not None:
-        _give_up(draft, job, attempt, why, UNRECORDABLE)
+        _give_up(draft, job, attempt, why, ReasonCode.UNRECORDABLE)
     elif attempt.cause == Cause.USER or _claims_too_often(job, attempt):
         _charge_user(draft, job, attempt)
     else:
@@ -166,9 +164,6 @@ def _suspect(draft: Draft, attempt: Attempt) -> None:
         draft.nodes[node.id] = replace(node, failed_at=failed_at)
 
 
-OUT_OF_MEMORY: Final = "OutOfMemory"
-
-
 def _all_used(retries: int) -> str:
     """For example: ; all 3 retries are used."""
     many = f"all {retries} retries are" if retries > 1 else "its one retry is"
@@ -182,11 +177,11 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
     why = f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
         is_memory = attempt.failure == FailureKind.HOST_MEMORY
-        code = OUT_OF_MEMORY if is_memory else "NonZeroExit"
+        code = ReasonCode.OUT_OF_MEMORY if is_memory else ReasonCode.NON_ZERO_EXIT
         _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", code)
     elif fruitless >= CRASH_LOOP:
         loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
-        _give_up(draft, job, attempt, loop, "CrashLoop")
+        _give_up(draft, job, attempt, loop, ReasonCode.CRASH_LOOP)
     else:
         _retry(draft, replace(job, user_retries=job.user_retries + 1), attempt, why)
 
@@ -196,7 +191,7 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
     why = attempt.evidence
     if job.infra_retries >= job.spec.retry.infra:
         used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
-        _give_up(draft, job, attempt, used, "NodeFail")
+        _give_up(draft, job, attempt, used, ReasonCode.NODE_FAIL)
     else:
         _retry_after_fault(
             draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why
@@ -229,21 +224,23 @@ def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
         job,
         JobEvent.RETRY_DELAYED,
         reason=_begins_again(why),
-        code=RETRY_DELAY,
+        code=ReasonCode.RETRY_DELAY,
         retry_at=now + delay_seconds,
     )
 
 
 def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
     job = draft.put(with_kept(draft, job, attempt))
-    draft.move(job, JobEvent.RETRY, reason=_begins_again(why), code=REQUEUED)
+    draft.move(job, JobEvent.RETRY, reason=_begins_again(why), code=ReasonCode.REQUEUED)
 
 
 def _begins_again(why: str) -> str:
     return f"begins again after: {why}"
 
 
-def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
+def _give_up(
+    draft: Draft, job: Job, attempt: Attempt, why: str, code: ReasonCode
+) -> None:
     ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     job = draft.put(with_all(job, attempt, ended))
     draft.move(
@@ -256,7 +253,7 @@ def _with_best_step(job: Job, attempt: Attempt) -> Job:
     return replace(job, best_step=max(job.best_step, reached))
 
 
-def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
+def _receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt:
     """Lost: the steps past the newest committed save, and the GPU time since it was
     made."""
     saves = draft.saves_of(attempt.job)
@@ -272,7 +269,7 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
     if newest is not None:
         since = max(since, newest.at)
     gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
-    is_for_other = kind in ("preemption", RELOCATION)
+    other = attempt.gave_way_to if kind.is_preemption else None
     return Receipt(
         job=attempt.job,
         attempt=attempt.number,
@@ -286,8 +283,8 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
         resumed_from_step=saved_step,
         # to stop is no work
         seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),
-        others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),
+        others=(other,) if other else (),
         restart_gpu_seconds=gpus * restart_seconds(attempt)
-        if kind == RELOCATION
+        if kind == ReceiptKind.RELOCATION
         else 0.0,
     )

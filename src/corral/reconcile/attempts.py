@@ -3,23 +3,18 @@ end."""
 
 from dataclasses import dataclass, replace
 
-from corral.domain.attempt import (
-    Allocation,
-    Attempt,
-    Cause,
-    Exit,
-    Save,
-    SeatState,
-    loss_text,
-)
+from corral.domain.attempt import Allocation, Attempt, Exit, Save, SeatState, loss_text
+from corral.domain.cause import Cause
 from corral.domain.culprits import OWN_PROGRAM
+from corral.domain.event_kind import EventKind
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.image import is_digest
 from corral.domain.job import Job
-from corral.domain.job_states import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
 from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.reason_code import ReasonCode
 from corral.reconcile.attained_service import attempt_seconds, ran_by
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import count_end
@@ -27,7 +22,6 @@ from corral.reconcile.failure_diagnosis import diagnosed, exit_text, left_behind
 from corral.reconcile.masked_failures import doubt_of
 from corral.reconcile.node_fault_causes import explained
 
-UNRECORDABLE = "Unrecordable"  # reason code: a report about the job cannot be stored
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
 
 
@@ -40,7 +34,7 @@ class SeatReport:
 
     @property
     def is_over(self) -> bool:
-        return self.seen is not None and self.seen.phase in (Phase.ENDED, Phase.REFUSED)
+        return self.seen is not None and self.seen.phase.is_over
 
     @property
     def is_clean(self) -> bool:
@@ -86,13 +80,13 @@ def see_attempt(draft: Draft, job: Job) -> None:
     attempt = _note_loss(draft, job, attempt, parts)
     if job.spec.image is not None:
         attempt = _take_images(draft, attempt, parts)
-    if job.state in (JobState.STARTING, JobState.RUNNING):
+    if job.state.is_live:
         if (why := draft.facts.unrecordable.get(job.id)) is not None:
             _fail_unrecordable(draft, job, attempt, why)
         else:
             _live(draft, job, attempt, parts)
     job = draft.job(job.id) or job
-    if job.state in (JobState.STOPPING, JobState.RECOVERING):
+    if job.state.is_leaving:
         _ending(draft, job, attempt, parts)
 
 
@@ -109,7 +103,7 @@ def _note_loss(
     if step is None:
         return draft.put_attempt(replace(attempt, nan_step=None, nan_at=None))
     text = f"{job.spec.name}: {loss_text(step)}"
-    draft.tell("loss_nan", text, job=job.id, attempt=attempt.number)
+    draft.tell(EventKind.LOSS_NAN, text, job=job.id, attempt=attempt.number)
     return draft.put_attempt(replace(attempt, nan_step=step, nan_at=draft.now.wall))
 
 
@@ -124,7 +118,7 @@ def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
         node=None,
         failure=FailureKind.COMMAND,
     )
-    draft.move(job, JobEvent.RANKS_FAILED, reason=why, code=UNRECORDABLE)
+    draft.move(job, JobEvent.RANKS_FAILED, reason=why, code=ReasonCode.UNRECORDABLE)
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
@@ -158,7 +152,9 @@ def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> 
         _blame_worst(draft, attempt, failed)
         attempt = _diagnose(draft, job, attempt)
         reason = f"{attempt.culprit}: {attempt.evidence}"
-        draft.move(job, JobEvent.RANKS_FAILED, reason=reason, code="RanksFailed")
+        draft.move(
+            job, JobEvent.RANKS_FAILED, reason=reason, code=ReasonCode.RANKS_FAILED
+        )
     elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
         _finish(draft, job, attempt, parts)
     elif all(
@@ -202,7 +198,9 @@ def _forgotten(
                 node=node,
                 failure=FailureKind.CLUSTER,
             )
-            draft.move(job, JobEvent.RANKS_FAILED, reason=why, code="RanksFailed")
+            draft.move(
+                job, JobEvent.RANKS_FAILED, reason=why, code=ReasonCode.RANKS_FAILED
+            )
             return
 
 
@@ -402,7 +400,7 @@ def _take_saves(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
     """Commit what this attempt saved. A fenced attempt's saves never come here."""
-    if job.state not in ON_NODES:
+    if not job.state.is_on_nodes:
         return
     saves_by_attempt = {
         (save.attempt, save.step): save for save in draft.saves_of(job.id)
@@ -427,7 +425,7 @@ def _take_saves(
             draft.saves.append(save)
             saves_by_attempt[key] = save
             text = f"{job.spec.name}: checkpoint of step {save.step} committed"
-            draft.tell("checkpoint", text, job=job.id, attempt=save.attempt)
+            draft.tell(EventKind.CHECKPOINT, text, job=job.id, attempt=save.attempt)
 
 
 def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
@@ -442,7 +440,7 @@ def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Att
 def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
     draft.saves.append(replace(save, quarantined=why))
     text = f"{job.spec.name}: checkpoint of step {save.step} does not verify ({why}); set aside"
-    draft.tell("quarantine", text, job=job.id, attempt=save.attempt)
+    draft.tell(EventKind.QUARANTINE, text, job=job.id, attempt=save.attempt)
 
 
 def _exits(part: SeatReport) -> tuple[tuple[int, Exit], ...]:

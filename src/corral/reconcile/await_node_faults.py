@@ -7,7 +7,8 @@ no user is charged (0058).
 from collections.abc import Iterator
 from typing import Final
 
-from corral.domain.attempt import Attempt, Cause
+from corral.domain.attempt import Attempt
+from corral.domain.cause import Cause
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import Job

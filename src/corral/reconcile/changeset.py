@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.attempt import Allocation, Attempt, Save, SeatState
 from corral.domain.diagnosis import RankEnds
+from corral.domain.event_kind import KIND_OF_MOVE, EventKind
 from corral.domain.ids import (
     AttemptNumber,
     JobId,
@@ -22,6 +23,8 @@ from corral.domain.node import Node
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.queue import QueueTree
+from corral.domain.reason_code import ReasonCode
+from corral.domain.receipt import Receipt
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.world import AllocationKey, Changes, Event, World
 
@@ -253,7 +256,7 @@ class Draft:
         event: JobEvent,
         *,
         reason: str = "",
-        code: str = "",
+        code: ReasonCode = ReasonCode.NONE,
         at_node: NodeId | None = None,
         **also: Any,
     ) -> Job:
@@ -267,7 +270,11 @@ class Draft:
             return job
         text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
         self.tell(
-            str(event), text, job=job.id, node=at_node, attempt=moved.attempt or None
+            KIND_OF_MOVE[event],
+            text,
+            job=job.id,
+            node=at_node,
+            attempt=moved.attempt or None,
         )
         return self.put(moved)
 
@@ -276,11 +283,13 @@ class Draft:
         HELD."""
         self.bugs.append((job.id, error))
         sentence = f"a fault of Corral was met while deciding on it: {error!r}"
-        self.move(job, JobEvent.QUARANTINED, reason=sentence, code="Quarantined")
+        self.move(
+            job, JobEvent.QUARANTINED, reason=sentence, code=ReasonCode.QUARANTINED
+        )
 
     def tell(
         self,
-        kind: str,
+        kind: EventKind,
         text: str,
         *,
         job: JobId | None = None,

@@ -1,13 +1,13 @@
 """Jobs that may be relocated now, the budget for it, and recent costs."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
-from corral.domain.attempt import Attempt, Receipt, SeatState
+from corral.domain.attempt import Attempt, SeatState
 from corral.domain.ids import QueueName
 from corral.domain.job import Job
-from corral.domain.job_states import JobState
-from corral.domain.relocation import RELOCATION, RelocationRule, spent_gpu_seconds
+from corral.domain.job_states import LEAVING, JobState
+from corral.domain.receipt import Receipt, ReceiptKind
+from corral.domain.relocation import RelocationRule, spent_gpu_seconds
 from corral.domain.resources import Shape
 from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy
@@ -17,8 +17,6 @@ from corral.reconcile.preemption.reservations import running_gang, standing_rese
 from corral.reconcile.preemption.texts import guard_left_seconds
 from corral.schedule.defragment import Movable, Movables
 from corral.schedule.waiting import Waiting
-
-_LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
 
 
 def movables_of(
@@ -60,7 +58,9 @@ def movables_of(
 
 def _relocations(draft: Draft) -> Iterator[Receipt]:
     yield from draft.world.relocations.values()
-    yield from (receipt for receipt in draft.receipts if receipt.kind == RELOCATION)
+    yield from (
+        receipt for receipt in draft.receipts if receipt.kind == ReceiptKind.RELOCATION
+    )
 
 
 def _is_somebody_on_the_way(draft: Draft) -> bool:
@@ -72,7 +72,7 @@ def _is_somebody_on_the_way(draft: Draft) -> bool:
             moves and standing_reservation.latest_start is None
         ):
             return True
-    attempts = (draft.attempt(job.id) for job in draft.in_states(*_LEAVING))
+    attempts = (draft.attempt(job.id) for job in draft.in_states(*LEAVING))
     return any(attempt is not None and attempt.relocated for attempt in attempts)
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Sequence as Seq
 from typing import Final
 
-from corral.domain.attempt import Cause, Receipt
+from corral.domain.cause import Cause
 from corral.domain.job import After, Job, JobSpec, On
 from corral.domain.job_states import FINAL, JobEvent, JobState
+from corral.domain.reason_code import ReasonCode
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.retry_delay import WINDOW_SECONDS
 from corral.domain.time_point import moment_text
 from corral.domain.units import duration_text
@@ -13,8 +15,6 @@ from corral.reconcile.changeset import Draft
 from corral.schedule.waiting import Reason
 
 MOST_NAMED: Final = 3  # jobs that a sentence names one by one
-DEPENDENCY, BEGIN_TIME, DEADLINE = "Dependency", "BeginTime", "Deadline"
-RETRY_DELAY, REQUEUED = "RetryDelay", "Requeued"
 _REACHED = {
     On.DONE: frozenset({JobState.DONE}),
     On.FAILED: frozenset({JobState.FAILED}),
@@ -31,14 +31,14 @@ def held_by(draft: Draft, job: Job) -> Reason | None:
         return _delay_reason(draft, job)
     if waits := unmet(draft, job.spec):
         return Reason(
-            code=DEPENDENCY,
+            code=ReasonCode.DEPENDENCY,
             sentence=waits_for(waits),
             suggestions=(f"see: corral why {waits[0].job}",),
         )
     begins_at = job.begins_at
     if begins_at is not None and draft.now.wall < begins_at:
         return Reason(
-            code=BEGIN_TIME,
+            code=ReasonCode.BEGIN_TIME,
             sentence=f"it begins in {duration_text(begins_at - draft.now.wall)}, at "
             f"{moment_text(begins_at)}",
             suggestions=(
@@ -50,7 +50,7 @@ def held_by(draft: Draft, job: Job) -> Reason | None:
 
 def is_delayed(job: Job) -> bool:
     """Whether the job is held for the delay of a retry."""
-    return job.state == JobState.HELD and job.reason_code == RETRY_DELAY
+    return job.state == JobState.HELD and job.reason_code == ReasonCode.RETRY_DELAY
 
 
 def _delay_reason(draft: Draft, job: Job) -> Reason | None:
@@ -60,7 +60,7 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
         return None
     delay_text = duration_text(job.retry_at - now)
     return Reason(
-        code=RETRY_DELAY,
+        code=ReasonCode.RETRY_DELAY,
         sentence=f"{job.reason}; it waits {delay_text}, until {moment_text(job.retry_at)}, because "
         f"{len(job.fault_times)} faults of the cluster ended it within "
         f"{duration_text(WINDOW_SECONDS)}",
@@ -73,11 +73,13 @@ def release(draft: Draft, job: Job) -> None:
     can be. Jobs held for the delay of a retry go on after it."""
     if is_delayed(job):
         if _delay_reason(draft, job) is None:
-            draft.move(job, JobEvent.RELEASED, reason=job.reason, code=REQUEUED)
+            draft.move(
+                job, JobEvent.RELEASED, reason=job.reason, code=ReasonCode.REQUEUED
+            )
         return
     is_waiting = job.state == JobState.HELD and job.reason_code in (
-        DEPENDENCY,
-        BEGIN_TIME,
+        ReasonCode.DEPENDENCY,
+        ReasonCode.BEGIN_TIME,
         "",
     )
     suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
@@ -89,7 +91,9 @@ def release(draft: Draft, job: Job) -> None:
         state = draft.state_of(hopeless.job)
         why = f"{waits_for([hopeless])}, which can no longer happen"
         why += f": it is {state}" if state is not None else ""
-        draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
+        draft.move(
+            job, JobEvent.NEVER, reason=why, code=ReasonCode.DEPENDENCY_NEVER_SATISFIED
+        )
     elif is_waiting and held_by(draft, job) is None:
         draft.move(job, JobEvent.RELEASED)
 
@@ -98,7 +102,7 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
     """A job that has not run by its start_by ends, with a receipt. `why` it waited
     last."""
     starts_by = job.starts_by
-    waiting = job.state in (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
+    waiting = job.state.is_waiting
     if not waiting or starts_by is None or job.started_at is not None:
         return
     if draft.now.wall < starts_by:
@@ -112,7 +116,7 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
         Receipt(
             job=job.id,
             attempt=job.attempt,
-            kind="deadline",
+            kind=ReceiptKind.DEADLINE,
             cause=Cause.WISH,
             culprit="start_by",
             evidence=reason,
@@ -121,7 +125,7 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
             seen_at=draft.now.wall,
         )
     )
-    draft.move(job, JobEvent.TOO_LATE, reason=reason, code=DEADLINE)
+    draft.move(job, JobEvent.TOO_LATE, reason=reason, code=ReasonCode.DEADLINE)
 
 
 def waits_for(afters: Seq[After]) -> str:

@@ -9,11 +9,10 @@ from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning,
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
-from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
-_OVER: Final = (Phase.ENDED, Phase.REFUSED)
 
 
 def wanted_of(
@@ -54,7 +53,7 @@ def wanted_of(
             committed.append((key, steps))
     settled: list[AttemptKey] = []
     for seen in heard.seen if heard is not None else ():
-        over = seen.phase in _OVER
+        over = seen.phase.is_over
         if seen.key in attempt_keys or _is_unknown(world, seen, over=over):
             continue  # still counted on, or nothing we know: then it is left alone
         if not over:
@@ -133,7 +132,7 @@ def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | Non
 
 def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
     return (
-        job.state in (JobState.STARTING, JobState.RUNNING)
+        job.state.is_live
         and attempt.number == allocation.attempt
         and allocation.state == SeatState.HELD
     )

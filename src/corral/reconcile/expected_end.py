@@ -2,18 +2,14 @@
 Pure."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.job import Job
-from corral.domain.job_states import JobState
 from corral.domain.observed_state import Progress
 from corral.domain.run_history import PERCENT, ExpectedEnd, Ran, TimeSpan, stem_of
 from corral.replay.conformal_interval import MISS
 from corral.replay.quantile import quantile
 from corral.replay.runtime_history import KEPT
-
-LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 
 
 def ending_of(
@@ -30,7 +26,7 @@ def ending_of(
         runs: ended jobs, the newest last.
         progress: The newest beat of its training loop.
     """
-    if attempt is None or job.state not in LIVE:
+    if attempt is None or not job.state.is_live:
         return None
     limit = job.spec.max_duration_seconds
     ends_by = None

@@ -13,11 +13,11 @@ from corral.domain.job_states import ON_NODES, JobState
 from corral.domain.node import Node
 from corral.domain.observed_state import AttemptKey, ExternalPlacing
 from corral.domain.placement_constraints import PlaceRule
+from corral.domain.reason_code import ReasonCode
 from corral.domain.world import World
 from corral.schedule import Floor, NodeRoom, Placed
 from corral.schedule.waiting import Reason
 
-BY_ENGINE: Final = "Engine"  # the reason code of what the engine keeps waiting
 NOT_ASKED: Final = "the engine places it, and has not been asked yet"
 
 
@@ -91,7 +91,7 @@ def chosen_now(
                 sentence = (
                     f"it has {', '.join(nodes)}, where others are not seen gone yet"
                 )
-            reasons[job.id] = Reason(code=BY_ENGINE, sentence=sentence)
+            reasons[job.id] = Reason(code=ReasonCode.ENGINE, sentence=sentence)
     return placed, reasons
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from corral.domain.attempt import Attempt
+from corral.domain.event_kind import EventKind
 from corral.domain.failure_record import NodeRecord
 from corral.domain.job import Job
 from corral.domain.node import Node
@@ -50,7 +51,9 @@ def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> 
         node.ailments, [Noticed(signal=signal)], now, rules, lambda _: ""
     )
     draft.nodes[node.id] = replace(node, ailments=ailments)
-    draft.tell("blamed", f"node {node.id} is blamed: {found.text}", node=node.id)
+    draft.tell(
+        EventKind.BLAMED, f"node {node.id} is blamed: {found.text}", node=node.id
+    )
 
 
 def forget_blame(before: Node, node: Node) -> Node:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.attempt import Attempt, Exit
+from corral.domain.cause import Cause
 from corral.domain.diagnosis import RankEnd, RankEnds
 from corral.domain.failure_class import Failure, FailureKind
 from corral.domain.ids import NodeId

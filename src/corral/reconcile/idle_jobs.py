@@ -5,15 +5,16 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.attempt import Attempt
+from corral.domain.event_kind import EventKind
 from corral.domain.idle_policy import IdleRule
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
+from corral.domain.reason_code import ReasonCode
 from corral.domain.time_point import moment_text
 from corral.domain.units import duration_text
 from corral.reconcile.changeset import Draft
 
 NOTED_SECONDS: Final = 60.0  # what is shorter is not written down
-IDLE: Final = "Idle"  # the reason code of what is suspended for it
 
 
 def see_idle(draft: Draft, job: Job) -> None:
@@ -65,7 +66,7 @@ def _warn(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> None:
     text = f"{job.spec.name} {_text(attempt.idle_since or draft.now.wall)}"
     if rule.reclaim_seconds is not None:
         text += f"; in {duration_text(rule.notice_seconds)} it is suspended, unless it works again"
-    draft.tell("idle_warned", text, job=job.id, attempt=attempt.number)
+    draft.tell(EventKind.IDLE_WARNED, text, job=job.id, attempt=attempt.number)
 
 
 def _reclaim(draft: Draft, job: Job, since: float) -> None:
@@ -74,7 +75,11 @@ def _reclaim(draft: Draft, job: Job, since: float) -> None:
         f"{job.id}"
     )
     draft.move(
-        job, JobEvent.ASKED_SUSPEND, reason=reason, code=IDLE, why=StopWhy.SUSPEND
+        job,
+        JobEvent.ASKED_SUSPEND,
+        reason=reason,
+        code=ReasonCode.IDLE,
+        why=StopWhy.SUSPEND,
     )
 
 

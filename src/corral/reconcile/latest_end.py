@@ -5,11 +5,10 @@ from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.job import Job, JobSpec
-from corral.domain.job_states import JobState
+from corral.domain.job_states import LEAVING
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.cache.running_jobs import LiveJobs, order_of
 from corral.reconcile.changeset import Draft
-from corral.reconcile.preemption.reservations import LEAVING
 from corral.reconcile.usage import types_of
 from corral.schedule import SeatEnd
 from corral.schedule.placement.availability import START_SECONDS
@@ -68,7 +67,7 @@ def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
     the same, unless a clock was set: else each would move what is promised."""
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
-    stops = job.state in (JobState.STOPPING, JobState.RECOVERING)
+    stops = job.state.is_leaving
     if limit is None or attempt.running_at is None:
         if stops:
             return job.since + gone_seconds

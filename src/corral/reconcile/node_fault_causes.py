@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from corral.domain.attempt import Attempt, Cause
+from corral.domain.attempt import Attempt
+from corral.domain.cause import Cause
 from corral.domain.failure_class import FailureKind
 from corral.domain.node import Node
 from corral.domain.node_fault import Ailment

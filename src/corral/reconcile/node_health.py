@@ -3,10 +3,11 @@ broken devices; limited by a breaker, and all recorded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from corral.catalog.fault_codes import family_of
-from corral.domain.attempt import Allocation, Attempt, Cause
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
@@ -14,6 +15,7 @@ from corral.domain.job_states import JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.node_fault import BY_HEALTH, Ailment, Bar
 from corral.domain.node_signal import Signal
+from corral.domain.reason_code import ReasonCode
 from corral.health.cordon_limit import barred_lately
 from corral.health.health_policy import HealthRules
 from corral.health.node_diagnosis import Noticed, Struck, judge_ailments
@@ -27,7 +29,6 @@ from corral.reconcile.latest_end import CLOCKS_SECONDS
 from corral.reconcile.node_fault_causes import culprit_of
 
 # the reason code of a job that a broken GPU or node has ended
-FAULT: Final = "NodeFault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,9 @@ def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
             line = mending(ailment, node)
             to_mend = f"; to mend it: {line}" if line else ""
             draft.tell(
-                "ailment", f"node {node.id}: {ailment.says}{to_mend}", node=node.id
+                EventKind.AILMENT,
+                f"node {node.id}: {ailment.says}{to_mend}",
+                node=node.id,
             )
         if (
             not ailment.is_live
@@ -145,7 +148,7 @@ def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
             and old.bar != Bar.OPEN
         ):
             text = f"node {node.id}: {ailment.where or 'the node'} is well again: {ailment.text}"
-            draft.tell("mended", text, node=node.id)
+            draft.tell(EventKind.MENDED, text, node=node.id)
 
 
 def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) -> Node:
@@ -156,7 +159,7 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
     if node.cordoned:
         if node.is_barred_by_health and bar == Bar.DRAIN and not node.draining:
             draft.tell(
-                "drain",
+                EventKind.DRAIN,
                 f"node {node.id}: drain, by its health: {_why(node)}",
                 node=node.id,
             )
@@ -171,10 +174,10 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
             else "is held back by the breaker"
         )
         text = f"node {node.id} {what}: {_why(node)}; corral node cordon --suspects"
-        draft.tell("suspect", text, node=node.id)
+        draft.tell(EventKind.SUSPECT, text, node=node.id)
         return replace(node, suspect=True)
     draining = bar == Bar.DRAIN
-    word = "drain" if draining else "cordon"
+    word = EventKind.DRAIN if draining else EventKind.CORDON
     draft.tell(
         word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id
     )
@@ -192,7 +195,9 @@ def _reopened(draft: Draft, node: Node) -> Node:
     of a person stay."""
     if node.is_barred_by_health:
         draft.tell(
-            "uncordon", f"node {node.id}: uncordon, it is well again", node=node.id
+            EventKind.UNCORDON,
+            f"node {node.id}: uncordon, it is well again",
+            node=node.id,
         )
         return replace(
             node, cordoned=False, draining=False, cordoned_by="", suspect=False
@@ -268,7 +273,12 @@ def _end(
         at=attempt.ended_at,
     )
     if job.state != JobState.RECOVERING:
-        draft.move(job, JobEvent.RANKS_FAILED, reason=f"{culprit}: {why}", code=FAULT)
+        draft.move(
+            job,
+            JobEvent.RANKS_FAILED,
+            reason=f"{culprit}: {why}",
+            code=ReasonCode.NODE_FAULT,
+        )
 
 
 def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
@@ -278,7 +288,7 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
         f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "
         f"{before.culprit} ({before.evidence}): the cluster pays"
     )
-    draft.tell("fault", text, job=job.id, node=node.id, attempt=before.number)
+    draft.tell(EventKind.FAULT, text, job=job.id, node=node.id, attempt=before.number)
 
 
 def _is_on(held: Allocation, struck: Struck) -> bool:

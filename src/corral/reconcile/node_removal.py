@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import NodeId
 from corral.domain.node import Liveness, Node
 from corral.domain.requests import Wish
@@ -27,11 +28,15 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
     """
     if any(allocation.seat.node == node for allocation in draft.held()):
         draft.tell(
-            "not_removed", f"node {node} is not removed: it holds jobs", node=node
+            EventKind.NOT_REMOVED,
+            f"node {node} is not removed: it holds jobs",
+            node=node,
         )
         return
     _let_go(draft, node)
-    draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)
+    draft.tell(
+        EventKind.NODE_REMOVED, f"node {node} is removed, asked by {wish.by}", node=node
+    )
 
 
 def see_gone(draft: Draft) -> None:
@@ -43,7 +48,9 @@ def see_gone(draft: Draft) -> None:
         if node is not None and node.liveness == Liveness.DEAD:
             _let_go(draft, id)
             draft.tell(
-                "node_gone", f"node {id} is no node of this cluster any more", node=id
+                EventKind.NODE_GONE,
+                f"node {id} is no node of this cluster any more",
+                node=id,
             )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
+from corral.domain.event_kind import EventKind
 from corral.domain.node import Node
 from corral.domain.node_fault import BY_HEALTH, Bar
 from corral.domain.requests import Wish
@@ -45,7 +46,7 @@ def bar_suspects(draft: Draft, wish: Wish) -> None:
         )
         ailment = node.worst
         word, why = (
-            "drain" if draining else "cordon",
+            EventKind.DRAIN if draining else EventKind.CORDON,
             ailment.says if ailment is not None else "",
         )
         text = f"node {node.id}: {word}, asked by {wish.by} for all suspects: {why}"

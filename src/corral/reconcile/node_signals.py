@@ -1,5 +1,6 @@
 """Signals of nodes; each is accepted once."""
 
+from corral.domain.event_kind import KIND_OF_SIGNAL
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey, NodeFacts
 from corral.reconcile.active_checks import take_results
@@ -23,7 +24,7 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
         own_attempts = (key for key in signal.attempts if _was_on(draft, node.id, key))
         job, attempt = next(own_attempts, (None, None))
         draft.tell(
-            f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt
+            KIND_OF_SIGNAL[signal.kind], text, node=node.id, job=job, attempt=attempt
         )
     node = draft.nodes[node.id] = node.taking(new)
     draft.noticed[node.id] = take_results(draft, node, tuple(new))

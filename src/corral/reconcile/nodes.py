@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
-from corral.domain.attempt import Allocation, Attempt, Cause, SeatState
+from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.cause import Cause
+from corral.domain.event_kind import KIND_OF_LIVENESS, EventKind
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Disconnect, Job
 from corral.domain.job_states import JobEvent, JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.observed_state import NodeFacts
+from corral.domain.reason_code import ReasonCode
 from corral.health.liveness import BOUND_SECONDS, Verdict, judge
 from corral.health.node_diagnosis import booted
 from corral.reconcile.attempts import blame
@@ -52,7 +55,7 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
     if old is not None and _says_the_same(heard, old):
         return False
     if old is None:
-        draft.tell("node_joined", f"node {heard.node} joined", node=heard.node)
+        draft.tell(EventKind.NODE_JOINED, f"node {heard.node} joined", node=heard.node)
         old = Node(id=heard.node, since=draft.now.wall)
     rebooted = old.boot not in ("", heard.boot)
     ailments = booted(old.ailments, draft.now.wall) if rebooted else old.ailments
@@ -64,7 +67,9 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
         ailments=ailments,
     )
     if rebooted:
-        draft.tell("node_rebooted", f"node {heard.node} restarted", node=heard.node)
+        draft.tell(
+            EventKind.NODE_REBOOTED, f"node {heard.node} restarted", node=heard.node
+        )
     return rebooted
 
 
@@ -90,7 +95,9 @@ def _believe(
         if verdict.liveness == Liveness.ALIVE:
             node = replace(node, lost_jobs=())
         draft.nodes[id] = node
-        draft.tell(f"node_{verdict.liveness}", f"node {id}: {verdict.why}", node=id)
+        draft.tell(
+            KIND_OF_LIVENESS[verdict.liveness], f"node {id}: {verdict.why}", node=id
+        )
     if verdict.liveness == Liveness.DEAD:
         touched |= _lose(draft, id, verdict.why, held)
     elif verdict.past_bound:
@@ -184,8 +191,10 @@ def _lost(
             node=node,
             failure=failure,
         )
-    if job.state in (JobState.STARTING, JobState.RUNNING):
-        draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost", at_node=node)
+    if job.state.is_live:
+        draft.move(
+            job, JobEvent.NODE_LOST, reason=why, code=ReasonCode.NODE_LOST, at_node=node
+        )
 
 
 def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import ON_NODES, JobEvent, JobState
@@ -13,6 +14,7 @@ from corral.domain.node import Node
 from corral.domain.observed_state import ExternalPlacing
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import Policy
+from corral.domain.reason_code import ReasonCode
 from corral.domain.run_history import stem_of
 from corral.domain.units import duration_text
 from corral.reconcile.attained_service import restart_seconds
@@ -286,14 +288,14 @@ def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
             f"{job.spec.name} saves to {path}, which no other node sees: it is bound to "
             f"{pinned_to}"
         )
-        draft.tell("pinned", text, job=job.id, node=pinned_to)
+        draft.tell(EventKind.PINNED, text, job=job.id, node=pinned_to)
     where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
     waited = max(0.0, draft.now.wall - job.since)
     draft.move(
         job,
         JobEvent.PLACED,
         reason=f"on {where} after waiting {duration_text(waited)}",
-        code="Placed",
+        code=ReasonCode.PLACED,
         attempt=number,
         pinned_to=pinned_to,
         waited_seconds=job.waited_seconds + waited,

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId
+from corral.domain.reason_code import ReasonCode
 from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import Reservation
@@ -90,7 +92,9 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
     assert row.latest_start is not None
     if before is None:
         draft.tell(
-            "promised", f"{name_of(draft, row.job)}: {_text(draft, row)}", job=row.job
+            EventKind.PROMISED,
+            f"{name_of(draft, row.job)}: {_text(draft, row)}",
+            job=row.job,
         )
     elif (
         before.latest_start is not None
@@ -98,21 +102,21 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
     ):
         late = f"{name_of(draft, row.job)} cannot start when it was promised to"
         text = f"{late}: {why_late(draft, before)}; {_text(draft, row)}"
-        draft.tell("promise_moved", text, job=row.job)
+        draft.tell(EventKind.PROMISE_MOVED, text, job=row.job)
 
 
 def _tell_ended(draft: Draft, ended: Reservation) -> None:
     text = (
         f"{name_of(draft, ended.job)} is promised that start no longer: {ended.ended}"
     )
-    draft.tell("promise_ended", text, job=ended.job)
+    draft.tell(EventKind.PROMISE_ENDED, text, job=ended.job)
 
 
 def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with a promise say so with the names of those they wait for."""
     over = {
         standing_reservation.job: Reason(
-            code="Promised",
+            code=ReasonCode.PROMISED,
             sentence=_text(draft, standing_reservation),
             suggestions=tuple(
                 f"see: corral why {job}" for job in standing_reservation.after[:1]

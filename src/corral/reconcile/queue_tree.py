@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from corral.domain.event_kind import EventKind
 from corral.domain.queue import (
     QueueTree,
     whole_tree,
@@ -21,12 +22,15 @@ def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
         tree = tree_of(before, asked, wish.at)
     except ValueError as error:
         draft.tell(
-            "queues_refused", f"the queues that {wish.by} asked for cannot be: {error}"
+            EventKind.QUEUES_REFUSED,
+            f"the queues that {wish.by} asked for cannot be: {error}",
         )
         return
     if tree != before:
         draft.queues = tree
-        draft.tell("queues", f"the queues were changed by {wish.by}: {_count(tree)}")
+        draft.tell(
+            EventKind.QUEUES, f"the queues were changed by {wish.by}: {_count(tree)}"
+        )
 
 
 def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from corral.domain.diagnosis import RankEnds
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.observed_state import AttemptKey, Facts
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import Wish
 from corral.domain.retention import Retention
 from corral.domain.units import duration_text
@@ -19,8 +21,8 @@ from corral.health.liveness import next_deadline_seconds
 from corral.reconcile.accounting import write_down
 from corral.reconcile.active_checks import gate_gangs, see_checks
 from corral.reconcile.apply_requests import grant
-from corral.reconcile.attempt_end import DRAIN, conclude
-from corral.reconcile.attempts import UNRECORDABLE, ran_seconds, see_attempt
+from corral.reconcile.attempt_end import conclude
+from corral.reconcile.attempts import ran_seconds, see_attempt
 from corral.reconcile.await_node_faults import settling
 from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.changeset import Draft, Now
@@ -169,7 +171,9 @@ def _hold_unrecordable(draft: Draft) -> None:
     held."""
     for id, why in draft.facts.unrecordable.items():
         if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
-            draft.move(job, JobEvent.QUARANTINED, reason=why, code=UNRECORDABLE)
+            draft.move(
+                job, JobEvent.QUARANTINED, reason=why, code=ReasonCode.UNRECORDABLE
+            )
 
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
@@ -179,7 +183,7 @@ def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
 
 
 def _one_job(draft: Draft, job: Job) -> None:
-    if job.state not in ON_NODES:
+    if not job.state.is_on_nodes:
         return
     see_attempt(draft, job)
     job = draft.job(job.id) or job
@@ -206,18 +210,20 @@ def _timers(draft: Draft, job: Job) -> None:
         draft.put_attempt(replace(attempt, warned_at=draft.now.wall))
         left_text = duration_text(max(0.0, limit - ran))
         text = f"{job.spec.name} has {left_text} left of its max_duration"
-        draft.tell("warned", text, job=job.id, attempt=attempt.number)
+        draft.tell(EventKind.WARNED, text, job=job.id, attempt=attempt.number)
     if ran >= limit:
         draft.put_attempt(with_input_wait(draft, draft.attempt(job.id) or attempt))
         reason = f"its {limit:.0f} s are over"
-        draft.move(job, JobEvent.TIME_UP, reason=reason, code="Time", why=StopWhy.TIME)
+        draft.move(
+            job, JobEvent.TIME_UP, reason=reason, code=ReasonCode.TIME, why=StopWhy.TIME
+        )
 
 
 def _drains(draft: Draft, job: Job) -> None:
     """A draining node gives its jobs back, with a save, their place in the queue
     kept."""
     attempt = draft.attempt(job.id)
-    if job.state not in (JobState.STARTING, JobState.RUNNING) or attempt is None:
+    if not job.state.is_live or attempt is None:
         return
     draining = [
         id for id in attempt.nodes if (node := draft.node(id)) and node.draining
@@ -225,5 +231,9 @@ def _drains(draft: Draft, job: Job) -> None:
     if draining:
         reason = f"node {draining[0]} is being drained"
         draft.move(
-            job, JobEvent.PREEMPTED, reason=reason, code=DRAIN, why=StopWhy.PREEMPT
+            job,
+            JobEvent.PREEMPTED,
+            reason=reason,
+            code=ReasonCode.DRAIN,
+            why=StopWhy.DRAIN,
         )

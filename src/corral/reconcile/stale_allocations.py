@@ -2,9 +2,7 @@
 gone."""
 
 from corral.domain.attempt import Allocation, SeatState
-from corral.domain.job_states import ON_NODES
 from corral.domain.node import Liveness
-from corral.domain.observed_state import Phase
 from corral.reconcile.attempts import seen_at
 from corral.reconcile.changeset import Draft
 
@@ -21,7 +19,7 @@ def see_stale(draft: Draft) -> None:
             draft, allocation.seat.node, (allocation.job, allocation.attempt)
         )
         node = draft.node(allocation.seat.node)
-        if seen is not None and seen.phase in (Phase.ENDED, Phase.REFUSED):
+        if seen is not None and seen.phase.is_over:
             draft.seat_to(allocation, SeatState.RELEASED)
         elif node is not None and node.liveness == Liveness.ALIVE:
             draft.seat_to(allocation, SeatState.STOPPING)
@@ -32,4 +30,4 @@ def _is_stale(draft: Draft, allocation: Allocation) -> bool:
     if job is None or job.attempt != allocation.attempt:
         return True
     # it waits for its next attempt, for this very seat perhaps
-    return job.state not in ON_NODES
+    return not job.state.is_on_nodes

@@ -9,7 +9,7 @@ from typing import Final
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId
 from corral.domain.job import Job
-from corral.domain.job_states import ON_NODES, JobState, StopWhy
+from corral.domain.job_states import JobState
 from corral.domain.run_history import (
     ChangeSuggestion,
     Question,
@@ -354,7 +354,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
     on_nodes = [
         (job, attempt)
         for job in draft.all_jobs()
-        if job.state in ON_NODES and (attempt := draft.attempt(job.id)) is not None
+        if job.state.is_on_nodes and (attempt := draft.attempt(job.id)) is not None
     ]
     lives = {job.id: _life(job, 0.0) for job in waiting}
     lives |= {
@@ -426,7 +426,7 @@ def _life(
 
 def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHolder:
     allocations = draft.seats_of(attempt)
-    stopping = job.state in (JobState.STOPPING, JobState.RECOVERING)
+    stopping = job.state.is_leaving
     return SeatHolder(
         gang=gang,
         seats=tuple(allocation.seat for allocation in allocations),
@@ -435,7 +435,8 @@ def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHold
         can_save=job.spec.checkpoint is not None,
         restart_seconds=restart_seconds(attempt),
         frees_at=_frees_at(draft, job) if stopping else None,
-        comes_back=job.state == JobState.RECOVERING or job.why == StopWhy.PREEMPT,
+        comes_back=job.state == JobState.RECOVERING
+        or (job.why is not None and job.why.is_requeue),
         protected_until=attempt.protected_until,
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Allocation
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
@@ -232,7 +233,8 @@ def judge_budgets(
             row = spent_of(draft, name, queue.budget)
             draft.spent[name] = replace(row, demoted=is_over)
             draft.tell(
-                "budget_spent" if is_over else "budget_renewed", _told(queue, is_over)
+                EventKind.BUDGET_SPENT if is_over else EventKind.BUDGET_RENEWED,
+                _told(queue, is_over),
             )
     return frozenset(over)
 

@@ -12,6 +12,7 @@ from typing import Final
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import Policy, QueueTree
+from corral.domain.reason_code import NO_ROOM, ReasonCode
 from corral.domain.resources import Shape
 from corral.schedule.backfill.promises import Promising, promised
 from corral.schedule.capacity.free_capacity import Floor
@@ -39,8 +40,6 @@ from corral.schedule.waiting import Reason, Waiting
 
 # time for which smaller gangs may pass a larger one that waits
 PATIENCE_SECONDS: Final = 60.0
-# not: it may not, or never
-_NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")
 
 
 @dataclass(slots=True)
@@ -203,7 +202,7 @@ def _take_turns(state: _Pass, line: QueueLine) -> None:
             alike = () if is_kept else line.close()
             state.held.append(Unplaced(gangs=(gang, *alike), reason=reason))
             if (
-                reason.code in _NO_ROOM
+                reason.code in NO_ROOM
                 and state.standing.tree.policy_of(gang.queue) == Policy.FIFO
             ):
                 _hold_behind(state, gang, line)
@@ -215,7 +214,9 @@ def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
     sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
     if behind:
         state.held.append(
-            Unplaced(gangs=behind, reason=Reason(code="Order", sentence=sentence))
+            Unplaced(
+                gangs=behind, reason=Reason(code=ReasonCode.ORDER, sentence=sentence)
+            )
         )
 
 
@@ -294,7 +295,7 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     sentence = f"its array runs {running} at once, which is its limit"
     if running < gang.array_limit:
         sentence = f"its array runs {running} of {gang.array_limit} at once, and {coming} come next"
-    return Reason(code="ArrayLimit", sentence=sentence)
+    return Reason(code=ReasonCode.ARRAY_LIMIT, sentence=sentence)
 
 
 def _coming(state: _Pass, gang: Waiting) -> int:
@@ -435,7 +436,7 @@ def _try_reserved(
         return gives_way(reserved.seats, reserved.victims)
     state.dropped.append(gang.job)
     return full or Reason(
-        code="Resources", sentence="what was kept for it is there no more"
+        code=ReasonCode.RESOURCES, sentence="what was kept for it is there no more"
     )
 
 

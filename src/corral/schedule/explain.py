@@ -14,6 +14,7 @@ from corral.domain.placement_constraints import (
     PlaceRule,
 )
 from corral.domain.queue import Policy, QueueTree
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape, forms_of
 from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU, gpus_text
@@ -24,7 +25,9 @@ from corral.schedule.placement.topology import largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
 MOST_NAMED: Final = 2  # of the jobs for which GPUs are kept
-UNTOLD: Final = Reason(code="Resources", sentence="there is no room for it now")
+UNTOLD: Final = Reason(
+    code=ReasonCode.RESOURCES, sentence="there is no room for it now"
+)
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
@@ -54,10 +57,10 @@ def explain(
     part of so many thousandths of GPUs, and not too few in any case; `behind`: who has
     a reservation; `idle`: what is kept for others, the first to start first."""
     if not fleet.size:
-        return Reason(code="NoNodes", sentence="the cluster has no node yet")
+        return Reason(code=ReasonCode.NO_NODES, sentence="the cluster has no node yet")
     if gang.pinned_to is not None:
         return Reason(
-            code="Pinned",
+            code=ReasonCode.PINNED,
             sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
             suggestions=("use a checkpoint path that is declared shared",),
         )
@@ -90,7 +93,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     holding = fleet.holding(shape.resources)
     if holding < shape.nodes:
         return Reason(
-            code="NeverFits",
+            code=ReasonCode.NEVER_FITS,
             sentence=f"it asks for {shape}; {_could(holding)} ever hold that",
             suggestions=("ask for fewer nodes or GPUs, or add nodes",),
         )
@@ -98,7 +101,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     admitted = fleet.could_hold(shape, anywhere)
     if admitted < shape.nodes:
         return _no_account(rule, shape, fleet, admitted) or Reason(
-            code="BadConstraints",
+            code=ReasonCode.BAD_CONSTRAINTS,
             sentence=f"it asks for {_nodes(shape.nodes)} with {_listed(rule)}; of the {holding} "
             f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
             suggestions=_about_labels(rule, fleet),
@@ -112,7 +115,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
         if not fleet.values_of(level):
             known_text = f"no node says in which {domain} it is"
         return Reason(
-            code="BadTopology",
+            code=ReasonCode.BAD_TOPOLOGY,
             sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known_text}",
             suggestions=(
                 f"write: topology: {{mode: prefer}}, or label the nodes: corral node label "
@@ -151,7 +154,9 @@ def _no_account(
             f"it asks for {_nodes(shape.nodes)}; of the {able} that {which} "
             f"only {admitted} {'has' if admitted == 1 else 'have'} {have}"
         )
-    return Reason(code="NoAccount", sentence=sentence, suggestions=(refused.why,))
+    return Reason(
+        code=ReasonCode.NO_ACCOUNT, sentence=sentence, suggestions=(refused.why,)
+    )
 
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
@@ -160,7 +165,7 @@ def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
     millis = sum(seat.gpu_millis for seat in seats)
     be, come = ("GPUs are", "come") if millis > MILLIS_PER_GPU else ("GPU is", "comes")
     sentence = f"{gpus_text(millis)} {be} kept for it, and {come} free from {who}"
-    return Reason(code="Preempting", sentence=sentence)
+    return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
 
 def _not_now(
@@ -184,8 +189,13 @@ def _not_now(
     apart = [room for room in empty if not is_apart(room, gang)]
     kept_reason = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
     for node_rooms, code, what, suggestion in (
-        (empty, "Exclusive", "empty, as exclusive asks", "leave exclusive out"),
-        (apart, "ApartFrom", *kept_reason),
+        (
+            empty,
+            ReasonCode.EXCLUSIVE,
+            "empty, as exclusive asks",
+            "leave exclusive out",
+        ),
+        (apart, ReasonCode.APART_FROM, *kept_reason),
     ):
         if len(node_rooms) < wanted <= len(room_now):
             return Reason(
@@ -199,7 +209,7 @@ def _not_now(
         most = largest_domain({room.id: room.labels for room in apart}, level)
         if most < wanted:
             return Reason(
-                code="Topology",
+                code=ReasonCode.TOPOLOGY,
                 sentence=f"it asks for {_nodes(wanted)} in one {DOMAINS[level]}; {len(apart)} have "
                 f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
                 suggestions=(
@@ -262,7 +272,9 @@ def _resources(
     if now < shape.nodes and idle and gang.holds_seconds is None:
         fewer += ("give it a max_duration: who is gone by then may use what is kept",)
     return Reason(
-        code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer
+        code=ReasonCode.PRIORITY if behind else ReasonCode.RESOURCES,
+        sentence=sentence,
+        suggestions=fewer,
     )
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.placement_constraints import PlaceRule
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 
 
@@ -102,6 +103,6 @@ class Waiting:
 class Reason:
     """Reason why a job waits: Slurm's word for it, a sentence, and what would help."""
 
-    code: str
+    code: ReasonCode
     sentence: str
     suggestions: tuple[str, ...] = ()

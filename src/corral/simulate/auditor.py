@@ -10,7 +10,8 @@ from corral.domain.attempt import Save
 from corral.domain.desired_state import Launch
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
-from corral.domain.job_states import FINAL, JobState, StopWhy
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.reason_code import ReasonCode
 from corral.domain.world import Changes
 from corral.simulate.oracles.allocations import Seating
 from corral.simulate.oracles.attempt_start import Starting
@@ -135,7 +136,7 @@ class Auditor:
 
     def _job(self, job: Job) -> None:
         before = self.books.take_job(job)
-        if before is not None and before.state in FINAL and job != before:
+        if before is not None and before.state.is_final and job != before:
             self.books.breach(
                 "I4", f"{job.id} was {before.state} and is {job.state}, or changed"
             )
@@ -144,7 +145,10 @@ class Auditor:
         self._cancel_wins(job)
         if job.state == JobState.CANCELLED:
             is_cancelled = job.id in self._asked_to_cancel
-            if not is_cancelled and job.reason_code != "DependencyNeverSatisfied":
+            if (
+                not is_cancelled
+                and job.reason_code != ReasonCode.DEPENDENCY_NEVER_SATISFIED
+            ):
                 self.books.breach(
                     "I7", f"{job.id} is CANCELLED, and no user asked for it"
                 )
@@ -154,7 +158,7 @@ class Auditor:
     def _cancel_wins(self, job: Job) -> None:
         """I6: once acknowledged, a cancelled job only stops."""
         stopping = job.state == JobState.STOPPING and job.why == StopWhy.CANCEL
-        if job.id in self._cancelled and not (stopping or job.state in FINAL):
+        if job.id in self._cancelled and not (stopping or job.state.is_final):
             self.books.breach(
                 "I6", f"{job.id} was cancelled and is {job.state} ({job.why})"
             )

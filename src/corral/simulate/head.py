@@ -102,6 +102,7 @@ class HeadEngine:
     could_bring: Sequence[NodeKind] = ()
     shown_by = ""
     trouble = ""
+    is_unreachable = False
 
     def __init__(
         self,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job
-from corral.domain.job_states import FINAL, JobState
+from corral.domain.job_states import JobState
 from corral.domain.observed_state import Seen
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import Cancel, Resume, SetNode
 from corral.domain.world import Changes
 from corral.simulate.auditor import Auditor
@@ -136,7 +137,7 @@ class Scene:
         """I10: everything comes to its end; then nothing is left anywhere."""
         self.auditor.look(self._healed_at)
         self._ask_for_ends()
-        waiting = sum(job.state not in FINAL for job in self.books.jobs.values())
+        waiting = sum(not job.state.is_final for job in self.books.jobs.values())
         if waiting < left:
             deadline = self.stage.now() + STUCK_SECONDS
         unfinished = self._unfinished()
@@ -173,11 +174,14 @@ class Scene:
         if is_held and job.begins_at is not None:
             return job.begins_at > head.control.now().wall + STUCK_SECONDS / 2
         reason = head.control.reasons.get(job.id)
-        return reason is not None and reason.code in ("BadTopology", "BadConstraints")
+        return reason is not None and reason.code in (
+            ReasonCode.BAD_TOPOLOGY,
+            ReasonCode.BAD_CONSTRAINTS,
+        )
 
     def _unfinished(self) -> str:
         """Return what has not come to its end yet; "" if all has."""
-        waiting = [job for job in self.books.jobs.values() if job.state not in FINAL]
+        waiting = [job for job in self.books.jobs.values() if not job.state.is_final]
         if waiting:
             return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
         if self.people.waiting:

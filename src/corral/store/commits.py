@@ -6,13 +6,14 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save
+from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.errors import InvariantBroken, TermLost, Unrecordable
 from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, Submit, Wish
 from corral.domain.run_history import StartForecastTold
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.attempt import Allocation, Attempt, Save, SeatState
 from corral.domain.errors import TermLost
 from corral.domain.ids import (
     AttemptNumber,
@@ -26,6 +26,7 @@ from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import Asked, Wish
 from corral.domain.run_history import Ran, StartForecastTold, ran_of

@@ -18,13 +18,14 @@ from sqlalchemy import (
     tuple_,
 )
 
-from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.attempt import Attempt, Save
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, JobId, NodeId, Sequence, UserName, sequence_of
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
-from corral.domain.relocation import RELOCATION, of_last_day
+from corral.domain.receipt import Receipt, ReceiptKind
+from corral.domain.relocation import of_last_day
 from corral.domain.requests import Wish
 from corral.domain.run_history import Ran, StartForecastTold, ran_of
 from corral.domain.world import Event, World
@@ -183,7 +184,7 @@ def _read_shares(connection: Connection, found: World) -> None:
     standing_rows = _rows(connection, standing, row_codec.RESERVATION)
     found.reservations = {reservation.job: reservation for reservation in standing_rows}
     moved = select(receipts.c.record, receipts.c.crc).where(
-        receipts.c.kind == RELOCATION
+        receipts.c.kind == ReceiptKind.RELOCATION
     )
     in_order = moved.order_by(receipts.c.number)
     found.relocations = of_last_day(_rows(connection, in_order, row_codec.RECEIPT))

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save
+from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.imported import Imported
 from corral.domain.job import Job
@@ -16,6 +16,7 @@ from corral.domain.job_summary import ListedJob
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.receipt import Receipt
 from corral.domain.requests import (
     Asked,
     BarSuspects,

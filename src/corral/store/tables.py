@@ -5,7 +5,7 @@ from collections.abc import Set
 
 from sqlalchemy import Connection
 
-from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.attempt import Attempt, Save
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
@@ -13,6 +13,7 @@ from corral.domain.job_summary import ListedJob
 from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.quota import UserHoldings
+from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, Wish
 from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from corral.domain import job as jobs
 from corral.domain.ids import NAME, JobId, QueueName
+from corral.domain.job_states import JobState
 from corral.domain.observed_state import Progress as Beat
 from corral.domain.requests import SetJob
 from corral.domain.world import Event as Happened
@@ -30,6 +31,7 @@ from corral.wire.cluster_answers import (
     OneHead,
     Status,
     UserIsolationView,
+    WarningView,
 )
 from corral.wire.job_changes import ChangedJob, ChangeRefused, JobsChange, JobsChanged
 from corral.wire.job_parts import (
@@ -108,6 +110,7 @@ __all__ = [
     "ReceiptView",
     "SeatView",
     "UserIsolationView",
+    "WarningView",
     "Secret",
     "SecretValue",
     "Secrets",
@@ -269,7 +272,7 @@ class JobView(ForecastView):
 
     @property
     def is_over(self) -> bool:
-        return self.state in ("DONE", "FAILED", "CANCELLED")
+        return JobState(self.state).is_final
 
 
 class JobDetail(JobView):

@@ -3,6 +3,7 @@
 from typing import Self
 
 from corral.domain import user_isolation as separation
+from corral.domain.cluster_warning import ClusterWarning
 from corral.wire.job_parts import ForecastView
 from corral.wire.node_answers import NodeView
 
@@ -66,6 +67,19 @@ class UserIsolationView(ForecastView):
         )
 
 
+class WarningView(ForecastView):
+    """A warning of the head. `code`: one of docs/reference/codes.md. `node`: the node
+    that it is about, if it is about one."""
+
+    code: str
+    text: str
+    node: str | None = None
+
+    @classmethod
+    def of(cls, warning: ClusterWarning) -> Self:
+        return cls(code=warning.code, text=warning.text, node=warning.node)
+
+
 class Status(ForecastView):
     """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but
     one. `separation`: how users are kept apart on the nodes that are alive."""
@@ -75,6 +89,6 @@ class Status(ForecastView):
     nodes: list[NodeView]
     gpus: Gpus
     jobs: dict[str, int]
-    warnings: list[str]
+    warnings: list[WarningView]
     heads: list[OneHead] = []
     separation: list[UserIsolationView] = []

@@ -13,6 +13,7 @@ from corral.domain.failure_class import FAILURES, next_step
 from corral.domain.job import CheckpointRule, JobSpec
 from corral.domain.kept_checkpoints import kept_saves
 from corral.domain.observed_state import Progress as Beat
+from corral.domain.receipt import Receipt
 from corral.domain.time_point import EndWarning
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.insight.bottleneck import Bottleneck as Found
@@ -257,7 +258,7 @@ class ReceiptView(ForecastView):
     text: str
 
     @classmethod
-    def of(cls, receipt: attempts.Receipt) -> Self:
+    def of(cls, receipt: Receipt) -> Self:
         fields = {name: getattr(receipt, name) for name in cls.model_fields}
         return cls(**{**fields, "others": list(receipt.others)})
 

@@ -9,6 +9,7 @@ from corral.domain.attempt import SeatState
 from corral.domain.errors import InvariantBroken, TermLost
 from corral.domain.ids import AttemptNumber, NodeId, Sequence, job_id
 from corral.domain.job_states import FINAL, JobState
+from corral.domain.receipt import ReceiptKind
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
@@ -53,7 +54,7 @@ def everything() -> Changes:
             save(J1, 15, quarantined="torn"),
             save(J2, 5),
         ),
-        receipts=(receipt(J1), receipt(J1, kind="preemption")),
+        receipts=(receipt(J1), receipt(J1, kind=ReceiptKind.PREEMPTION)),
         events=(event("one", J1), event("two")),
         queues=tree(),
         uses=(use(), use("below")),

@@ -122,6 +122,11 @@ def start(ours: Team, **jobs: str) -> dict[str, str]:
     return ids
 
 
+def warning_texts(ours: Team) -> str:
+    warnings = ours.house.answer("status")["warnings"]
+    return " ".join(warning["text"] for warning in warnings)
+
+
 def test_queues_run_side_by_side_each_in_its_namespace(ours: Team) -> None:
     flag = ours.claim(CLAIM) / "side-by-side"
     run = f"{wait_in_shell(flag)}; echo done"
@@ -197,7 +202,7 @@ def test_a_namespace_that_cannot_be_used_holds_the_jobs_of_its_queue_alone(
     waits = ours.house.submit("waits", "true", queue="lost")
     assert ours.house.until_over(other).state == "DONE"
     until(lambda: f"namespace {LOST} cannot be used" in ours.why(waits))
-    warnings = " ".join(ours.house.answer("status")["warnings"])
+    warnings = warning_texts(ours)
     assert f"namespace {LOST} cannot be used" in warnings
     assert "jobs of lost wait for it" in warnings
     assert f"namespace {LOST} cannot be used" in ours.house.corral("doctor").stdout
@@ -217,12 +222,7 @@ def test_a_job_of_a_namespace_that_was_never_there_is_stopped_at_once(
 ) -> None:
     allow(ours, VISION, NLP)
     ours.kube.do(ours.kube.watching.cut)
-    until(
-        lambda: (
-            f"namespace {LOST} cannot"
-            in " ".join(ours.house.answer("status")["warnings"])
-        )
-    )
+    until(lambda: f"namespace {LOST} cannot" in warning_texts(ours))
     waits = ours.house.submit("stopped", "true", queue="lost")
     until(lambda: f"namespace {LOST} cannot be used" in ours.why(waits))
     ours.house.ok("stop", waits, "-y")

@@ -9,7 +9,7 @@ from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.node_signal import Signal, SignalKind
-from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.observed_state import AttemptKey, Phase, Seen, TroubleKind
 from corral.domain.pilot import LEAVING, is_part, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.engines.batch.attempts import (
@@ -207,7 +207,11 @@ def test_a_part_that_was_made_to_end_waits_for_the_batch_system_to_say_why() -> 
     desk.submitted(KEY)
     desk.look(look(TicketState.RUNNING), 1.0)
     killed = Seen(
-        key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING
+        key=KEY,
+        phase=Phase.ENDED,
+        exits=((0, Exit(signal=15)),),
+        trouble=LEAVING,
+        trouble_kind=TroubleKind.ASKED_TO_END,
     )
     desk.hear(part_of(A, KEY), [killed])
     for at in (1.1, 1.2, 1.0 + TELL_SECONDS - 0.1):  # looks may come as fast as news do
@@ -228,7 +232,11 @@ def test_the_batch_systems_reason_stands_for_an_end_that_was_not_the_parts_own()
 ):
     desk = handed_over()
     killed = Seen(
-        key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING
+        key=KEY,
+        phase=Phase.ENDED,
+        exits=((0, Exit(signal=15)),),
+        trouble=LEAVING,
+        trouble_kind=TroubleKind.ASKED_TO_END,
     )
     desk.hear(part_of(A, KEY), [killed])
     desk.look(look(TicketState.RUNNING, blame="preempted", blame_on="Slurm"), 1.0)

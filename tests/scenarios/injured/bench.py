@@ -29,6 +29,7 @@ class Outcome:
     seconds: float = 0.0
     wanted_culprit: tuple[str, ...] = ()
     trouble: str = ""
+    is_unreachable: bool = False
 
     @property
     def is_class(self) -> bool:

@@ -1159,7 +1159,7 @@ export interface Status {
   jobs: Record<string, number>;
   nodes: NodeView[];
   separation: UserIsolationView[];
-  warnings: string[];
+  warnings: WarningView[];
 }
 
 export interface TerminalBegun {
@@ -1318,6 +1318,12 @@ export interface ValidationError {
 export interface Warned {
   before_seconds: number;
   signal: string | null;
+}
+
+export interface WarningView {
+  code: string;
+  node: string | null;
+  text: string;
 }
 
 export interface Why {

@@ -79,14 +79,16 @@ export function Overview() {
   );
 }
 
-export function Warnings({ said, nodes }: { said: readonly string[]; nodes: Status["nodes"] }) {
+type Warning = Status["warnings"][number];
+
+export function Warnings({ said, nodes }: { said: readonly Warning[]; nodes: Status["nodes"] }) {
   if (!said.length) return null;
   return (
     <div className="notice" role="status">
       <ul>
         {said.map((one) => (
-          <li key={one}>
-            <Said text={one} nodes={nodes} />
+          <li key={one.text}>
+            <Said warning={one} nodes={nodes} />
           </li>
         ))}
       </ul>
@@ -94,17 +96,16 @@ export function Warnings({ said, nodes }: { said: readonly string[]; nodes: Stat
   );
 }
 
-const OF_NODE = /^node (\S+?)(:| is )/;
-
-/** A sentence of the head. Of a node: with its link, since when it is away, and its jobs. */
-function Said({ text, nodes }: { text: string; nodes: Status["nodes"] }) {
-  const id = OF_NODE.exec(text)?.[1];
-  const node = nodes.find((one) => one.id === id);
-  if (!node) return ownTime(text);
+/** A warning of the head. Of a node: with its link, since when it is away, and its jobs. */
+function Said({ warning, nodes }: { warning: Warning; nodes: Status["nodes"] }) {
+  const node = nodes.find((one) => one.id === warning.node);
+  if (!node) return ownTime(warning.text);
+  const named = `node ${node.id}`;
+  const text = warning.text.startsWith(named) ? warning.text.slice(named.length) : `: ${warning.text}`;
   return (
     <>
       node <NodeLink id={node.id} />
-      {ownTime(text.slice(`node ${node.id}`.length))}
+      {ownTime(text)}
       {node.liveness !== "alive" && (
         <>
           {" "}

@@ -24,7 +24,7 @@ from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import TOKEN, load_settings, load_token
 from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.desired_state import Stop
-from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.observed_state import AttemptKey, Phase, Seen, TroubleKind
 from corral.domain.pilot import LEAVING, node_of
 from corral.domain.resources import Gpu, Inventory
 from corral.wire.node import NodeSettings
@@ -186,4 +186,9 @@ def _explained(seen: Seen) -> Seen:
     is_complete = clean and seen.progress is not None and seen.progress.is_complete
     if seen.phase != Phase.ENDED or is_complete or seen.trouble:
         return seen
-    return replace(seen, trouble=LEAVING, trouble_is_infra=True)
+    return replace(
+        seen,
+        trouble=LEAVING,
+        trouble_kind=TroubleKind.ASKED_TO_END,
+        trouble_is_infra=True,
+    )

@@ -14,6 +14,7 @@ from corral.client.api_calls import Stream
 from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.request_rules import STREAM_NAP, STREAM_PATIENCE, Following
 from corral.domain.errors import WrongHead
+from corral.domain.job_states import FINAL
 from corral.wire.proven_http import connection_to
 
 TIMEOUT_SECONDS: Final = 60.0
@@ -128,7 +129,7 @@ class HeadClient:
             ):
                 pass
             job_row = self.job(id)
-            if job_row["state"] in ("DONE", "FAILED", "CANCELLED"):
+            if job_row["state"] in FINAL:
                 return job_row
             time.sleep(PAUSE_SECONDS)
 

@@ -10,6 +10,7 @@ from corral.cli.slurm.http_client import HeadClient, whoami
 from corral.cli.slurm.job_columns import SlurmJobRow
 from corral.cli.slurm.slurm_states import states_named
 from corral.domain.errors import Conflict, Forbidden, NotFound, Unsupported
+from corral.domain.job_states import FINAL
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import ids_of, number_of
 from corral.wire.slurm.listing_options import SCANCEL
@@ -18,7 +19,6 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 from corral.wire.slurm.value_forms import signal_number
 
 _PENDING = dict.fromkeys(("HELD", "QUEUED", "SUSPENDED"), "Job is pending execution")
-OVER: Final = ("DONE", "FAILED", "CANCELLED")
 MOST_CHANGED: Final = 10_000  # jobs of one request
 _FILTERS = ("account", "me", "name", "nodelist", "partition", "state", "user")
 
@@ -73,7 +73,7 @@ def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
         {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
     )
     nodes = set(expand(read.get("nodelist") or "")) if read.has("nodelist") else set()
-    is_over = job.row["state"] in OVER
+    is_over = job.row["state"] in FINAL
     return (
         (states is None or job.state in states)
         and (not users or row["owner"] in users)
@@ -89,7 +89,7 @@ def _cancelled(
 ) -> bool:
     """Cancel the jobs by one request. Return whether none was refused; a job that is
     over is no reason to fail, as with Slurm."""
-    ids = [row["id"] for row in meant if row["state"] not in OVER]
+    ids = [row["id"] for row in meant if row["state"] not in FINAL]
     well = True
     for first in range(0, len(ids), MOST_CHANGED):
         for outcome in head.cancel(ids[first : first + MOST_CHANGED]):
@@ -108,7 +108,7 @@ def _signalled(
     head: HeadClient, read: ParsedOptions, row: dict[str, Any], number: int
 ) -> bool:
     """Return whether the job was sent the signal, or is over."""
-    if row["state"] in OVER:
+    if row["state"] in FINAL:
         return True
     try:
         head.signal(row["id"], number, _to(read))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from corral.cli.slurm.http_client import PAUSE_SECONDS, HeadClient
 from corral.cli.slurm.sbatch import submit
+from corral.domain.job_states import FINAL
 from corral.wire.slurm.ids import number_of, raw_of
 from corral.wire.slurm.options import ParsedOptions
 
@@ -27,7 +28,6 @@ SCRIPT: Final = (
 )
 # until a job whose terminal is closed is over, before it is cancelled
 END_SECONDS: Final = 10.0
-_OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 
 def command(words: Sequence[str]) -> str:
@@ -66,14 +66,14 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
         _until_over(head, id)
         return code
     finally:
-        if head.job(id)["state"] not in _OVER:
+        if head.job(id)["state"] not in FINAL:
             head.change(id, "cancel")
 
 
 def _until_over(head: HeadClient, id: str) -> None:
     """The job ends as what ran in its terminal; not where that was only left."""
     give_up_at = time.monotonic() + END_SECONDS
-    while head.job(id)["state"] not in _OVER and time.monotonic() < give_up_at:
+    while head.job(id)["state"] not in FINAL and time.monotonic() < give_up_at:
         time.sleep(PAUSE_SECONDS)
 
 
@@ -83,6 +83,6 @@ def _until_running(head: HeadClient, id: str) -> dict[str, Any] | None:
         job_row = head.job(id)
         if job_row["state"] == "RUNNING":
             return None
-        if job_row["state"] in _OVER:
+        if job_row["state"] in FINAL:
             return job_row
         time.sleep(PAUSE_SECONDS)

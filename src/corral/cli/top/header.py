@@ -101,7 +101,7 @@ def _news(known: TopState, now: float, said: str) -> list[TextPart]:
             if len(warnings) > 1
             else ""
         )
-        return [TextPart(clean(warnings[0]) + more, "warn")]
+        return [TextPart(clean(warnings[0].text) + more, "warn")]
     where = (
         f"{known.status.cluster.engine}, {known.status.head.url}"
         if known.status

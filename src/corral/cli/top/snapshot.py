@@ -27,7 +27,7 @@ def show(feed: Feed, width: int, rows: int) -> None:
         say(plain(line))
     warnings = top_state.status.warnings if top_state.status is not None else []
     for warning in warnings:
-        note(f"warning: {warning}")
+        note(f"warning: {warning.text}")
     here: AnyListing = RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
     here.take(nodes.rows(top_state))
     _table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")

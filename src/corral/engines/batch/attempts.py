@@ -8,8 +8,8 @@ from typing import Final
 from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node_signal import Signal
-from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
-from corral.domain.pilot import LEAVING, key_of, node_of, part_of
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen, TroubleKind
+from corral.domain.pilot import key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.engines.batch.attempt_state import MISSED_LOOKS
 from corral.engines.batch.interfaces import BatchSnapshot, LentNode, Ticket, TicketState
@@ -33,7 +33,6 @@ TELL_SECONDS: Final = 5.0
 UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
 REPORT_SECONDS: Final = 5.0  # that parts of a dead node are given after a head's begin
 NEVER_ANSWERED: Final = "it has not answered since the head began"
-OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
 
 
@@ -127,7 +126,7 @@ class Desk:
             if key is not None and attempt.key == key:
                 handed = self._handed(key)
                 handed.parts[node_of(part)] = attempt
-                if attempt.trouble == LEAVING and handed.left_at is None:
+                if _was_asked_to_end(attempt) and handed.left_at is None:
                     handed.left_at = self.looked_at or 0.0
 
     def hand(self, key: AttemptKey) -> None:
@@ -376,8 +375,8 @@ class Desk:
                 node that does not answer.
         """
         part = handed.parts.get(node)
-        if part is not None and part.phase in OVER:
-            return self._left(handed, part) if part.trouble == LEAVING else part
+        if part is not None and part.phase.is_over:
+            return self._left(handed, part) if _was_asked_to_end(part) else part
         if by_part_alone:
             return part or Seen(key=handed.key, phase=Phase.STARTING)
         if handed.refusal:
@@ -450,6 +449,10 @@ class Desk:
             closed=node.closed
             or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
         )
+
+
+def _was_asked_to_end(seen: Seen) -> bool:
+    return seen.trouble_kind == TroubleKind.ASKED_TO_END
 
 
 def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:

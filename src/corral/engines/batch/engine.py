@@ -96,6 +96,7 @@ class LendingEngine:
     desk: Desk = field(default_factory=Desk)
     asking: Asking = field(default_factory=Asking)
     trouble: str = ""
+    is_unreachable: bool = False
     _doors: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(AT_ONCE)
     )
@@ -255,8 +256,9 @@ class LendingEngine:
             complaint = f"{self.name} {NO_ANSWER}: {trouble.message}"
             if self.trouble != complaint:
                 log.warning(complaint)
-            self.trouble = complaint
+            self.trouble, self.is_unreachable = complaint, True
         else:
+            self.is_unreachable = False
             self._note_troubles(look)
             self._take(look)
         finally:

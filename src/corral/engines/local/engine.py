@@ -48,6 +48,7 @@ class LocalEngine:
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
+    is_unreachable: bool = False
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
     labels: dict[NodeId, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     # of when there were more

@@ -70,6 +70,7 @@ class RayEngine:
     cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
     could_bring: Sequence[NodeKind] = ()
     trouble: str = ""
+    is_unreachable: bool = False
     nodes: dict[NodeId, RayNodeState] = field(default_factory=dict)
     _deaths: Deaths | None = None
     # of whose attempts something is left
@@ -227,8 +228,10 @@ class RayEngine:
             late = asyncio.get_running_loop().call_later(LATE_SECONDS, self._say_late)
             try:
                 await self._look()
+                self.is_unreachable = False
                 self._say("")
             except (Trouble, OSError) as trouble:
+                self.is_unreachable = True
                 self._say(f"{self.name} {NO_ANSWER}: {trouble}")
             finally:
                 late.cancel()

@@ -209,10 +209,12 @@ def vocabulary(note: str, remarks: list[str]) -> int:
 
 
 def step_of(row: Row, remarks: list[str]) -> TrainStep:
-    flags = flags_of(row)
+    flags, sequence = flags_of(row), number(row, "seq_len")
+    if sequence < 1:
+        raise RowRefused(f"seq_len is {sequence}: a sequence has at least 1 token")
     return TrainStep(
         model=model_of(row, remarks),
-        sequence=number(row, "seq_len"),
+        sequence=sequence,
         global_batch=batch_of(row),
         precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
         has_flash=flags.get("attention-backend") != "unfused" and not is_local(row),

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
+from corral.domain.job_states import LEAVING, LIVE
 from corral.domain.queue import Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import AllocationKey
 from corral.reconcile.changeset import Draft
-from corral.reconcile.preemption.reservations import LEAVING, gang_later, running_gang
-from corral.reconcile.preemption.texts import LIVE
+from corral.reconcile.preemption.reservations import gang_later, running_gang
 from corral.schedule import Roster, RunningGang
 from corral.schedule.preemption.candidates import Alike, Listed
 from corral.schedule.quota.balances import Standing
@@ -123,7 +123,7 @@ def roster_of(
         job, attempt = draft.job(id), draft.attempt(id)
         if job is None or attempt is None:
             return None
-        if job.state in LEAVING:
+        if job.state.is_leaving:
             return running_gang(draft, job, attempt, over, stopping=True)
         if _may_give_way(draft, job, beyond):
             return _look_again(draft, live, job, attempt, over)
@@ -151,7 +151,7 @@ def _look_again(
 def _may_give_way(draft: Draft, job: Job, beyond: frozenset[QueueName]) -> bool:
     spec = job.spec
     saves = spec.preemptible or spec.checkpoint is not None
-    if job.state not in LIVE:
+    if not job.state.is_live:
         return False
     if saves or spec.queue in beyond or spec.queue not in draft.tree.by_name:
         return True

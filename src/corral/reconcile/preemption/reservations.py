@@ -7,13 +7,16 @@ waiting job has started, or is no longer wanted.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final, TypedDict
+from typing import TypedDict
 
-from corral.domain.attempt import Attempt, Cause, Receipt, Seat
+from corral.domain.attempt import Attempt, Seat
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
-from corral.domain.relocation import RELOCATION
+from corral.domain.reason_code import ReasonCode
+from corral.domain.receipt import Receipt, ReceiptKind, taken_text
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.reconcile.attained_service import (
@@ -22,9 +25,8 @@ from corral.reconcile.attained_service import (
     unsaved_seconds,
 )
 from corral.reconcile.changeset import Draft
+from corral.reconcile.preemption.takings import account_of
 from corral.reconcile.preemption.texts import (
-    LIVE,
-    all_taken_text,
     guard_left_seconds,
     is_untold,
     kept_text,
@@ -37,10 +39,6 @@ from corral.reconcile.usage import priority_of
 from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, RunningGang
 from corral.schedule.defragment import Relocated
 from corral.schedule.waiting import Reason
-
-LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
-# receipts of those who were stopped for others
-_STOPPED: Final = ("preemption", RELOCATION)
 
 
 def standing_reservations(draft: Draft) -> Iterator[Reservation]:
@@ -199,14 +197,14 @@ def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
 def _seen(draft: Draft, victim: Victim) -> Victim:
     job = draft.job(victim.job)
     here = job is not None and job.attempt == victim.attempt
-    if victim.gone_at is not None or (here and job and job.state in (*LIVE, *LEAVING)):
+    if victim.gone_at is not None or (here and job and job.state.is_on_nodes):
         return victim
     receipt = next(
         (
             receipt
             for receipt in draft.receipts
             if (receipt.job, receipt.attempt) == (victim.job, victim.attempt)
-            and receipt.kind in _STOPPED
+            and receipt.kind.is_preemption
         ),
         None,
     )
@@ -245,7 +243,7 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
         job = draft.job(victim.job)
         if job is not None and is_untold(draft, victim):
             text = f"{job.spec.name} need not yield to {name_of(draft, ended.job)}: {ended.ended}"
-            draft.tell("spared", text, job=job.id, attempt=job.attempt)
+            draft.tell(EventKind.SPARED, text, job=job.id, attempt=job.attempt)
 
 
 # -- what was decided ------------------------------------------------------------------------------
@@ -288,7 +286,7 @@ def _record(
         since=draft.now.wall,
     )
     text = f"{name_of(draft, reserved.job)}: {kept_text(draft, draft.reservations[reserved.job])}"
-    draft.tell("reserved", text, job=reserved.job)
+    draft.tell(EventKind.RESERVED, text, job=reserved.job)
 
 
 def _victim(draft: Draft, one: Preempted) -> Victim:
@@ -341,7 +339,7 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
     """Return the jobs that stop for a job, or have just left, since other seats were
     kept for it before."""
     victims_by_job: dict[JobId, list[Victim]] = {}
-    gone = {receipt.job for receipt in draft.receipts if receipt.kind in _STOPPED}
+    gone = {receipt.job for receipt in draft.receipts if receipt.kind.is_preemption}
     for job in draft.all_jobs():
         leaves = job.state == JobState.STOPPING or job.id in gone
         attempt = draft.attempt(job.id) if leaves else None
@@ -399,7 +397,9 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
         reason = f"preempted for {name_of(draft, by.id)} {right_text(draft, by, job, victim.why)}"
         if is_moved:
             reason = moved_text(draft, by, victim)
-        moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Preempted")
+        moved = draft.move(
+            job, JobEvent.PREEMPTED, reason=reason, code=ReasonCode.PREEMPTED
+        )
         draft.put(replace(moved, why=StopWhy.PREEMPT))
         draft.put_attempt(replace(attempt, gave_way_to=by.id, relocated=is_moved))
 
@@ -425,24 +425,28 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
     ]
     if not taken:
         return
+    accounts = tuple(account_of(draft, victim) for victim in taken)
+    needed_millis = reservation.shape.gpu_millis
     receipt = Receipt(
         job=job.id,
         attempt=job.attempt,
-        kind="taking",
+        kind=ReceiptKind.TAKING,
         cause=Cause.NONE,
         culprit="",
-        evidence=all_taken_text(draft, taken, reservation.shape.gpu_millis),
+        evidence=taken_text(accounts, needed_millis),
         steps_lost=sum(victim.steps_lost or 0 for victim in taken),
         gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in taken),
         seen_at=draft.now.wall,
         others=tuple(victim.job for victim in taken),
+        taken=accounts,
+        needed_gpu_millis=needed_millis,
     )
     draft.receipts.append(receipt)
     attempt = draft.attempt(job.id)
     if attempt is not None and any(victim.gone_at is None for victim in taken):
         draft.put_attempt(replace(attempt, open_receipt=receipt))
     text = f"{job.spec.name}: {receipt.text}"
-    draft.tell("receipt", text, job=job.id, attempt=job.attempt)
+    draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=job.attempt)
 
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
@@ -459,6 +463,6 @@ def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
             )
             text = kept_text(draft, standing_reservation)
             over[standing_reservation.job] = Reason(
-                code="Preempting", sentence=text, suggestions=see
+                code=ReasonCode.PREEMPTING, sentence=text, suggestions=see
             )
     return reasons.instead(over) if over else reasons

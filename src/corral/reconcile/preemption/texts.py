@@ -2,13 +2,12 @@
 its guard."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
 
-from corral.domain.attempt import Attempt, Receipt, Seat
+from corral.domain.attempt import Attempt, Seat
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
+from corral.domain.reason_code import ReasonCode
 from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.reconcile.attained_service import attempt_seconds
@@ -17,9 +16,6 @@ from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import owing_now
 from corral.schedule import Reserved
 from corral.schedule.waiting import Reason
-
-NOT_GONE: Final = "not seen gone on all of its nodes yet"
-LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 
 
 def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
@@ -32,7 +28,7 @@ def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
 
 def is_untold(draft: Draft, victim: Victim) -> bool:
     job = draft.job(victim.job)
-    return job is not None and job.attempt == victim.attempt and job.state in LIVE
+    return job is not None and job.attempt == victim.attempt and job.state.is_live
 
 
 def left_seconds(draft: Draft, victim: Victim) -> float:
@@ -107,49 +103,6 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
     return f"ends sooner by what ended jobs like it had (service: {amounts})"
 
 
-def all_taken_text(draft: Draft, taken: Sequence[Victim], needed_millis: int) -> str:
-    """Return what came of each victim; if that is more than was needed, why."""
-    each = "; ".join(taken_text(draft, victim) for victim in taken)
-    stopped_millis = sum(
-        victim.gpu_millis for victim in taken if victim.why != PreemptWhy.ROOM
-    )
-    if stopped_millis <= needed_millis:
-        return each
-    whose = f"{name_of(draft, taken[0].job)}'s" if len(taken) == 1 else "each"
-    return f"needed {gpus(needed_millis)}, but {whose} whole gang had to stop: {each}"
-
-
-def taken_text(draft: Draft, victim: Victim) -> str:
-    job = draft.job(victim.job)
-    of = f" of queue {job.spec.queue}" if job is not None else ""
-    loss = victim.loss or NOT_GONE
-    if victim.why == PreemptWhy.ROOM:
-        name = name_of(draft, victim.job)
-        return f"{name}{of} was moved to {where_text(victim.to)} to make room ({loss})"
-    return (
-        f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
-    )
-
-
-def settle(draft: Draft, lost: Receipt) -> None:
-    """Write what a victim has lost into the receipt of who took its place before it was
-    gone."""
-    taker = draft.attempt(lost.others[0]) if lost.others else None
-    receipt = taker.open_receipt if taker is not None else None
-    if taker is None or receipt is None or lost.job not in receipt.others:
-        return
-    before, name, after = receipt.evidence.partition(f"({lost.job})")
-    receipt = replace(
-        receipt,
-        evidence=before + name + after.replace(f"({NOT_GONE})", f"({lost.loss})", 1),
-        steps_lost=(receipt.steps_lost or 0) + (lost.steps_lost or 0),
-        gpu_seconds_lost=receipt.gpu_seconds_lost + lost.gpu_seconds_lost,
-    )
-    draft.receipts.append(receipt)
-    is_open = NOT_GONE in receipt.evidence
-    draft.put_attempt(replace(taker, open_receipt=receipt if is_open else None))
-
-
 def where_text(seats: Sequence[Seat]) -> str:
     """For example: n1, n2."""
     return ", ".join(sorted({str(seat.node) for seat in seats}))
@@ -198,7 +151,7 @@ def to_come(draft: Draft, one: Reserved) -> Reason:
         or "what is stopping there"
     )
     sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {who}"
-    return Reason(code="Preempting", sentence=sentence)
+    return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
 
 def name_of(draft: Draft, id: JobId) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import Policy, Queue
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.time_point import moment_text
 from corral.schedule.backfill.promise_swap import told_before
@@ -363,6 +364,6 @@ def promised(promise: Promise) -> Reason:
     when = f", when {who} reach their limits" if who else ""
     kept_text = "GPUs are kept for it" if gpus else "its nodes are kept for it"
     return Reason(
-        code="Promised",
+        code=ReasonCode.PROMISED,
         sentence=f"{kept_text}: it starts at {moment_text(promise.start)} at the latest{when}",
     )

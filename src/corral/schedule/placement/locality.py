@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from corral.domain.placement_constraints import Level, Mode, Topology
 from corral.domain.queue import QueueTree
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.units import duration_text
 from corral.schedule.capacity.node_room import NodeRoom
@@ -79,7 +80,7 @@ class Nearness:
         domains = len({domain_of(room.id, room.labels, level) for room in nodes})
         up_to = duration_text(self._patience_seconds(level))
         return Reason(
-            code="Topology",
+            code=ReasonCode.TOPOLOGY,
             sentence=f"waits up to {up_to} for one {level}: fits now over {domains} {level}s",
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId, QueueName, UserName
 from corral.domain.queue import Queue
+from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, counted_gpus, gpus_text
 from corral.domain.usage import BYTES_PER_GIB
@@ -59,7 +60,7 @@ class QueueLimits:
         """
         asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
-            code="QueueLimit",
+            code=ReasonCode.QUEUE_LIMIT,
             sentence=f"{asks}; with those who are promised a start before it would be gone that is "
             f"more than queue {gang.queue} may hold",
             suggestions=(f"run: corral queue show {gang.queue}",),
@@ -81,7 +82,7 @@ class QueueLimits:
             )
         if refused.queue is None:
             return Reason(
-                code="NothingToBorrow",
+                code=ReasonCode.NOTHING_TO_BORROW,
                 sentence=f"{asks}, which queue {gang.queue} would have to borrow; what other "
                 "queues do not use they keep for themselves",
                 suggestions=(
@@ -94,14 +95,16 @@ class QueueLimits:
         if refused.user is not None:
             held_millis = standing.of_user_millis(queue.name, refused.user)
             return Reason(
-                code="UserLimit",
+                code=ReasonCode.USER_LIMIT,
                 sentence=f"{asks}; {refused.user} has {gpus_text(held_millis)} of the "
                 f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
                 f"{queue.name}",
                 suggestions=see,
             )
         return Reason(
-            code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see
+            code=ReasonCode.QUEUE_LIMIT,
+            sentence=f"{asks}; {self._use(queue)}",
+            suggestions=see,
         )
 
     def _use(self, queue: Queue) -> str:

@@ -6,6 +6,7 @@ from corral.domain.ids import NodeId
 from corral.domain.job import Disconnect, Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import AttemptKey
+from corral.domain.reason_code import ReasonCode
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
@@ -70,7 +71,7 @@ class Seating:
     ) -> None:
         """I7: a gang that reports steps is alive, also where one of its nodes is
         silent."""
-        lost = self._books.jobs[key[0]].reason_code == "NodeLost"
+        lost = self._books.jobs[key[0]].reason_code == ReasonCode.NODE_LOST
         if not lost or before is None or before.state != JobState.RUNNING:
             return
         if self._books.steps_on(key, node, self._books.silent_seconds(node)):

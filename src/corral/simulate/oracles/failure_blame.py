@@ -1,9 +1,10 @@
 """Oracle of charged causes: compared with what truly befell the attempt."""
 
-from corral.domain.attempt import Cause
+from corral.domain.cause import Cause
 from corral.domain.job import Job
-from corral.domain.job_states import FINAL, JobState, StopWhy
+from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import AttemptKey
+from corral.domain.reason_code import ReasonCode
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
 
@@ -37,7 +38,7 @@ class FailureBlameOracle:
             self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
         if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
             self._time(job, key)
-        if job.state == JobState.FAILED and before.state not in FINAL:
+        if job.state == JobState.FAILED and not before.state.is_final:
             self._failed(job, key)
 
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
@@ -86,9 +87,9 @@ class FailureBlameOracle:
 
     def _failed(self, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
-        if job.reason_code in ("TimeLimit", "Deadline"):
+        if job.reason_code in (ReasonCode.TIME_LIMIT, ReasonCode.DEADLINE):
             return
-        if job.reason_code == "NodeFail":
+        if job.reason_code == ReasonCode.NODE_FAIL:
             if job.infra_retries < job.spec.retry.infra:
                 self._books.breach(
                     "I17", f"{job.id} failed with retries left: {job.reason}"

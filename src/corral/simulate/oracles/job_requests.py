@@ -7,6 +7,8 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import FINAL, JobState, StopWhy
 from corral.domain.placement_constraints import Mode
+from corral.domain.reason_code import ReasonCode
+from corral.domain.receipt import ReceiptKind
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.recorded_state import Books
 
@@ -115,10 +117,12 @@ class JobRequestsOracle:
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
         """Check that a job which ends by its start_by had one, never ran, and leaves a
         receipt."""
-        if job.reason_code != "Deadline" or (before is not None and before == job):
+        if job.reason_code != ReasonCode.DEADLINE or (
+            before is not None and before == job
+        ):
             return
         receipt = any(
-            (receipt_row.job, receipt_row.kind) == (job.id, "deadline")
+            (receipt_row.job, receipt_row.kind) == (job.id, ReceiptKind.DEADLINE)
             for receipt_row in changes.receipts
         )
         early = job.starts_by is None or (job.ended_at or 0.0) < job.starts_by
@@ -129,7 +133,7 @@ class JobRequestsOracle:
 
     def _overdue(self, job: Job, decided_wall: float) -> None:
         """No commit leaves a job waiting whose start_by has come."""
-        never_ran = job.state in WAITING and job.started_at is None
+        never_ran = job.state.is_waiting and job.started_at is None
         if (
             never_ran
             and job.starts_by is not None

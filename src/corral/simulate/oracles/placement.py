@@ -3,7 +3,7 @@
 from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, Job, On
-from corral.domain.job_states import FINAL, ON_NODES, JobState
+from corral.domain.job_states import JobState
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.recorded_state import Books
@@ -77,7 +77,7 @@ class PlacementOracle:
         if job.array is None or limit is None:
             return
         active = sum(
-            other_job.array == job.array and other_job.state in ON_NODES
+            other_job.array == job.array and other_job.state.is_on_nodes
             for other_job in jobs.values()
         )
         if active > limit:
@@ -129,9 +129,9 @@ class PlacementOracle:
 
 def _is_met(after: After, job: Job) -> bool:
     if after.on == On.STARTED:
-        return job.started_at is not None or job.state in FINAL
+        return job.started_at is not None or job.state.is_final
     if after.on == On.ENDED:
-        return job.state in FINAL
+        return job.state.is_final
     return job.state == (JobState.DONE if after.on == On.DONE else JobState.FAILED)
 
 

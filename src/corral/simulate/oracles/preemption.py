@@ -9,13 +9,14 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.queue import Policy, Preempt, QueueTree
+from corral.domain.reason_code import ReasonCode
+from corral.domain.receipt import ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.oracles.relocation import Moving, awaited
 from corral.simulate.recorded_state import Books
 
-LEAVING = (JobState.STOPPING, JobState.RECOVERING)
 MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
 # from a KILL to the next attempt's place, in a world without faults
 STOP_SECONDS = 10.0
@@ -135,8 +136,10 @@ class Giving:
     def _leaves(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
         before = self._books.jobs.get(job.id, job)
-        just_told = job.reason_code == "Preempted" and before.state not in LEAVING
-        return job.state in LEAVING and not just_told
+        just_told = (
+            job.reason_code == ReasonCode.PREEMPTED and not before.state.is_leaving
+        )
+        return job.state.is_leaving and not just_told
 
     def _own(self, queue: QueueName) -> int:
         return self._tree.queue(queue).nominal_millis
@@ -307,10 +310,14 @@ class Giving:
         if (
             is_told_to_stop
             and before.state != JobState.STOPPING
-            and job.reason_code == "Preempted"
+            and job.reason_code == ReasonCode.PREEMPTED
         ):
             self._told(job, before)
-        preempted = before.state == JobState.STOPPING and before.why == StopWhy.PREEMPT
+        preempted = (
+            before.state == JobState.STOPPING
+            and before.why is not None
+            and before.why.is_requeue
+        )
         goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
         if preempted and goes_on and attempt and attempt.gave_way_to:
             self._gave_way(before, job, attempt, changes)
@@ -347,7 +354,8 @@ class Giving:
             receipt
             for receipt in changes.receipts
             if (receipt.job, receipt.attempt) == (job.id, attempt.number)
-            and receipt.kind == ("relocation" if attempt.relocated else "preemption")
+            and receipt.kind
+            == (ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION)
         ]
         if [receipt.others for receipt in receipts] != [(by,)]:
             self._books.breach(
@@ -360,12 +368,12 @@ class Giving:
         """Whoever took from others has the other half of their receipts."""
         taken = self._taken.pop(one.job, set())
         receipts = [
-            r for r in changes.receipts if r.kind in ("preemption", "relocation")
+            receipt for receipt in changes.receipts if receipt.kind.is_preemption
         ]
         taken |= {receipt.job for receipt in receipts if one.job in receipt.others}
         others = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
-            if (receipt.job, receipt.kind) == (one.job, "taking"):
+            if (receipt.job, receipt.kind) == (one.job, ReceiptKind.TAKING):
                 others.update(receipt.others)
         if one.ended != "placed" or not taken:
             return

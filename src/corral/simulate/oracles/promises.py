@@ -22,7 +22,6 @@ from corral.simulate.recorded_state import Books
 UP_SECONDS = 60.0  # no start is taken to be longer than that
 GONE_SECONDS = 10.0  # after its grace, until it is seen gone
 SLACK_SECONDS = 1.0  # a start that is put off by no more is the same
-STAYS = (JobState.STARTING, JobState.RUNNING)
 BY_RIGHT = QueueName("")  # stands for all queues
 TICK_SECONDS = 5.0  # a head that serves looks again within this
 
@@ -124,7 +123,7 @@ class Promised:
             if since is None:
                 continue
             until = since + (limit or 0.0) + tail
-            stays = job.state in STAYS and until > known.latest + SLACK_SECONDS
+            stays = job.state.is_live and until > known.latest + SLACK_SECONDS
             if stays and _meet(attempt.seats, known.row.seats):
                 text = f"{known.row.job} is promised what {job.id} may hold for longer"
                 self.books.breach("promise", text)
@@ -340,7 +339,7 @@ class _Late:
             job.spec.max_duration_seconds,
             job.spec.grace_seconds + GONE_SECONDS,
         )
-        if job.state in (JobState.STOPPING, JobState.RECOVERING):
+        if job.state.is_leaving:
             return job.since + tail
         if limit is None:
             return None

@@ -1,10 +1,10 @@
 """Oracle of relocation, with books of its own: the rule, its budget, its pause."""
 
-from corral.domain.attempt import Attempt, Receipt
+from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId
 from corral.domain.job import Job
-from corral.domain.job_states import JobState
 from corral.domain.queue import QueueTree
+from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation
 from corral.domain.world import Changes
@@ -28,7 +28,9 @@ class Moving:
     def check(self, changes: Changes, tree: QueueTree) -> None:
         """Look at a commit; the books are as they were before it."""
         self._receipts += [
-            receipt for receipt in changes.receipts if receipt.kind == "relocation"
+            receipt
+            for receipt in changes.receipts
+            if receipt.kind == ReceiptKind.RELOCATION
         ]
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         attempts = [
@@ -74,13 +76,12 @@ class Moving:
         """Return the jobs that got the order to move before this commit, and are not
         gone by it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
-        leaving = (JobState.STOPPING, JobState.RECOVERING)
         return [
             job.id
             for job in jobs.values()
             if (attempt := self._books.attempts.get((job.id, job.attempt)))
             and attempt.relocated
-            and job.state in leaving
+            and job.state.is_leaving
         ]
 
 

@@ -3,7 +3,6 @@ deletes."""
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId
-from corral.domain.job_states import FINAL
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
 from corral.simulate.world import ALWAYS_SECONDS
@@ -24,7 +23,7 @@ class Forgetting:
         awaited = {
             after.job
             for job in self._books.jobs.values()
-            if job.state not in FINAL
+            if not job.state.is_final
             for after in job.spec.after
         }
         self._were_too_many(changes)
@@ -35,7 +34,7 @@ class Forgetting:
     def _were_too_many(self, changes: Changes) -> None:
         """Check that no more are deleted than are too many, if none is too old."""
         keep = self._books.stage.retention
-        over = sum(job.state in FINAL for job in self._books.jobs.values()) - len(
+        over = sum(job.state.is_final for job in self._books.jobs.values()) - len(
             self.gone
         )
         too_many = max(0, over - keep.jobs)
@@ -46,7 +45,7 @@ class Forgetting:
 
     def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:
         job = self._books.jobs[id]
-        if job.state not in FINAL:
+        if not job.state.is_final:
             self._breach(f"{id} is forgotten while it is {job.state}")
         if id in awaited:
             self._breach(f"{id} is forgotten, and an unfinished job waits for it")

@@ -1,0 +1,29 @@
+"""Panels of help: the text of an option flows, whatever the lines of its source."""
+
+from typing import TYPE_CHECKING
+
+from cyclopts.help import HelpEntry, HelpPanel, InlineText
+from cyclopts.help.formatters import DefaultFormatter
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
+
+class FlowingFormatter(DefaultFormatter):
+    """The usual panels, with each description as one paragraph."""
+
+    def __call__(
+        self, console: "Console", options: "ConsoleOptions", panel: HelpPanel
+    ) -> None:
+        for entry in panel.entries:
+            _join_lines(entry)
+        super().__call__(console, options, panel)
+
+
+def _join_lines(entry: HelpEntry) -> None:
+    description = entry.description
+    if isinstance(description, InlineText):
+        text = description.primary_renderable
+        if isinstance(text, Text) and "\n" in text.plain:
+            description.primary_renderable = Text(" ".join(text.plain.split()))

@@ -1,0 +1,150 @@
+"""Receipts: what an interruption has cost, and who pays for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from corral.domain.cause import Cause
+from corral.domain.coded import Coded
+from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.units import counted_gpus, duration_text
+
+
+class ReceiptKind(Coded):
+    """Kind of an interruption."""
+
+    FAILURE = "failure", "an attempt failed; `cause` says by whose fault"
+    PREEMPTION = "preemption", "the job was stopped so that another could start"
+    RELOCATION = "relocation", "the job was moved to other nodes to make room"
+    TAKING = "taking", "the job started in the place of the jobs in `others`"
+    REQUEUE = "requeue", "a user asked for the job to begin again"
+    DRAIN = "drain", "a node of the job was being drained"
+    SUSPENSION = "suspension", "the job was suspended"
+    TIMEOUT = "timeout", "the job ran as long as its max_duration allows"
+    DEADLINE = "deadline", "the job did not start by its start_by"
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the job itself was interrupted while it ran."""
+        return self not in (ReceiptKind.TAKING, ReceiptKind.DEADLINE)
+
+    @property
+    def is_preemption(self) -> bool:
+        """Whether the job has made room for another one."""
+        return self in (ReceiptKind.PREEMPTION, ReceiptKind.RELOCATION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A job whose place was taken. `name`: its name and id. `moved_to`: names of its
+    new nodes; "" if it was stopped. `loss`: its lost work as a part of a sentence; ""
+    while its end is not seen on all of its nodes."""
+
+    job: JobId
+    name: str
+    queue: str = ""
+    gpu_millis: int = 0
+    moved_to: str = ""
+    loss: str = ""
+
+    @property
+    def text(self) -> str:
+        """For example: took 2 GPUs from train (j3) of queue a (lost no work)."""
+        name = f"{self.name} of queue {self.queue}" if self.queue else self.name
+        loss = self.loss or "not seen gone on all of its nodes yet"
+        if self.moved_to:
+            return f"{name} was moved to {self.moved_to} to make room ({loss})"
+        return f"took {counted_gpus(self.gpu_millis)} from {name} ({loss})"
+
+
+def taken_text(taken: Sequence[Taken], needed_gpu_millis: int) -> str:
+    """Return what came of each job; if more was stopped than needed, also why."""
+    each = "; ".join(one.text for one in taken)
+    stopped_millis = sum(one.gpu_millis for one in taken if not one.moved_to)
+    if stopped_millis <= needed_gpu_millis:
+        return each
+    whose = f"{taken[0].name}'s" if len(taken) == 1 else "each"
+    needed = counted_gpus(needed_gpu_millis)
+    return f"needed {needed}, but {whose} whole gang had to stop: {each}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds
+    and GPU-seconds.
+
+    Attempt 0: the job has ended before any placement. A preemption has two receipts:
+    that of the victim, and that of the job which took its GPUs (`taking`). A relocation
+    has two as well, and there `restart_gpu_seconds` is the cost of the restart.
+    `others` are the jobs on the other side; in a receipt of a taking, `taken` says more
+    of each, and `needed_gpu_millis` how much the job asked for.
+    """
+
+    job: JobId
+    attempt: AttemptNumber
+    kind: ReceiptKind
+    cause: Cause
+    culprit: str
+    evidence: str
+    steps_lost: int | None
+    gpu_seconds_lost: float
+    seen_at: float
+    resumed_from_step: int | None = None
+    seconds_lost: float | None = None  # None: not written down, or nothing had begun
+    others: tuple[JobId, ...] = ()
+    restart_gpu_seconds: float = 0.0
+    taken: tuple[Taken, ...] = ()
+    needed_gpu_millis: int = 0
+
+    @property
+    def text(self) -> str:
+        """One line for people, without its time."""
+        by = self.culprit if self.kind == ReceiptKind.FAILURE else ""
+        what = ": ".join(filter(None, (by, self.evidence))) or str(self.cause)
+        return f"{what}; {self.loss}" if self.kind.has_loss else what
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the loss of a job whose place was taken is still unknown."""
+        return any(not taken.loss for taken in self.taken)
+
+    def settled(self, lost: "Receipt") -> "Receipt":
+        """Return this receipt of a taking with what one of the others has lost."""
+        taken = tuple(
+            replace(one, loss=lost.loss) if one.job == lost.job else one
+            for one in self.taken
+        )
+        # one that an older version has written names them in its sentence alone
+        evidence = taken_text(taken, self.needed_gpu_millis) if taken else self.evidence
+        return replace(
+            self,
+            taken=taken,
+            evidence=evidence,
+            steps_lost=(self.steps_lost or 0) + (lost.steps_lost or 0),
+            gpu_seconds_lost=self.gpu_seconds_lost + lost.gpu_seconds_lost,
+        )
+
+    @property
+    def loss(self) -> str:
+        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of
+        work"."""
+        step = self.resumed_from_step
+        saved = "no save" if step is None else f"saved at step {step}"
+        gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "
+        gpu_seconds += "start" if step is None else "last save"
+        # what came after the save was no work
+        if self.steps_lost == 0 and step is not None:
+            gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds spent stopping"
+        if self.steps_lost == 0:
+            lost = "no work"
+        elif self.seconds_lost is None:
+            lost = gpu_seconds
+        else:
+            lost = f"{duration_text(self.seconds_lost)} of work"
+        more = [f"{self.steps_lost} steps"] if self.steps_lost else []
+        if self.gpu_seconds_lost and self.seconds_lost is not None:
+            more.append(gpu_seconds)
+        restart = self.restart_gpu_seconds
+        back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
+        return (
+            f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
+        )

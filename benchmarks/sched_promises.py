@@ -9,7 +9,9 @@ from statistics import median
 
 from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
 from corral.domain.node import Liveness, Node
-from corral.domain.queue import Policy, Queue, whole_tree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import whole_tree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.schedule import NodeRoom, NodeTypes, SeatEnd, Waiting, decide
 from corral.schedule.quota.balances import Standing

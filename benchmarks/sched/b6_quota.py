@@ -21,7 +21,9 @@ from replays import PHILLY, TRACES, head, keep, restarting, row
 
 from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.replay import ReplayOutcome, Workload, metrics_of, parts_of, replay
 from corral.replay.queue_replay import replay_queued
 from corral.schedule.columns.order import POLICIES

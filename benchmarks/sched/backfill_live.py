@@ -12,7 +12,9 @@ from time import process_time
 from replays import KTH, POLICIES, restarting
 
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Policy, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.replay import ReplayOutcome, Workload, replay
 from corral.replay.queue_replay import replay_queued
 

@@ -13,7 +13,9 @@ from time import process_time
 from replays import PAI, PHILLY, VENUS, Case, head, keep, row, run
 
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Preempt, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.replay import Workload, metrics_of
 from corral.replay.queue_replay import fits, replay_queued
 

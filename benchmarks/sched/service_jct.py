@@ -14,7 +14,9 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Policy, Preempt, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy, Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.replay.queue_replay import replay_queued
 from corral.traces.traces import read_trace
 

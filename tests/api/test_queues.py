@@ -147,7 +147,7 @@ def test_one_queue_is_made_and_changed_field_by_field(
         ("--borrow -1", "write: --borrow 8"),
         ("--max-per-user -1", "write: --max-per-user 8"),
         ("--priorities high..low9", "write: --priorities low..normal"),
-        ("--until soon", "write: --until 2026-12-31"),
+        ("--until soon", "write: --until 2030-12-31"),
     ],
 )
 def test_what_to_write_is_told_as_it_is_typed(typed: str, hint: str) -> None:
@@ -185,7 +185,7 @@ def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
         ("--gpus h100:8,H100:4", "h100 is named twice"),
         (
             "--max-duration 24",
-            "max_duration: 24 of what? ! write the unit: --max-duration 24m",
+            "max_duration: 24 of what? ! write: --max-duration 24m",
         ),
         ("--parent odd", "run: corral queue set odd --parent none"),
         ("--weight 1e308", "a weight is above 0 and at most"),

@@ -12,7 +12,9 @@ from corral.api.route_rights import RIGHTS
 from corral.domain.active_checks import CheckKind
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, NodeId, QueueName, UserName
-from corral.domain.queue import Queue, QueueTree, Visibility, whole_tree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Visibility
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.requests import CheckNodes, SetQueues
 from corral.domain.telemetry import GpuProcess, GpuSample, NodeSample
 from corral.domain.users import Role

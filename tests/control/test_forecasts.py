@@ -15,7 +15,8 @@ from corral.domain.errors import Trouble
 from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.job import JobSpec
 from corral.domain.observed_state import Phase, Seen
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources
 from corral.domain.run_history import Question, StartForecast

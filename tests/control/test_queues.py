@@ -22,7 +22,8 @@ from corral.control.request_checks import (
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.placement_constraints import PlaceRule
-from corral.domain.queue import Budget, Policy, Queue
+from corral.domain.queue import Budget, Queue
+from corral.domain.queue_policy import Policy
 from corral.domain.requests import SetQueues
 from corral.domain.time_point import EndWarning, Moment
 from corral.reconcile import Now
@@ -195,7 +196,7 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
         ),
         (
             {"budget": Budget(period_seconds=60.0)},
-            "set team --gpu-hours 1000 --period 30d",
+            "set team --gpu-hours 1000 --period 1m",
         ),
         ({"lowest_priority": 5, "highest_priority": 1}, "--priorities low..normal"),
     ],

@@ -13,7 +13,8 @@ from corral.domain.attempt import Save
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.observed_state import Phase, Progress
-from corral.domain.queue import Policy, Queue
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
 from corral.domain.requests import Cancel, SetQueues
 from corral.domain.resources import Resources, Shape
 from corral.domain.run_history import (

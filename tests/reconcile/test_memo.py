@@ -11,7 +11,9 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Disconnect
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Phase
-from corral.domain.queue import ANY_TYPE, Budget, Preempt, Queue, QueueTree
+from corral.domain.queue import ANY_TYPE, Budget, Queue
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.requests import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
 from corral.domain.usage import Reservation, Victim
 from corral.reconcile import Now, PassOutcome, reconcile

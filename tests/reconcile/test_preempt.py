@@ -7,7 +7,8 @@ from corral.domain.attempt import Exit, Save, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import Phase, Progress
-from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy, Preempt
 from corral.domain.receipt import ReceiptKind
 from corral.domain.requests import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.domain.usage import PreemptWhy

@@ -10,7 +10,8 @@ from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
 from corral.domain.observed_state import Facts, Phase
-from corral.domain.queue import Policy, Preempt, Queue
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy, Preempt
 from corral.domain.requests import SetNode, SetQueues
 from corral.domain.world import Event
 from corral.reconcile.latest_end import GONE_SECONDS

@@ -19,7 +19,7 @@ from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.node import Node, NodeKind
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Progress, Seen
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.requests import SetQueues, Submit
 from corral.domain.resources import Resources
 from corral.replay.snapshot import Terms

@@ -17,7 +17,9 @@ import pytest
 from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.node import Liveness, Node
-from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy, Preempt
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Gpu, Inventory, Shape
 from corral.reconcile.latest_end import holds_seconds
 from corral.replay import Workload, replay

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
 from corral.replay.snapshot import (

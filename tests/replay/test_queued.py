@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import ANY_TYPE, Budget, Policy, Queue, whole_tree
+from corral.domain.queue import ANY_TYPE, Budget, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import whole_tree
 from corral.replay import NodeFaults, Workload, metrics_of, replay
 from corral.replay.array_replay import ReplayEvent
 from corral.replay.budget_spending import Spending

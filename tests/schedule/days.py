@@ -9,7 +9,7 @@ from typing import Final
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.schedule import (
     Decision,
     NodeRoom,

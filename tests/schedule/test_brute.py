@@ -17,7 +17,9 @@ from corral.domain.placement_constraints import (
     PlaceRule,
     Topology,
 )
-from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, NodeRoom, NodeTypes, RunningGang, Waiting, decide
 from corral.schedule.preemption.rights import PreemptionRights

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Policy, Preempt, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy, Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
 from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms

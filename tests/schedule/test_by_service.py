@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.domain.usage import PreemptWhy
 from corral.replay.live_replay import Play
@@ -348,7 +350,7 @@ MUTANTS = [
     (
         Mutant(
             "every queue sells to every other",
-            "domain.queue:QueueTree.sharing_service",
+            "domain.queue_tree:QueueTree.sharing_service",
             "return (name,)",
             "return tuple(self.by_name)",
             "",

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Policy, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.schedule import Waiting
 from corral.schedule.decide import PATIENCE_SECONDS
 from tests.schedule.days import Come, Day

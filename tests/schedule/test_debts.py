@@ -9,7 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.domain.usage import Debt
 from corral.schedule import Groups

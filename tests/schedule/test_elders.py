@@ -7,7 +7,9 @@ import pytest
 
 from corral.domain.ids import JobId
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import Preempt, Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
 from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from corral.domain.ids import JobId
-from corral.domain.queue import Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from tests.schedule.days import Come, Day
 from tests.schedule.test_promises import EASY, NODES, comes, one
 

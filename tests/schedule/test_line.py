@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule.job_groups import Groups
 from corral.schedule.order.priority_key import PriorityKeys

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from tests.schedule import test_brute as brute
 from tests.schedule import test_days as days
 from tests.schedule import test_later_comers as later

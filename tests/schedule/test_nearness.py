@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corral.domain.ids import JobId
 from corral.domain.node import Node
 from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
 from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.placement_constraints import Constraint, PlaceRule
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import NodeTypes, SeatEnd, Waiting, decide
 from corral.schedule.backfill.promise_swap import is_alike

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, faults, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_faults import faults
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
 from corral.schedule.decision import Reserved

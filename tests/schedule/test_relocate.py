@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.domain.time_point import moment_text
 from corral.schedule import Decision, NodeRoom, NodeTypes, RunningGang, Waiting, decide

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, faults, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_faults import faults
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.usage import PreemptWhy
 from corral.schedule import (
     Decision,

@@ -19,7 +19,8 @@ from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness, Node
-from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
+from corral.domain.queue import Budget, Queue
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape

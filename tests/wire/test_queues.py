@@ -8,7 +8,9 @@ from hypothesis import given
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import QueueName
-from corral.domain.queue import Policy, Queue, QueueTree, whole_tree
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.relocation import RelocationRule
 from corral.wire.queue_forms import changes_of, form_of
 from corral.wire.queues import is_queue_file, queue_file_of, read_queue, read_queues
@@ -88,7 +90,7 @@ def test_every_field_of_a_file_is_read() -> None:
         (
             "gpus: many GPUs",
             '"many GPUs" is text',
-            "write: gpus: 8, or gpus: {h100: 8, any: 4}",
+            "write: gpus: 8 or {h100: 8, any: 4}",
         ),
         ('gpus: {"": 8}', '"" is no type of GPU', "write: h100, or any"),
         (
@@ -106,12 +108,16 @@ def test_every_field_of_a_file_is_read() -> None:
             "is no priority",
             "write: then: borrow-only",
         ),
-        ("max_duration: 24", "24 of what?", "write the unit"),
+        ("max_duration: 24", "24 of what?", "write: max_duration: 24m, 24h or 24s"),
         ("parent: nobody", "there is no queue nobody", "name one of: a"),
-        ("budget: {gpu_hours: 1, until: soon}", "is no date", "2026-12-31"),
+        (
+            "budget: {gpu_hours: 1, until: soon}",
+            "is no date",
+            "write: until: 2030-12-31",
+        ),
         ("budget: {money: 1}", "money needs rates", "rates"),
         ("budget: {hours: 1}", "there is no such field", "gpu_hours"),
-        ("queues: [{name: b, gpus: 4}]", "given 4 more", "give a more GPUs"),
+        ("queues: [{name: b, gpus: 4}]", "given 4 more", "write: gpus: 4"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) -> None:
@@ -139,7 +145,7 @@ def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) ->
             "a pause is at most a day",
             "pause: 6h",
         ),
-        ("patience: {rack: 5}", "5 of what?", "write the unit"),
+        ("patience: {rack: 5}", "5 of what?", "write: rack: 5m, 5h or 5s"),
     ],
 )
 def test_what_is_wrong_for_all_queues_is_said_with_its_line(

@@ -47,11 +47,6 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
-_OPTIONS = "parent|gpus|weight|borrow|lend|max_per_user|max_duration|priorities|allow|policy|idle"
-_OPTIONS += "|preempt|visibility|operators|gpu_hours|money|rates|period|until|then"
-_AS_IN_A_FILE = re.compile(
-    rf"\b(?P<field>{_OPTIONS}): (?P<value>\{{[^}}]*\}}|\[[^\]]*\]|\"[^\"]*\"|[^\s,{{\[]+)"
-)
 _OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
 
 
@@ -304,27 +299,11 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     """Check the fields before anything is sent. Raises: SpecInvalid."""
+    from corral.wire.queue_corrections import option_text
     from corral.wire.queues import read_queue
 
-    try:
-        read_queue(queue, dict(given))
-    except SpecInvalid as wrong:
-        raise SpecInvalid(wrong.message, hint=_typed(wrong.hint)) from None
+    read_queue(queue, dict(given), rendering=option_text)
     return given
-
-
-def _typed(hint: str) -> str:
-    """Convert a hint for a file into options: --gpus 8 for gpus: 8."""
-
-    def option(found: re.Match[str]) -> str:
-        field, value = found["field"], found["value"]
-        between = ".." if field == "priorities" else ","
-        value = (
-            re.sub(r"[\[\]{}\"]", "", value).replace(": ", ":").replace(", ", between)
-        )
-        return f"--{field.replace('_', '-')} {value}"
-
-    return _AS_IN_A_FILE.sub(option, hint)
 
 
 def _fields(typed: Mapping[str, Any], budget: BudgetOptions) -> dict[str, Any]:

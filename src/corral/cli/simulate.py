@@ -23,7 +23,7 @@ from corral.domain.units import duration_text, share_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.domain.queue import QueueTree
+    from corral.domain.queue_tree import QueueTree
     from corral.replay import NodeFaults, ReplayOutcome, Workload
     from corral.replay.array_replay import ReplayEvent
     from corral.schedule.columns.order import Named

@@ -7,7 +7,7 @@ from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from corral.domain.reason_code import ReasonCode
 from corral.domain.run_history import stem_of
 from corral.domain.units import duration_text

@@ -8,7 +8,9 @@ from corral.domain.access_list import may_submit, who_text
 from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE, PRIORITIES, JobSpec
-from corral.domain.queue import ANY_TYPE, Fault, NoTree, Queue, QueueTree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_faults import QueueFault
+from corral.domain.queue_tree import NoTree, QueueTree
 from corral.domain.requests import SetQueues
 from corral.domain.time_point import moment_text
 from corral.domain.units import (
@@ -21,6 +23,7 @@ from corral.domain.users import Role
 from corral.domain.world import World
 from corral.reconcile.placement import whole_gpus
 from corral.reconcile.queue_tree import tree_of
+from corral.wire.queue_corrections import file_text, option_text
 
 MOST_NAMED: Final = 3  # of those who may be asked
 
@@ -75,7 +78,7 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
         tree = tree_of(world.queues, asked, 0.0)
     except NoTree as error:
         raise SpecInvalid(
-            str(error), hint=_mend(error.fault, whole=asked.whole)
+            str(error), hint=_remedy(error.fault, whole=asked.whole)
         ) from None
     for queue in tree.queues:
         _check_budget(queue, world.queues.queue(queue.name), at)
@@ -89,12 +92,14 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
     return tree
 
 
-def _mend(fault: Fault, *, whole: bool) -> str:
-    """Return how to correct a fault: what to write in a file or, for one queue, which
+def _remedy(fault: QueueFault, *, whole: bool) -> str:
+    """Return how to remove a fault: what to write in a file or, for one queue, which
     options to set."""
-    if whole or not fault.options:
-        return fault.hint
-    return f"run: corral queue set {fault.queue} {fault.options}"
+    if fault.correction is None:
+        return fault.advice
+    if whole:
+        return f"write: {file_text(fault.correction)}"
+    return f"run: corral queue set {fault.queue} {option_text(fault.correction)}"
 
 
 def _check_removed(tree: QueueTree, name: QueueName) -> None:

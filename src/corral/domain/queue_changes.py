@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corral.domain.queue import Queue, QueueTree
+from corral.domain.queue import Queue
+from corral.domain.queue_tree import QueueTree
 
 
 def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:

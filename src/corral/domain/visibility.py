@@ -7,7 +7,9 @@ from typing import Final
 from corral.domain.access_list import may_submit
 from corral.domain.errors import Forbidden
 from corral.domain.ids import QueueName, UserName
-from corral.domain.queue import Queue, QueueTree, Visibility
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Visibility
+from corral.domain.queue_tree import QueueTree
 from corral.domain.users import LADDER, Role
 
 OTHERS: Final = "(others)"  # in place of the names of hidden users and jobs

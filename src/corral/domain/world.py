@@ -21,7 +21,7 @@ from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU

@@ -8,7 +8,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import HOUR_SECONDS
 from corral.domain.world import World
 from corral.insight.attempt_spans import gpus_of, of_life, row, spans

@@ -22,7 +22,7 @@ from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Facts
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import Receipt
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation

@@ -13,7 +13,7 @@ from corral.domain.job_states import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.observed_state import ExternalPlacing
 from corral.domain.placement_constraints import PlaceRule
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from corral.domain.reason_code import ReasonCode
 from corral.domain.run_history import stem_of
 from corral.domain.units import duration_text

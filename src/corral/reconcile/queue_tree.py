@@ -3,11 +3,8 @@
 from dataclasses import replace
 
 from corral.domain.event_kind import EventKind
-from corral.domain.queue import (
-    QueueTree,
-    whole_tree,
-)
 from corral.domain.queue_changes import begun, with_queues
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.requests import SetQueues, Wish
 from corral.reconcile.changeset import Draft
 

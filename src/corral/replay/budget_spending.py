@@ -5,7 +5,8 @@ from math import inf
 from typing import Final
 
 from corral.domain.ids import QueueName
-from corral.domain.queue import Budget, QueueTree
+from corral.domain.queue import Budget
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.quota.balances import QuotaHolding
 from corral.schedule.waiting import Waiting

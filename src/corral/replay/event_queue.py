@@ -6,7 +6,7 @@ from math import inf
 from typing import Final
 
 from corral.domain.ids import JobId
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.replay.idle_wakeups import patience_ends
 from corral.replay.simulated_job import SimulatedJob
 from corral.replay.snapshot import Coming

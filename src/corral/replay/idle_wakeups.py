@@ -4,7 +4,7 @@ happened."""
 from collections.abc import Iterator
 from math import inf, nextafter
 
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.placement.locality import patience_seconds
 from corral.schedule.waiting import Waiting

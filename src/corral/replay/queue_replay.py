@@ -8,7 +8,7 @@ from typing import Final
 
 from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
 from corral.domain.node import Liveness, Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.array_replay import ReplayEvent, ReplayOutcome

@@ -6,7 +6,8 @@ from math import fmod
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, QueueName
-from corral.domain.queue import Preempt, QueueTree
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.snapshot import Coming, Present, SeatHolder
 from corral.schedule import NodeTypes, Promise, Reserved, RunningGang, SeatEnd, Waiting

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.usage import Debt
 from corral.replay.node_failures import NEVER, NodeFaults
 from corral.schedule.decision import Reserved

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from corral.domain.ids import JobId
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from corral.domain.run_history import Ran
 from corral.replay.live_replay import Play
 from corral.replay.rng import dice_named, roll

@@ -11,7 +11,8 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
-from corral.domain.queue import Policy, QueueTree
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import NO_ROOM, ReasonCode
 from corral.domain.resources import Shape
 from corral.schedule.backfill.promises import Promising, promised

@@ -13,7 +13,8 @@ from corral.domain.placement_constraints import (
     Mode,
     PlaceRule,
 )
-from corral.domain.queue import Policy, QueueTree
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape, forms_of
 from corral.domain.time_point import moment_text

@@ -18,7 +18,8 @@ from corral.domain.job import (
     Per,
     Retry,
 )
-from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_policy import Policy, Preempt
 from corral.domain.relocation import RelocationRule
 from corral.domain.requests import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.domain.resources import Resources

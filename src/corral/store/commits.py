@@ -12,7 +12,7 @@ from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, Submit, Wish
 from corral.domain.run_history import StartForecastTold

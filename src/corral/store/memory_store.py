@@ -25,7 +25,7 @@ from corral.domain.job_summary import ListedJob, listed
 from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import Asked, Wish

@@ -15,7 +15,7 @@ from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.requests import (
     Asked,

@@ -8,7 +8,7 @@ from tomllib import TOMLDecodeError, loads
 from typing import Any
 
 from corral.domain.errors import NotFound, Refusal, SpecInvalid, Unsupported
-from corral.domain.queue import Policy as QueuePolicy
+from corral.domain.queue_policy import Policy as QueuePolicy
 from corral.schedule.columns.order import DEFAULT, POLICIES, ColumnPolicy, Named
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import QueueName, is_name
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.workload import Workload
 from corral.traces.traces import Trace

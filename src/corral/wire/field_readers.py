@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from corral.domain.field_correction import FieldCorrection, FieldValue, corrected
 from corral.domain.ids import NAME_RULE, is_name
 from corral.domain.image import image_of
 from corral.domain.job import PRIORITIES
+from corral.domain.queue_faults import MOST_AMOUNT
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, bytes_of, seconds_of
 
 MAX_GPUS: Final = 1024  # a node
@@ -21,7 +23,6 @@ MAX_ENVIRONMENT: Final = (
     1024 * 1024
 )  # bytes of all variables: the kernel takes 2 MiB with a command
 MAX_SECONDS: Final = 3650 * 86400.0
-MAX_AMOUNT: Final = 10**12  # GPU-hours or money: more than anybody has
 # the secret that is the job's own token (decision 0072)
 OWN_TOKEN: Final = "CORRAL_TOKEN"
 SET_BY_CORRAL: Final = frozenset(
@@ -43,12 +44,20 @@ _GPU: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?:\s*:\s*([^:]+))?", r
 
 
 class WrongValue(ValueError):
-    """A value that cannot be meant. `hint` is how to write it."""
+    """Value that is not valid, and how to write it.
 
-    def __init__(self, text: str, hint: str) -> None:
+    Args:
+        hint: A sentence for a spec.
+        correction: Values that are valid, where the field is known.
+    """
+
+    def __init__(
+        self, text: str, hint: str = "", *, correction: FieldCorrection | None = None
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.hint = hint
+        self.correction = correction
 
 
 def shown(value: object) -> str:
@@ -295,37 +304,47 @@ def seconds(
     value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS
 ) -> float:
     """Seconds in "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
-    example = f"write: {field}: 4h, or 90s, 30m, 1d12h"
+    hint = f"write: {field}: 4h, or 90s, 30m, 1d12h"
+    correction = corrected(field, "4h", "90s", "1d12h")
     if isinstance(value, str) and re.fullmatch(r"\s*[1-9]\d{0,8}\s*", value, re.ASCII):
         value = int(value)  # Slurm would take it for minutes: who means them says so
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
-            shown_text = shown(value)
-            hint = f"write the unit: {field}: {shown_text}m{slurm}, {shown_text}h or {shown_text}s"
-            raise WrongValue(f"{shown_text} of what?", hint)
-        raise WrongValue(f"{shown(value)} is no duration", example)
+            raise _without_unit(shown(value), field)
+        text = f"{shown(value)} is no duration"
+        raise WrongValue(text, hint, correction=correction)
     try:
         amount = seconds_of(value)
     except (ValueError, OverflowError):
-        raise WrongValue(f"{shown(value)} is no duration", example) from None
+        text = f"{shown(value)} is no duration"
+        raise WrongValue(text, hint, correction=correction) from None
     if not low <= amount <= high:
-        raise WrongValue(
-            f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example
-        )
+        text = f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds"
+        raise WrongValue(text, hint, correction=correction)
     return amount
 
 
+def _without_unit(number: str, field: str) -> WrongValue:
+    slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
+    return WrongValue(
+        f"{number} of what?",
+        f"write the unit: {field}: {number}m{slurm}, {number}h or {number}s",
+        correction=corrected(field, f"{number}m", f"{number}h", f"{number}s"),
+    )
+
+
 def amount(
-    value: Any, *, field: str, from_zero: bool = False, example: str = "4"
+    value: Any, *, field: str, from_zero: bool = False, example: FieldValue = 4
 ) -> float:
     """A number above 0, or from 0 on, that ends."""
+    correction = corrected(field, example)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongValue(f"{shown(value)} is no number", f"write: {field}: {example}")
-    if not (0 < value <= MAX_AMOUNT or (from_zero and value == 0)):
+        text = f"{shown(value)} is no number"
+        raise WrongValue(text, f"write: {field}: {example}", correction=correction)
+    if not (0 < value <= MOST_AMOUNT or (from_zero and value == 0)):
         low = "0 to" if from_zero else "above 0, at most"
-        text = f"{shown(value)} is out of bounds: {low} {MAX_AMOUNT:,}"
-        raise WrongValue(text, f"write: {field}: {example}")
+        text = f"{shown(value)} is out of bounds: {low} {MOST_AMOUNT:,}"
+        raise WrongValue(text, f"write: {field}: {example}", correction=correction)
     return float(value)
 
 

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from corral.domain import queue as domain
 from corral.domain.idle_policy import IdleRule
 from corral.domain.job import PRIORITIES
+from corral.domain.queue import Budget, Queue
+from corral.domain.queue_policy import Policy, Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU, written_duration
-from corral.wire.queues import BORROW_ONLY
+from corral.wire.queue_fields import BORROW_ONLY
 
 
-def form_of(queue: domain.Queue) -> dict[str, Any]:
+def form_of(queue: Queue) -> dict[str, Any]:
     """The queue as it would be written in a file; what is as without it is left out."""
     low, high = queue.lowest_priority, queue.highest_priority
     form: dict[str, Any] = {
@@ -31,8 +33,8 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
         "visibility": queue.visibility,
         "operators": list(queue.operators) or None,
         "idle": _idle_form(queue.idle) if queue.idle is not None else None,
-        "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
-        "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,
+        "policy": queue.policy if queue.policy != Policy.DEFAULT else None,
+        "preempt": queue.preempt if queue.preempt != Preempt.SAVING else None,
         "budget": _budget_form(queue.budget) if queue.budget is not None else None,
     }
     return {key: value for key, value in form.items() if value is not None}
@@ -46,7 +48,7 @@ def _idle_form(rule: IdleRule) -> dict[str, Any]:
     return {key: value for key, value in form.items() if value is not None}
 
 
-def _budget_form(budget: domain.Budget) -> dict[str, Any]:
+def _budget_form(budget: Budget) -> dict[str, Any]:
     until = None if budget.until is None else datetime.fromtimestamp(budget.until, UTC)
     form: dict[str, Any] = {
         "gpu_hours": budget.gpu_hours,
@@ -76,7 +78,7 @@ def _word(priority: int) -> str | int:
     return names.get(priority, priority)
 
 
-def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
+def changes_of(before: QueueTree, after: QueueTree) -> list[str]:
     """Return the differences, one line each; an empty list if there are none."""
     lines = []
     old_rules, new_rules = _rules(before), _rules(after)
@@ -105,7 +107,7 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
     return lines
 
 
-def _rules(tree: domain.QueueTree) -> dict[str, Any]:
+def _rules(tree: QueueTree) -> dict[str, Any]:
     """Return the rules of all queues, in the form of a file."""
     return {
         "half_life": _written(tree.half_life_seconds),
@@ -116,7 +118,7 @@ def _rules(tree: domain.QueueTree) -> dict[str, Any]:
     }
 
 
-def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
+def relocation_form(tree: QueueTree) -> dict[str, Any] | None:
     """Return the relocation rule in the form of a file; None: jobs are not moved."""
     rule = tree.relocation
     if rule is None:
@@ -124,7 +126,7 @@ def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
     return {"gpu_hours": rule.gpu_hours, "pause": _written(rule.pause_seconds)}
 
 
-def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
+def patience_form(tree: QueueTree) -> dict[str, Any] | None:
     """Return the locality delay in the form of a file; None: no job waits for close
     nodes."""
     form = {"rack": tree.rack_patience_seconds, "pod": tree.pod_patience_seconds}

@@ -1,186 +1,53 @@
-"""Queues as people write them (`kind: queues`): how each field is read."""
+"""Queues as people write them (`kind: queues`): the shape of a file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from corral.domain import queue as domain
-from corral.domain.access_list import ROLES, Allowed, is_allowable
+from corral.domain.access_list import Allowed
+from corral.domain.field_correction import FieldCorrection, corrected
 from corral.domain.idle_policy import IdleRule
 from corral.domain.ids import QueueName, UserName
+from corral.domain.queue import Budget, Gpus, Queue, Rates
+from corral.domain.queue_faults import MOST_AMOUNT, MOST_WEIGHT, faults
+from corral.domain.queue_policy import Policy, Preempt, Visibility
+from corral.domain.queue_tree import (
+    CURRENCY,
+    DEFAULT_CURRENCY,
+    GUARD_SECONDS,
+    HALF_LIFE_SECONDS,
+)
 from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
 from corral.domain.requests import SetQueues
-from corral.domain.units import DAY_SECONDS, MILLIS_PER_GPU
-from corral.wire import field_readers
-from corral.wire.field_readers import WrongValue, reader, shown
+from corral.domain.units import DAY_SECONDS
+from corral.wire import field_readers, queue_fields
+from corral.wire.field_readers import reader, shown
+from corral.wire.queue_corrections import Rendering, file_text
 from corral.wire.spec_fields import QUEUES
 from corral.wire.spec_reader import Problem, refusal
 from corral.wire.yaml_document import Document, Where
 
 KIND: Final = QUEUES
-MOST_GPUS: Final = 1_000_000
-BORROW_ONLY: Final = "borrow-only"
 _WORDS: Final = {
-    "policy": domain.Policy,
-    "preempt": domain.Preempt,
-    "visibility": domain.Visibility,
+    "policy": Policy,
+    "preempt": Preempt,
+    "visibility": Visibility,
 }
-_EXAMPLES: Final = {
-    "queues": "queues: [{name: research, gpus: 8}]",
-    "name": "name: research",
-    "budget": "budget: {gpu_hours: 1000, period: 30d}",
-    "gpu_hours": "gpu_hours: 10",
-    "parent": "parent: research",
-    "relocation": "relocation: {gpu_hours: 10, pause: 6h}",
-    "patience": "patience: {rack: 5m, pod: 10m}",
-    "kind": "kind: queues",
+_EXAMPLES: Final[Mapping[str, FieldCorrection]] = {
+    example.field: example
+    for example in (
+        corrected("queues", [{"name": "research", "gpus": 8}]),
+        corrected("name", "research"),
+        corrected("budget", {"gpu_hours": 1000, "period": "30d"}),
+        corrected("gpu_hours", 10),
+        corrected("parent", "research"),
+        corrected("relocation", {"gpu_hours": 10, "pause": "6h"}),
+        corrected("patience", {"rack": "5m", "pod": "10m"}),
+        corrected("kind", KIND),
+    )
 }
-
-
-def _millis(value: Any, *, field: str) -> int:
-    """Thousandths of a GPU in 8 and 0.5."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongValue(f"{shown(value)} is no number of GPUs", f"write: {field}: 8")
-    if not 0 <= value <= MOST_GPUS:
-        raise WrongValue(
-            f"{shown(value)} is out of bounds: 0 to {MOST_GPUS:,}", f"write: {field}: 8"
-        )
-    return round(value * MILLIS_PER_GPU)
-
-
-def _gpus(value: Any) -> domain.Gpus:
-    """Own GPUs in 8 (of any type), "h100:8" and {h100: 8, any: 4}."""
-    if isinstance(value, str):
-        try:
-            kind, millis = field_readers.gpus(value)
-        except WrongValue as wrong:
-            raise WrongValue(
-                wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}"
-            ) from None
-        return ((kind or domain.ANY_TYPE, millis),)
-    if not isinstance(value, Mapping):
-        value = {domain.ANY_TYPE: value}
-    gpus_by_type = {
-        _type(kind): _millis(count, field="gpus") for kind, count in value.items()
-    }
-    return tuple(
-        sorted((kind, millis) for kind, millis in gpus_by_type.items() if millis)
-    )
-
-
-def _rates(value: Any) -> domain.Rates:
-    """Money for a GPU-hour in 2.5 (of any type) and {h100: 2.5, any: 1}."""
-    if not isinstance(value, Mapping):
-        value = {domain.ANY_TYPE: value}
-    example = "{h100: 2.5, any: 1}"
-    rate_by_type = {
-        _type(kind): field_readers.amount(rate, field="rates", example=example)
-        for kind, rate in value.items()
-    }
-    return tuple(sorted(rate_by_type.items()))
-
-
-def _type(kind: object) -> str:
-    """Return the type of GPU in lower case."""
-    if not field_readers.is_gpu_type(str(kind)):
-        hint = "write: h100, or any for the GPUs of whatever type"
-        raise WrongValue(f"{shown(kind)} is no type of GPU", hint)
-    return str(kind).lower()
-
-
-def _priorities(value: Any) -> tuple[int, int]:
-    """The lowest and the highest in [low, normal]."""
-    if not isinstance(value, list) or len(value) != 2:
-        raise WrongValue(
-            f"{shown(value)} is not the lowest and the highest",
-            "write: priorities: [low, normal]",
-        )
-    low, high = (_priority(priority, "priorities: [low, normal]") for priority in value)
-    return low, high
-
-
-def _allow(value: Any) -> Allowed:
-    """Read an access list such as [alice, bob, "@operator"] or alice."""
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongValue(
-            f"{shown(value)} is no list of users", "write: allow: [alice, bob]"
-        )
-    odd = next((name for name in names if not is_allowable(name)), None)
-    if odd is not None:
-        text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
-        raise WrongValue(text, "write: allow: [alice, bob]")
-    return tuple(sorted(set(names)))
-
-
-def _operators(value: Any) -> tuple[str, ...]:
-    """Users in [alice, bob] and alice."""
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongValue(
-            f"{shown(value)} is not a list of users", "write: operators: [alice]"
-        )
-    return tuple(sorted(set(names)))
-
-
-def _priority(value: Any, example: str) -> int:
-    try:
-        return field_readers.priority(value)
-    except WrongValue as wrong:
-        raise WrongValue(wrong.text, f"write: {example}") from None
-
-
-def _until(value: Any) -> float:
-    """Wall-clock seconds of a date, or of a date and time; UTC where it names no
-    zone."""
-    try:
-        moment = datetime.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
-        raise WrongValue(
-            f"{shown(value)} is no date", "write: until: 2026-12-31"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _weight(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongValue(f"{shown(value)} is no number", "write: weight: 2")
-    if not 0 < value <= domain.MOST_WEIGHT:
-        text = f"{shown(value)} is out of bounds: {domain.WEIGHT_RULE}"
-        raise WrongValue(text, "write: weight: 2")
-    return float(value)
-
-
-def _idle(value: Any) -> IdleRule:
-    """A rule in {warn: 15m, reclaim: 1h}, or one of them."""
-    example = "write: idle: {warn: 15m, reclaim: 1h}"
-    if (
-        not isinstance(value, Mapping)
-        or not value
-        or value.keys() - {"warn", "reclaim"}
-    ):
-        raise WrongValue(f"{shown(value)} does not say after how long", example)
-    spans = {
-        word: field_readers.seconds(span, field=word, low=60.0)
-        for word, span in value.items()
-    }
-    try:
-        return IdleRule(
-            warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim")
-        )
-    except ValueError:
-        raise WrongValue("it would be suspended before it is warned", example) from None
-
-
-def _then(value: Any) -> int | None:
-    return (
-        None
-        if value == BORROW_ONLY
-        else _priority(value, f"then: {BORROW_ONLY}, or then: low")
-    )
 
 
 class _Part(BaseModel):
@@ -189,7 +56,9 @@ class _Part(BaseModel):
 
 def _limit(field: str) -> Any:
     return BeforeValidator(
-        lambda value: None if value is None else _millis(value, field=field),
+        lambda value: (
+            None if value is None else queue_fields.gpu_millis(value, field=field)
+        ),
         float | None,
     )
 
@@ -205,11 +74,11 @@ def _seconds(field: str, low: float = 1.0) -> Any:
     )
 
 
-_Amount = Annotated[float, Field(ge=0, le=field_readers.MAX_AMOUNT)]
-_Weight = Annotated[float, Field(gt=0, le=domain.MOST_WEIGHT)]
+_Amount = Annotated[float, Field(ge=0, le=MOST_AMOUNT)]
+_Weight = Annotated[float, Field(gt=0, le=MOST_WEIGHT)]
 
 
-def _amount(field: str, example: str) -> Any:
+def _amount(field: str, example: float) -> Any:
     read_it = reader(field_readers.amount, field=field, from_zero=True, example=example)
     return BeforeValidator(read_it, _Amount)
 
@@ -218,14 +87,18 @@ class BudgetBody(_Part):
     """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once
     spent."""
 
-    gpu_hours: Annotated[float | None, _amount("gpu_hours", "1000")] = None
-    money: Annotated[float | None, _amount("money", "5000")] = None
+    gpu_hours: Annotated[float | None, _amount("gpu_hours", 1000)] = None
+    money: Annotated[float | None, _amount("money", 5000)] = None
     rates: Annotated[
-        domain.Rates, BeforeValidator(reader(_rates), float | dict[str, float])
+        Rates, BeforeValidator(reader(queue_fields.rates), float | dict[str, float])
     ] = ()
     period: Annotated[float | None, _seconds("period")] = None
-    until: Annotated[float | None, BeforeValidator(reader(_until), str)] = None
-    then: Annotated[int | None, BeforeValidator(reader(_then), str | int)] = None
+    until: Annotated[
+        float | None, BeforeValidator(reader(queue_fields.end_date), str)
+    ] = None
+    then: Annotated[
+        int | None, BeforeValidator(reader(queue_fields.budget_effect), str | int)
+    ] = None
 
 
 class QueueSpec(_Part):
@@ -237,28 +110,31 @@ class QueueSpec(_Part):
     ]
     parent: str | None = None
     gpus: Annotated[
-        domain.Gpus, BeforeValidator(reader(_gpus), float | str | dict[str, float])
+        Gpus,
+        BeforeValidator(reader(queue_fields.own_gpus), float | str | dict[str, float]),
     ] = ()
-    weight: Annotated[float, BeforeValidator(_weight, _Weight)] = 1.0
+    weight: Annotated[float, BeforeValidator(queue_fields.weight, _Weight)] = 1.0
     borrow: Annotated[int | None, _limit("borrow")] = None
     lend: Annotated[int | None, _limit("lend")] = None
     max_per_user: Annotated[int | None, _limit("max_per_user")] = None
     max_duration: Annotated[float | None, _seconds("max_duration")] = None
     priorities: Annotated[
-        tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
+        tuple[int, int] | None,
+        BeforeValidator(reader(queue_fields.priority_range), list[str | int]),
     ] = None
     allow: Annotated[
-        Allowed | None, BeforeValidator(reader(_allow), str | list[str])
+        Allowed | None,
+        BeforeValidator(reader(queue_fields.access_list), str | list[str]),
     ] = None
-    visibility: domain.Visibility | None = None
+    visibility: Visibility | None = None
     operators: Annotated[
-        tuple[str, ...], BeforeValidator(reader(_operators), list[str])
+        tuple[str, ...], BeforeValidator(reader(queue_fields.operators), list[str])
     ] = ()
-    idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = (
-        None
-    )
-    policy: domain.Policy = domain.Policy.DEFAULT
-    preempt: domain.Preempt = domain.Preempt.SAVING
+    idle: Annotated[
+        IdleRule | None, BeforeValidator(reader(queue_fields.idle_rule), dict[str, str])
+    ] = None
+    policy: Policy = Policy.DEFAULT
+    preempt: Preempt = Preempt.SAVING
     budget: BudgetBody | None = None
     queues: "tuple[QueueSpec, ...]" = ()
 
@@ -268,7 +144,7 @@ class RelocationBody(_Part):
     restarts that may be lost by it in any 24 hours, and how long a job is left alone
     after it."""
 
-    gpu_hours: Annotated[float, _amount("gpu_hours", "10")]
+    gpu_hours: Annotated[float, _amount("gpu_hours", 10)]
     pause: Annotated[float, _seconds("pause", 0.0)] = PAUSE_SECONDS
 
 
@@ -284,13 +160,11 @@ class QueueFile(_Part):
     """The whole tree: what is not named in it is taken away."""
 
     kind: Literal["queues"] = "queues"
-    half_life: Annotated[float, _seconds("half_life")] = domain.HALF_LIFE_SECONDS
-    guard: Annotated[float, _seconds("guard", 0.0)] = domain.GUARD_SECONDS
+    half_life: Annotated[float, _seconds("half_life")] = HALF_LIFE_SECONDS
+    guard: Annotated[float, _seconds("guard", 0.0)] = GUARD_SECONDS
     relocation: RelocationBody | None = None
     patience: LocalityDelayBody = LocalityDelayBody()
-    currency: Annotated[str, Field(pattern=f"^{domain.CURRENCY.pattern}$")] = (
-        domain.DEFAULT_CURRENCY
-    )
+    currency: Annotated[str, Field(pattern=f"^{CURRENCY.pattern}$")] = DEFAULT_CURRENCY
     queues: tuple[QueueSpec, ...]
 
 
@@ -324,19 +198,39 @@ def queue_file_of(documents: Sequence[Document]) -> Document | None:
     return queue_document
 
 
-def read_queue(name: str, fields: Mapping[str, Any]) -> SetQueues:
-    """One queue, by its fields as in a file. Raises: SpecInvalid."""
-    value = {"queues": [{**fields, "name": name}]}
-    return read_queues(Document(value=value, source=f"queue {name[:80]}"), whole=False)
+def read_queue(
+    name: str, fields: Mapping[str, Any], *, rendering: Rendering = file_text
+) -> SetQueues:
+    """One queue, by its fields as in a file.
+
+    Args:
+        rendering: How hints write the correction of a field.
+
+    Raises: SpecInvalid.
+    """
+    document = Document(
+        value={"queues": [{**fields, "name": name}]}, source=f"queue {name[:80]}"
+    )
+    return read_queues(document, whole=False, rendering=rendering)
 
 
-def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
-    """Read a queue file as a request. Raises: SpecInvalid with file and line."""
+def read_queues(
+    document: Document, *, whole: bool = True, rendering: Rendering = file_text
+) -> SetQueues:
+    """Read a queue file as a request.
+
+    Args:
+        whole: Whether it holds all queues.
+        rendering: How hints write the correction of a field.
+
+    Raises: SpecInvalid with file and line.
+    """
     try:
         queue_file = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
         problems = [
-            _problem(dict(problem)) for problem in error.errors(include_url=False)
+            _problem(dict(problem), rendering)
+            for problem in error.errors(include_url=False)
         ]
         if not whole:  # of the one that is named already
             problems = [
@@ -344,14 +238,7 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
             ]
         raise refusal(document, problems) from None
     placed = list(_flat(queue_file.queues, None, ("queues",)))
-    faults = domain.faults([queue for queue, _ in placed]) if whole else ()
-    where = {queue.name: way for queue, way in placed}
-    problems = [
-        Problem(
-            where=(*where[fault.queue], fault.field), text=fault.text, hint=fault.hint
-        )
-        for fault in faults
-    ]
+    problems = _problems_of_tree(placed, rendering) if whole else []
     if problems:
         raise refusal(document, problems)
     if queue_file.relocation is not None and queue_file.relocation.pause > DAY_SECONDS:
@@ -370,6 +257,25 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
         rack_patience_seconds=queue_file.patience.rack,
         pod_patience_seconds=queue_file.patience.pod,
     )
+
+
+def _problems_of_tree(
+    placed: Sequence[tuple[Queue, Where]], rendering: Rendering
+) -> list[Problem]:
+    """Return what keeps the queues of a file from being a tree."""
+    where = {queue.name: way for queue, way in placed}
+    return [
+        Problem(
+            where=(*where[fault.queue], fault.field),
+            text=fault.text,
+            hint=_hint(fault.correction, rendering) or fault.advice,
+        )
+        for fault in faults([queue for queue, _ in placed])
+    ]
+
+
+def _hint(correction: FieldCorrection | None, rendering: Rendering) -> str:
+    return "" if correction is None else f"write: {rendering(correction)}"
 
 
 def _relocation(found: RelocationBody | None) -> RelocationRule | None:
@@ -393,12 +299,13 @@ def _without_nulls(value: Any) -> Any:
     )
 
 
-def _problem(error: dict[str, Any]) -> Problem:
+def _problem(error: dict[str, Any], rendering: Rendering) -> Problem:
     where: Where = tuple(error["loc"])
     field = str(where[-1]) if where else "queues"
     if error["type"] == "value_error":
         wrong = error["ctx"]["error"]
-        return Problem(where=where, text=wrong.text, hint=wrong.hint)
+        hint = _hint(wrong.correction, rendering) or wrong.hint
+        return Problem(where=where, text=wrong.text, hint=hint)
     if error["type"] == "extra_forbidden":
         parts: dict[str, type[_Part]] = {
             "budget": BudgetBody,
@@ -413,20 +320,21 @@ def _problem(error: dict[str, Any]) -> Problem:
             where=where, text="there is no such field", hint=f"known: {known_here}"
         )
     if error["type"] == "missing":
-        example = _EXAMPLES.get(field, f"{field}: ...")
-        return Problem(where=where, text="is missing", hint=f"add: {example}")
-    example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
+        example = _EXAMPLES.get(field)
+        text = f"{field}: ..." if example is None else rendering(example)
+        return Problem(where=where, text="is missing", hint=f"add: {text}")
     if field in _WORDS:
         words = _WORDS[field]
         text = f"{shown(error.get('input'))} is no {field}"
         return Problem(where=where, text=text, hint=f"write one of: {', '.join(words)}")
     text = f"{shown(error.get('input'))} is not what belongs here"
-    return Problem(where=where, text=text, hint=f"write: {example}")
+    example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
+    return Problem(where=where, text=text, hint=_hint(example, rendering))
 
 
 def _flat(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
-) -> Iterator[tuple[domain.Queue, Where]]:
+) -> Iterator[tuple[Queue, Where]]:
     """Yield all queues; those that are written below another have it as their
     parent."""
     for place, queue_spec in enumerate(queues):
@@ -434,9 +342,9 @@ def _flat(
         yield from _flat(queue_spec.queues, queue_spec.name, (*way, place, "queues"))
 
 
-def _to_domain(one: QueueSpec, parent: str | None) -> domain.Queue:
+def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
     low, high = one.priorities or (None, None)
-    return domain.Queue(
+    return Queue(
         name=QueueName(one.name),
         parent=QueueName(parent) if parent else None,
         nominal=one.gpus,
@@ -457,8 +365,8 @@ def _to_domain(one: QueueSpec, parent: str | None) -> domain.Queue:
     )
 
 
-def _budget(budget: BudgetBody) -> domain.Budget:
-    return domain.Budget(
+def _budget(budget: BudgetBody) -> Budget:
+    return Budget(
         gpu_hours=budget.gpu_hours,
         money=budget.money,
         rates=budget.rates,

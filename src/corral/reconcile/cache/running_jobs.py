@@ -7,7 +7,8 @@ from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import LEAVING, LIVE
-from corral.domain.queue import Preempt, QueueTree
+from corral.domain.queue_policy import Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import AllocationKey
 from corral.reconcile.changeset import Draft

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from corral.domain.attempt import Allocation
 from corral.domain.ids import QueueName
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.world import AllocationKey
 from corral.reconcile.cache.node_offers import NodeOffers
 from corral.reconcile.cache.seats import Seats

@@ -9,7 +9,8 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import Policy, Queue
+from corral.domain.queue import Queue
+from corral.domain.queue_policy import Policy
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.time_point import moment_text

@@ -3,7 +3,8 @@
 from typing import Final
 
 from corral.domain.ids import JobId, QueueName
-from corral.domain.queue import Policy, QueueTree
+from corral.domain.queue_policy import Policy
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.prediction.runtime_model import Class, Learned
 from corral.schedule.waiting import Waiting

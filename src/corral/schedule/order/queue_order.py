@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
 from corral.domain.ids import JobId, QueueName, UserName
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.order.aging import ELDER_SECONDS, ELDEST, lent_to
 from corral.schedule.order.priority_key import PriorityKeys, class_of

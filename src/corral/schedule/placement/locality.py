@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.domain.placement_constraints import Level, Mode, Topology
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.units import duration_text

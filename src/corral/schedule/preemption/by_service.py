@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from corral.domain.ids import JobId, QueueName
-from corral.domain.queue import Policy, Preempt
+from corral.domain.queue_policy import Policy, Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.order.priority_key import PriorityKeys, class_of, weight_of

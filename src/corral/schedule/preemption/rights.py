@@ -4,7 +4,7 @@ preemptible."""
 from collections.abc import Callable
 
 from corral.domain.ids import QueueName
-from corral.domain.queue import Preempt
+from corral.domain.queue_policy import Preempt
 from corral.domain.usage import PreemptWhy
 from corral.schedule.quota.balances import Standing
 from corral.schedule.running import RunningGang

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import Policy
+from corral.domain.queue_policy import Policy
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy

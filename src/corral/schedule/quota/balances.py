@@ -7,7 +7,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from corral.domain.ids import QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.quota.entitlements import (

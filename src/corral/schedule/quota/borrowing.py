@@ -12,7 +12,7 @@ from math import floor, inf, log2
 from typing import Final
 
 from corral.domain.ids import QueueName
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import Debt
 from corral.schedule.job_groups import Groups

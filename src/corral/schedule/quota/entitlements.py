@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from corral.domain.ids import QueueName
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.queue_tree import QueueTree
 
 NO_LIMIT: Final = 2**62
 FREE: Final = -1  # the result of `refused_by` when no limit refuses

@@ -8,7 +8,8 @@ from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
-from corral.domain.queue import Policy, Preempt, QueueTree
+from corral.domain.queue_policy import Policy, Preempt
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU

@@ -3,7 +3,7 @@
 from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId
 from corral.domain.job import Job
-from corral.domain.queue import QueueTree
+from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation

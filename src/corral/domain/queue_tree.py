@@ -1,0 +1,198 @@
+"""Tree of all queues: each level shares the GPUs of the level above it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import Final
+
+from corral.domain.access_list import Allowed
+from corral.domain.ids import QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.queue import Queue
+from corral.domain.queue_faults import QueueFault, faults
+from corral.domain.queue_policy import Policy, Visibility
+from corral.domain.relocation import RelocationRule
+
+HALF_LIFE_SECONDS: Final = 7 * 86400.0
+GUARD_SECONDS: Final = 120.0
+DEFAULT_CURRENCY: Final = "USD"
+CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)  # its code in ISO 4217
+
+
+class NoTree(ValueError):
+    """These queues are no tree. `fault`: the first thing that is wrong."""
+
+    def __init__(self, fault: QueueFault) -> None:
+        super().__init__(f"queue {fault.queue}: {fault.field}: {fault.text}")
+        self.fault = fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueTree:
+    """All queues. One of them is always named default.
+
+    `half_life_seconds` is the time after which past use counts half. `guard_seconds` is
+    the run time before a job may be stopped for the owner of its GPUs. `relocation` is
+    the rule for moving jobs to make room. `rack_patience_seconds` and
+    `pod_patience_seconds` are how long a gang waits for one rack, and for one pod, that
+    holds it whole. After that it takes any nodes. `currency` is that of budgets, rates
+    and the prices in node labels.
+    """
+
+    queues: tuple[Queue, ...] = field(
+        default_factory=lambda: (Queue(name=DEFAULT_QUEUE),)
+    )
+    half_life_seconds: float = HALF_LIFE_SECONDS
+    guard_seconds: float = GUARD_SECONDS
+    relocation: RelocationRule | None = None
+    rack_patience_seconds: float = 0.0
+    pod_patience_seconds: float = 0.0
+    currency: str = DEFAULT_CURRENCY
+
+    def __post_init__(self) -> None:
+        if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
+            raise ValueError(
+                "a half-life is more than 0 s, a guard not less, and both end"
+            )
+        if not all(
+            0 <= patience < inf
+            for patience in (self.rack_patience_seconds, self.pod_patience_seconds)
+        ):
+            raise ValueError("no patience is less than 0 s or without end")
+        if CURRENCY.fullmatch(self.currency) is None:
+            raise ValueError("a currency is three capital letters")
+        for fault in faults(self.queues):
+            raise NoTree(fault)
+        if DEFAULT_QUEUE not in self.by_name:
+            raise ValueError("there is always a queue that is called default")
+
+    @cached_property
+    def by_name(self) -> Mapping[QueueName, Queue]:
+        return {queue.name: queue for queue in self.queues}
+
+    def queue(self, name: QueueName) -> Queue:
+        """The queue of this name; one that has been taken away owns nothing and has no
+        limit."""
+        return self.by_name.get(name) or Queue(name=name)
+
+    def path(self, name: QueueName) -> tuple[Queue, ...]:
+        """The queue and those above it, from the top down."""
+        return self._paths.get(name) or (Queue(name=name),)
+
+    @cached_property
+    def _paths(self) -> Mapping[QueueName, tuple[Queue, ...]]:
+        def path(queue: Queue) -> tuple[Queue, ...]:
+            above = path(self.by_name[queue.parent]) if queue.parent is not None else ()
+            return (*above, queue)
+
+        return {queue.name: path(queue) for queue in self.queues}
+
+    def allowed(self, name: QueueName) -> Allowed | None:
+        """Return who may submit to the queue: its own list, else the nearest above it;
+        None: all users."""
+        lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
+        return lists[-1] if lists else None
+
+    def visibility(self, name: QueueName) -> Visibility:
+        """Return that of the nearest with one; a removed queue may have hidden jobs."""
+        if name not in self.by_name and self.hides:
+            return Visibility.OWN
+        visibilities = [
+            queue.visibility
+            for queue in self.path(name)
+            if queue.visibility is not None
+        ]
+        return visibilities[-1] if visibilities else Visibility.ALL
+
+    @cached_property
+    def hides(self) -> bool:  # any job from anybody
+        return any(
+            queue.visibility not in (None, Visibility.ALL) for queue in self.queues
+        )
+
+    def operated_by(self, user: UserName) -> Set[QueueName]:  # with all below them
+        return self._operated.get(user, frozenset())
+
+    @cached_property
+    def _operated(self) -> Mapping[UserName, Set[QueueName]]:
+        queues_by_user: dict[UserName, set[QueueName]] = {}
+        for name, path in self._paths.items():
+            for user in (operator for queue in path for operator in queue.operators):
+                queues_by_user.setdefault(user, set()).add(name)
+        return queues_by_user
+
+    def policy_of(self, name: QueueName) -> Policy:
+        """Return the policy of the queue in which the jobs wait: that of the first
+        queue with one for all."""
+        ruling = self._ruling.get(name)
+        return Policy.DEFAULT if ruling is None else ruling.policy
+
+    @cached_property
+    def _ruling(self) -> Mapping[QueueName, Queue]:
+        """Return for each queue the first one on its path with another policy than the
+        default."""
+        queues_by_queue_name = {
+            name: next(
+                (queue for queue in path if queue.policy != Policy.DEFAULT), None
+            )
+            for name, path in self._paths.items()
+        }
+        return {
+            name: ruling
+            for name, ruling in queues_by_queue_name.items()
+            if ruling is not None
+        }
+
+    def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
+        """The queues whose jobs go by service together with those of this one."""
+        if self.policy_of(name) != Policy.SERVICE:
+            return (name,)
+        return self._lines[self._ruling[name].name]
+
+    @cached_property
+    def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
+        """Return for each queue whose policy rules the queues that it rules."""
+        names_by_queue: dict[QueueName, list[QueueName]] = {}
+        for name, ruling in self._ruling.items():
+            names_by_queue.setdefault(ruling.name, []).append(name)
+        return names_by_queue
+
+    @cached_property
+    def below_service(self) -> Set[QueueName]:
+        """The queues that share one line by service, each with its own: what one has
+        borrowed there it owes."""
+        return {
+            name
+            for name, ruling in self._ruling.items()
+            if ruling.policy == Policy.SERVICE and ruling.name != name
+        }
+
+    def walk(self) -> Iterator[tuple[int, Queue]]:
+        """(depth, queue), each below its parent, in the order given."""
+        below: dict[QueueName | None, list[Queue]] = {}
+        for queue in self.queues:
+            below.setdefault(queue.parent, []).append(queue)
+        stack = [(0, queue) for queue in reversed(below.get(None, []))]
+        while stack:
+            depth, queue = stack.pop()
+            yield depth, queue
+            stack += [
+                (depth + 1, child) for child in reversed(below.get(queue.name, []))
+            ]
+
+
+def whole_tree(
+    queues: Sequence[Queue],
+    *,
+    half_life_seconds: float = HALF_LIFE_SECONDS,
+    guard_seconds: float = GUARD_SECONDS,
+) -> QueueTree:
+    """The tree of these queues, with a default one where none of them is it."""
+    named = any(queue.name == DEFAULT_QUEUE for queue in queues)
+    return QueueTree(
+        queues=tuple(queues) if named else (Queue(name=DEFAULT_QUEUE), *queues),
+        half_life_seconds=half_life_seconds,
+        guard_seconds=guard_seconds,
+    )

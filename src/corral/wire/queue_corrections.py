@@ -1,0 +1,81 @@
+"""Corrections of queues as text: what to write in a file, and which options to type."""
+
+from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.field_correction import FieldCorrection, FieldValue
+from corral.wire.yaml_document import documents_of
+
+Rendering = Callable[[FieldCorrection], str]
+# field whose parts have options of their own
+_BUDGET: Final = "budget"
+_RANGES: Final = ("priorities",)  # low..normal
+_REMOVED: Final = "none"
+
+
+def file_text(correction: FieldCorrection) -> str:
+    """Return a correction as a line of a queue file: "gpus: 8"."""
+    values = [_file_value(value) for value in correction.values]
+    return f"{correction.field}: {_alternatives(values)}"
+
+
+def option_text(correction: FieldCorrection) -> str:
+    """Return a correction as options of `corral queue set`: "--gpus 8"."""
+    first = correction.values[0]
+    if correction.field == _BUDGET and isinstance(first, Mapping):
+        return " ".join(_option(name, [value]) for name, value in first.items())
+    return _option(correction.field, correction.values)
+
+
+def _option(field: str, values: Sequence[FieldValue]) -> str:
+    typed = [quote(_option_value(field, value)) for value in values]
+    return f"--{field.replace('_', '-')} {_alternatives(typed)}"
+
+
+def _alternatives(texts: Sequence[str]) -> str:
+    """Return "a", "a or b", or "a, b or c"."""
+    *others, last = texts
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _option_value(field: str, value: FieldValue) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}:{_scalar(part)}" for key, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        between = ".." if field in _RANGES else ","
+        return between.join(map(_scalar, value))
+    return _REMOVED if value is None else _scalar(value)
+
+
+def _file_value(value: FieldValue) -> str:
+    if isinstance(value, Mapping):
+        parts = (f"{_word(key)}: {_file_value(part)}" for key, part in value.items())
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, str):
+        return _word(value)
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_file_value, value))}]"
+    return "null" if value is None else _scalar(value)
+
+
+def _word(text: str) -> str:
+    """Return text for a file, in quotation marks where it would be read otherwise."""
+    try:
+        read_back = documents_of(f"word: [{text}]", source="")[0].value["word"]
+    except SpecInvalid:
+        read_back = None
+    return text if read_back == [text] else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _scalar(value: FieldValue) -> str:
+    """Return a number or a text. A whole number has no decimal point."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

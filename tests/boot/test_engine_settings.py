@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.bring_up import ClusterOptions, bring_up, decide
+from corral.boot.bring_up import bring_up, decide
+from corral.boot.cluster_options import ClusterOptions
 from corral.boot.engine_settings import (
     KINDS,
     check_engine_settings,
@@ -16,8 +17,8 @@ from corral.boot.engine_settings import (
     example,
 )
 from corral.boot.settings import ClusterDir
+from corral.cli.setting_options import pairs_of
 from corral.cli.slurm.install import install
-from corral.cli.up_options import pairs_of
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.typed_settings import read_settings, types_of
 

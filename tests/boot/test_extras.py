@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 from corral.boot import extras
-from corral.boot.bring_up import ClusterOptions, bring_up
+from corral.boot.bring_up import bring_up
+from corral.boot.cluster_options import ClusterOptions
 from corral.boot.engines import build_engine
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import open_store

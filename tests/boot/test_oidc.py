@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from corral.boot.declared_settings import OIDC_SECRET_FILE, OIDC_SECRET_VARIABLE
 from corral.boot.oidc_provider import (
-    SECRET_FILE,
-    SECRET_VARIABLE,
     provider_secret,
     rule_of,
 )
@@ -53,9 +52,9 @@ def test_the_secret_of_the_environment_is_kept_where_only_its_owner_reads(
     tmp_path: Path,
 ) -> None:
     place = ClusterDir(tmp_path)
-    assert keep_variable(place, SECRET_VARIABLE, SECRET_FILE, {}) is None
+    assert keep_variable(place, OIDC_SECRET_VARIABLE, OIDC_SECRET_FILE, {}) is None
     said = {"CORRAL_OIDC_SECRET": "hush"}
-    file = keep_variable(place, SECRET_VARIABLE, SECRET_FILE, said)
+    file = keep_variable(place, OIDC_SECRET_VARIABLE, OIDC_SECRET_FILE, said)
     assert file is not None
     assert Path(file).stat().st_mode & 0o777 == 0o600
     settings = ClusterSettings(**GIVEN, oidc_secret_file=file)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from corral.agent.discovery.helper import unread_gpus
-from corral.boot.bring_up import ClusterOptions, decide, settled
+from corral.boot.bring_up import decide, settled
+from corral.boot.cluster_options import ClusterOptions
 from corral.boot.settings import (
     ClusterDir,
     ClusterSettings,
@@ -182,10 +183,24 @@ def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
     with pytest.raises(Conflict) as refused:
         decide(place, asked, none)
     assert refused.value.message.endswith(
-        "and its --gpus is not given, --pretend is off, --label is not given, --shared is not given"
+        "and its --gpus is not given, --pretend is off, --shared is not given, --label is not given"
     )
     assert refused.value.hint.endswith(
-        "corral up --gpus 1 --pretend --label a=b --label n1:c --shared '/my data'"
+        "corral up --gpus 1 --pretend --shared '/my data' --label a=b --label n1:c"
+    )
+
+
+def test_a_cluster_that_is_up_names_the_option_that_turns_a_setting_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ClusterDir(tmp_path)
+    ClusterSettings(operators_add_machines=True, monitoring=True).save(place)
+    monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
+    asked = ClusterOptions(operators_add_machines=False, monitoring=False)
+    with pytest.raises(Conflict) as refused:
+        decide(place, asked, none)
+    assert refused.value.hint.endswith(
+        "corral up --restart --admins-add-machines --no-monitoring"
     )
 
 

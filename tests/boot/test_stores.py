@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
-from corral.boot.bring_up import ClusterOptions, bring_up
+from corral.boot.bring_up import bring_up
+from corral.boot.cluster_options import ClusterOptions
+from corral.boot.declared_settings import STORE_FILE, STORE_VARIABLE
 from corral.boot.key_rotation import HeadKeys
 from corral.boot.leader_election import RollCall
 from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
-from corral.boot.stores import KEPT, VARIABLE, agree, check_several, open_store, url_in
+from corral.boot.stores import agree, check_several, open_store, url_in
 from corral.boot.tls import agree_on_authority, own_tls, tls_of
 from corral.domain.errors import Conflict, CorralError, SpecInvalid
 from corral.domain.leader_election import HeadSeen
@@ -104,8 +106,8 @@ def test_the_address_is_read_from_a_file_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_the_variable_says_is_kept_for_the_next_start(tmp_path: Path) -> None:
     place, _ = place_of(tmp_path / "a")
-    assert keep_variable(place, VARIABLE, KEPT, {}) is None
-    kept = keep_variable(place, VARIABLE, KEPT, {"CORRAL_STORE": ADDRESS})
+    assert keep_variable(place, STORE_VARIABLE, STORE_FILE, {}) is None
+    kept = keep_variable(place, STORE_VARIABLE, STORE_FILE, {"CORRAL_STORE": ADDRESS})
     assert url_in(kept) == ADDRESS
 
 

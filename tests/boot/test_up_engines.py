@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from corral.boot import settings as boot_settings
-from corral.boot.bring_up import ClusterOptions, bring_up, decide
-from corral.boot.settings import ENGINES, ClusterDir, ClusterSettings
-from corral.cli.up_options import pairs_of
+from corral.boot.bring_up import bring_up, decide
+from corral.boot.cluster_options import ClusterOptions
+from corral.boot.declared_settings import ENGINES
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.cli.setting_options import pairs_of
 from corral.domain.errors import Conflict, SpecInvalid
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from corral.boot import bring_up as up
-from corral.boot.bring_up import ClusterOptions, bring_up
+from corral.boot.bring_up import bring_up
+from corral.boot.cluster_options import ClusterOptions
+from corral.boot.declared_settings import STORE_FILE
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start_head import StartFailed
-from corral.boot.stores import KEPT
 from corral.domain.errors import Conflict
 
 PRETEND: dict[str, Any] = {"nodes": 1, "pretend": True}
@@ -64,12 +65,12 @@ def test_what_was_before_is_there_again(
     place.create()
     before = ClusterSettings(**PRETEND, keep_jobs=7)
     before.save(place)
-    (place.root / KEPT).write_text("postgresql://u@one/corral\n")
+    (place.root / STORE_FILE).write_text("postgresql://u@one/corral\n")
     monkeypatch.setenv("CORRAL_STORE", "postgresql://u@two/corral")
     with pytest.raises(StartFailed):
         bring_up(place, ClusterOptions(nodes=2, shared_state=str(place.root / "state")))
     assert ClusterSettings.load(place) == before
-    assert (place.root / KEPT).read_text() == "postgresql://u@one/corral\n"
+    assert (place.root / STORE_FILE).read_text() == "postgresql://u@one/corral\n"
 
 
 def test_a_head_that_is_only_late_keeps_what_it_was_started_with(

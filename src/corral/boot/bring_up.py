@@ -1,15 +1,18 @@
 """Bringing a cluster up: what it shall be, a head that serves, nodes that are alive."""
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.agent.discovery.helper import unread_gpus
+from corral.boot.cluster_options import ClusterOptions
+from corral.boot.declared_settings import LOCAL, SETTINGS, STORE_FILE
 from corral.boot.engine_settings import (
     check_engine_settings,
     check_files,
@@ -17,10 +20,8 @@ from corral.boot.engine_settings import (
 )
 from corral.boot.extras import check_installed
 from corral.boot.head_port import last_port
-from corral.boot.oidc_provider import SECRET_FILE, SECRET_VARIABLE
 from corral.boot.pretend_guard import check_has_no_gpu
 from corral.boot.settings import (
-    LOCAL,
     ClusterDir,
     ClusterSettings,
     keep_variable,
@@ -35,7 +36,7 @@ from corral.boot.start_head import (
     node_processes,
     start_head,
 )
-from corral.boot.stores import KEPT, VARIABLE, check_several, url_in
+from corral.boot.stores import check_several, url_in
 from corral.domain.cluster_warning import WarningCode
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
@@ -44,22 +45,13 @@ from corral.wire.node_policy import POLICY_FILE
 if TYPE_CHECKING:
     from corral.wire import api
 
-MADE_HERE: Final = (
-    "nodes",
-    "gpus",
-    "gpu_type",
-    "pretend",
-    "gpu_shares",
-    "gpu_slices",
-    "labels",
-    "topology",
-    "own_disks",
-    "reboot_seconds",
-    "policy",
+OF_OWN_NODES: Final = frozenset(
+    setting.name for setting in SETTINGS.values() if setting.of_own_nodes
 )
-HEAD_ALONE: Final = frozenset(
-    {"monitoring", "token_days", "operators_add_machines", "plan_seconds"}
-)  # settings that do not require running nodes to restart
+# settings that do not require running nodes to restart
+OF_HEAD_ALONE: Final = frozenset(
+    setting.name for setting in SETTINGS.values() if setting.of_head_alone
+)
 NODES_SECONDS: Final = 60.0
 LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
 SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
@@ -68,64 +60,6 @@ GPU_SECONDS: Final = 20.0
 _COUNT: Final = (
     "from corral.agent.discovery.helper import real_gpus; print(len(real_gpus(None)))"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Requested settings of a cluster. None: unchanged, or chosen by this machine."""
-
-    engine: str | None = None
-    engine_settings: Mapping[str, str] | None = None
-    nodes: int | None = None
-    gpus: int | None = None
-    gpu_type: str | None = None
-    pretend: bool | None = None
-    gpu_shares: bool | None = None
-    gpu_slices: int | None = None
-    labels: tuple[str, ...] | None = None
-    topology: str | None = None
-    shared: tuple[str, ...] | None = None
-    own_disks: bool | None = None
-    reboot_seconds: float | None = None
-    keep_days: float | None = None
-    keep_jobs: int | None = None
-    keep_work_days: float | None = None
-    keep_work_size: str | None = None
-    quotas: tuple[str, ...] | None = None
-    disk_reserve: str | None = None
-    monitoring: bool | None = None
-    health: str | None = None
-    check_hours: float | None = None
-    check_gangs: int | None = None
-    token_days: float | None = None
-    operators_add_machines: bool | None = None
-    host: str | None = None
-    port: int | None = None
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    store_file: str | None = None
-    name: str | None = None
-    key_file: str | None = None
-    shared_state: str | None = None
-    user_requests: float | None = None
-    plan_seconds: float | None = None
-    trusted_proxies: tuple[str, ...] | None = None
-    audit_syslog: str | None = None  # where entries of the audit log are sent, too
-    oidc_issuer: str | None = None
-    oidc_client_id: str | None = None
-    oidc_secret_file: str | None = None
-    oidc_user_claim: str | None = None
-    oidc_role_claim: str | None = None
-    oidc_roles: tuple[str, ...] | None = None
-    oidc_domain: str | None = None
-    oidc_hosted_domain: str | None = None
-    oidc_create: bool | None = None
-    policy: Mapping[str, str] | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
 
 
 def real_gpu_count() -> int:
@@ -157,12 +91,14 @@ def settled(
     them, and pretending was not asked for; or another engine is asked for what only the
     local one makes.
     """
-    if (asked.engine or LOCAL) != LOCAL:
+    if (asked.value("engine") or LOCAL) != LOCAL:
         return lent(asked)
-    given_options = {"nodes": 1} | asked.given
-    if asked.pretend:
+    given_options = {"nodes": 1, **asked.given}
+    if asked.value("pretend"):
         return ClusterSettings(**given_options)
-    own_gpus, nodes, gpus = count_gpus(), given_options["nodes"], asked.gpus
+    own_gpus = count_gpus()
+    nodes = given_options["nodes"]
+    gpus = asked.value("gpus")
     if gpus is None and nodes > 1:
         given_options["gpus"] = own_gpus // nodes if nodes > 0 else 0
     if own_gpus == 0 and given_options.get("gpus"):
@@ -177,12 +113,12 @@ def settled(
             f"{own_gpus} GPUs of this machine",
             hint="ask for fewer, or add --pretend: then no real GPU is used",
         )
-    if asked.gpu_slices:
+    if asked.value("gpu_slices"):
         raise SpecInvalid(
             "--gpu-slices cuts pretend GPUs, and this machine has real ones",
             hint="real ones are cut with nvidia-smi mig, and found so; or add --pretend",
         )
-    if asked.gpu_type is not None:
+    if asked.value("gpu_type") is not None:
         raise SpecInvalid(
             "--gpu-type names pretend GPUs, and this machine has real ones",
             hint="leave it out, or add --pretend: then no real GPU is used",
@@ -196,12 +132,12 @@ def lent(asked: ClusterOptions) -> ClusterSettings:
     Raises: SpecInvalid if the engine does not exist, or nodes of this machine are
     requested.
     """
-    made = [name for name in MADE_HERE if name in asked.given]
+    made = [name for name in asked.given if name in OF_OWN_NODES]
     if made:
         raise SpecInvalid(
-            f"{', '.join(map(_word, made))}: nodes are made by the local engine alone; those of "
-            f"{asked.engine} are what it has",
-            hint=f"leave it out: corral up --engine {asked.engine}",
+            f"{', '.join(map(_option, made))}: nodes are made by the local engine alone; those of "
+            f"{asked.value('engine')} are what it has",
+            hint=f"leave it out: corral up --engine {asked.value('engine')}",
         )
     return ClusterSettings(**asked.given)
 
@@ -214,18 +150,17 @@ def decide(
     Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
     """
     cluster_settings = ClusterSettings.load(place)
-    engine = asked.engine or (
+    engine = asked.value("engine") or (
         cluster_settings.engine if cluster_settings is not None else LOCAL
     )
-    if asked.engine_settings is not None:
-        whole = with_whole_paths(engine, asked.engine_settings)
-        asked = replace(asked, engine_settings=whole)
+    engine_settings = asked.value("engine_settings")
+    if engine_settings is not None:
+        whole = with_whole_paths(engine, engine_settings)
+        asked = asked.with_values(engine_settings=whole)
     if cluster_settings is None:
-        check_engine_settings(engine, asked.engine_settings or {})
+        check_engine_settings(engine, asked.value("engine_settings") or {})
         return settled(asked, count_gpus)
-    kept_options = {
-        name: getattr(cluster_settings, name) for name in ClusterOptions.__slots__
-    }
+    kept_options = {name: getattr(cluster_settings, name) for name in SETTINGS}
     if engine != cluster_settings.engine:
         kept_options.pop("engine_settings")
     check_engine_settings(
@@ -238,10 +173,10 @@ def decide(
     ]
     if not other:
         return cluster_settings
-    of_head = HEAD_ALONE.issuperset(other)
+    of_head = OF_HEAD_ALONE.issuperset(other)
     if head_runs(place) or (node_processes(place) and not of_head):
         differences = ", ".join(
-            f"{_word(name)} is {_said(getattr(cluster_settings, name))}"
+            f"{_option(name)} is {_said(getattr(cluster_settings, name))}"
             for name in other
         )
         again = " ".join(_typed(name, asked.given[name]) for name in other)
@@ -251,13 +186,14 @@ def decide(
             if of_head
             else f"to change it, which ends its jobs, run: corral down; corral up {again}",
         )
-    if asked.nodes is not None:
-        kept_options["labels"] = labels_still_meant(
-            cluster_settings.labels, asked.nodes
-        )
+    nodes = asked.value("nodes")
+    if nodes is not None:
+        kept_options["labels"] = labels_still_meant(cluster_settings.labels, nodes)
     if engine != LOCAL:
         kept_options = {
-            name: value for name, value in kept_options.items() if name not in MADE_HERE
+            name: value
+            for name, value in kept_options.items()
+            if name not in OF_OWN_NODES
         }
     return settled(ClusterOptions(**(kept_options | asked.given)), count_gpus)
 
@@ -265,9 +201,27 @@ def decide(
 def host_of(place: ClusterDir, asked: ClusterOptions) -> str | None:
     """The address that the cluster serves on, or is to."""
     cluster_settings = ClusterSettings.load(place)
-    return asked.host or (
-        cluster_settings.host if cluster_settings is not None else None
-    )
+    host: str | None = asked.value("host")
+    return host or (cluster_settings.host if cluster_settings is not None else None)
+
+
+def with_variables(
+    place: ClusterDir,
+    asked: ClusterOptions,
+    environment: Mapping[str, str] = os.environ,
+) -> ClusterOptions:
+    """Return the request with the settings that only environment variables set.
+
+    The value of a variable is stored in a file of the directory, for the next start.
+    """
+    files = {
+        setting.name: keep_variable(
+            place, setting.variable, setting.variable_file, environment
+        )
+        for setting in SETTINGS.values()
+        if setting.variable and asked.value(setting.name) is None
+    }
+    return asked.with_values(**files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,12 +243,11 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     what it needs; StartFailed when it does not come.
     """
     place.create()
-    before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
-    if asked.store_file is None and not head_runs(place):
-        asked = replace(asked, store_file=keep_variable(place, VARIABLE, KEPT))
-    if asked.oidc_secret_file is None and not head_runs(place):
-        file = keep_variable(place, SECRET_VARIABLE, SECRET_FILE)
-        asked = replace(asked, oidc_secret_file=file)
+    before = {
+        path: _content(path) for path in (place.cluster_json, place.root / STORE_FILE)
+    }
+    if not head_runs(place):
+        asked = with_variables(place, asked)
     if place.joined.exists():
         raise Conflict(
             f"{place.root} is a node's directory: this machine has joined another cluster",
@@ -308,7 +261,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     check_installed(settings)
     url_in(settings.store_file)
     replace(settings, started_in=current_directory()).save(place)
-    if asked.policy is not None:
+    if asked.value("policy") is not None:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
             policy.unlink()  # the head writes it again from the settings
     is_known_cluster = before[place.cluster_json] is not None
@@ -434,25 +387,16 @@ def _said(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else f"{value}"
 
 
-def _typed(field: str, value: Any) -> str:
-    """The option as it is typed: a flag alone, one that is repeated once for each."""
+def _typed(name: str, value: Any) -> str:
+    """Return the options that set a value: one for each of several values."""
+    setting = SETTINGS[name]
     if isinstance(value, bool):
-        return _word(field) if value else _word(field).replace("--", "--no-", 1)
+        return setting.option if value else setting.negative
     if isinstance(value, Mapping):
-        value = tuple(f"{name}={word}" for name, word in value.items())
-    each = value if isinstance(value, tuple) else (value,)
-    return " ".join(f"{_word(field)} {quote(str(value))}" for value in each)
+        value = tuple(f"{key}={word}" for key, word in value.items())
+    values = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"{setting.option} {quote(str(value))}" for value in values)
 
 
-def _word(field: str) -> str:
-    kept_files = {
-        "labels": "label",
-        "reboot_seconds": "reboot",
-        "engine_settings": "set",
-    }
-    kept_files |= {
-        "oidc_roles": "oidc-role",
-        "trusted_proxies": "trusted-proxy",
-        "quotas": "quota",
-    }
-    return "--" + kept_files.get(field, field).replace("_", "-")
+def _option(name: str) -> str:
+    return SETTINGS[name].option

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Protocol
 
 from corral.agent.job_account import JobAccount, account_in_system
-from corral.boot.settings import LOCAL
+from corral.boot.declared_settings import LOCAL
 from corral.domain.users import Role
 
 

@@ -7,7 +7,7 @@ from shlex import quote
 from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
-from corral.boot.settings import LOCAL
+from corral.boot.declared_settings import LOCAL
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.ray.settings import RaySettings

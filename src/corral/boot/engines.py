@@ -4,14 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
+from corral.boot.declared_settings import LOOPBACK
 from corral.boot.extras import check_extra
-from corral.boot.settings import (
-    LOOPBACK,
-    ClusterDir,
-    ClusterSettings,
-    is_any,
-    is_loopback,
-)
+from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback
 from corral.boot.tls import trusted_of
 from corral.domain.errors import Conflict
 from corral.domain.ids import NodeId

@@ -27,6 +27,7 @@ from corral.boot.alerts import alerting_of
 from corral.boot.audit_syslog import syslog_of
 from corral.boot.bug_replays import keeper_of_replays
 from corral.boot.clock import SystemClock
+from corral.boot.declared_settings import LOCAL
 from corral.boot.directory_access import kept_out
 from corral.boot.directory_lock import sole_head
 from corral.boot.directory_tokens import DirectoryToken, keep_fresh
@@ -50,11 +51,7 @@ from corral.boot.process_limits import (
     prepare,
     too_few_files,
 )
-from corral.boot.settings import (
-    LOCAL,
-    ClusterDir,
-    ClusterSettings,
-)
+from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import (
     Tls,
     keep_renewed,

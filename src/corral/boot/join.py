@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from corral.boot import join_ray
-from corral.boot.bring_up import ClusterOptions, settled
+from corral.boot.bring_up import settled
+from corral.boot.cluster_options import ClusterOptions
 from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import (
     ClusterDir,
@@ -147,23 +148,24 @@ def join(
     with.
     """
     place.create()
+    policy_fields = wanted.machine.value("policy")
     known_join = _already(place, wanted)
     if known_join is not None:
-        if wanted.machine.policy is not None:
-            _write_policy(known_join, policy_with(NodePolicy(), wanted.machine.policy))
+        if policy_fields is not None:
+            _write_policy(known_join, policy_with(NodePolicy(), policy_fields))
         return known_join
     name = wanted.name or _own_name()
     if not is_name(name):
         raise SpecInvalid(
             f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME"
         )
-    machine = settled(replace(wanted.machine, nodes=1), count_gpus)
+    machine = settled(wanted.machine.with_values(nodes=1), count_gpus)
     needs = JoinNeeds.model_validate(_ask(place, wanted, "GET", "/v1/join"))
     if needs.engine == "ray":
         join_ray.check(needs)
         join_ray.check_machine(machine)
     settings = _settings(place, wanted, name, machine)
-    policy = policy_with(NodePolicy(), wanted.machine.policy or {})
+    policy = policy_with(NodePolicy(), policy_fields or {})
     secret = secrets.token_urlsafe(32)
     body = {"node": name, "sha256": sha256(secret.encode()).hexdigest()}
     answer = NodeJoined.model_validate(

@@ -7,8 +7,9 @@ import os
 from corral.agent.discovery.client import cpu_millis
 from corral.agent.discovery.helper import pretend_gpus, real_gpus
 from corral.api.views import planned
-from corral.boot.bring_up import ClusterOptions, decide, real_gpu_count
+from corral.boot.bring_up import decide, real_gpu_count
 from corral.boot.clock import SystemClock
+from corral.boot.cluster_options import ClusterOptions
 from corral.boot.engines import local_settings
 from corral.boot.settings import ClusterDir
 from corral.client.spec_input import WireSpecs

@@ -6,13 +6,14 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from corral.boot.declared_settings import ENGINES, LOCAL, SETTINGS, DeclaredSettings
 from corral.boot.limit_settings import check_limits, work_limits
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.node_policy import NodePolicy, policy_with
@@ -24,11 +25,8 @@ from corral.engines.local.labels import labels_of_nodes
 from corral.health.health_policy import HealthRules
 
 DEFAULT_DIR: Final = "~/.corral"
-LOOPBACK: Final = "127.0.0.1"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two
 SYSLOG_PORT: Final = 514
-LOCAL: Final = "local"
-ENGINES: Final = (LOCAL, "ray", "slurm", "kubernetes")
 HEAD_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)
 NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
@@ -37,7 +35,6 @@ MOST_PORT: Final = 65_535
 MOST_DAYS: Final = 36_500
 MOST_TOKEN_DAYS: Final = 3_650
 MODES: Final = ("observe", "enforce")
-LISTS: Final = ("shared", "labels", "oidc_roles", "quotas", "trusted_proxies")
 
 
 class UnsafeBind(Refusal):
@@ -132,64 +129,11 @@ class ClusterDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
-    """Settings of `corral up`. `gpus`: for each node; None: all that a single node has.
+class ClusterSettings(DeclaredSettings):
+    """Settings of a cluster that are valid together.
 
-    `engine_settings` are the engine's own words, such as the partition of Slurm's that
-    it may use.
+    Raises: SpecInvalid, UnsafeBind.
     """
-
-    engine: str = LOCAL
-    engine_settings: Mapping[str, str] = field(default_factory=dict)
-    nodes: int = 1
-    gpus: int | None = None
-    gpu_type: str | None = None
-    pretend: bool = False
-    gpu_shares: bool = False
-    gpu_slices: int = 0
-    labels: tuple[str, ...] = ()
-    topology: str | None = None
-    shared: tuple[str, ...] = ()
-    own_disks: bool = False
-    started_in: str | None = None  # directory of the newest `corral up`
-    reboot_seconds: float = 30.0
-    keep_days: float = 30.0
-    keep_jobs: int = 50_000
-    keep_work_days: float = 7.0
-    keep_work_size: str = "50GB"  # of each user on a node
-    # QUOTA=LIMIT, of each user that has no limit of their own
-    quotas: tuple[str, ...] = ()
-    # that stays free for the head; None: a part of the disk
-    disk_reserve: str | None = None
-    monitoring: bool = False
-    health: str = "enforce"
-    check_hours: float = 24.0
-    check_gangs: int = 0
-    token_days: float = 30.0
-    operators_add_machines: bool = False
-    host: str = LOOPBACK
-    port: int = 0  # 0: that of the last head, else a free one
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    store_file: str | None = None  # holds the address of the store of several heads
-    name: str | None = None  # of this head among them; None: the machine's
-    key_file: str | None = None
-    shared_state: str | None = None
-    user_requests: float = 200.0  # a second, of one user
-    plan_seconds: float = 900.0  # an hour, of one user
-    trusted_proxies: tuple[str, ...] = ()  # addresses and networks
-    audit_syslog: str | None = None  # where entries of the audit log are sent, too
-    oidc_issuer: str | None = None
-    oidc_client_id: str | None = None
-    oidc_secret_file: str | None = None  # None: a public client, which has none
-    oidc_user_claim: str = "preferred_username"
-    oidc_role_claim: str = "groups"
-    oidc_roles: tuple[str, ...] = ()  # GROUP=ROLE, "*" being everybody
-    oidc_domain: str | None = None
-    oidc_hosted_domain: str | None = None
-    oidc_create: bool = True
-    # of its own nodes, NAME=VALUE
-    policy: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -339,7 +283,13 @@ class ClusterSettings:
         known_fields = {
             field.name: raw[field.name] for field in fields(cls) if field.name in raw
         }
-        lists = {name: tuple(raw.get(name, ())) for name in LISTS}
+        lists = {
+            setting.name: tuple(known_fields[setting.name])
+            for setting in SETTINGS.values()
+            if setting.name in known_fields
+            and setting.is_repeated
+            and not setting.is_mapping
+        }
         return cls(**(known_fields | lists))
 
     def save(self, place: ClusterDir) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from corral.boot.declared_settings import STORE_VARIABLE
 from corral.boot.extras import check_extra
 from corral.boot.settings import ClusterDir, ClusterSettings, once
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.ports.store import Store
 
-VARIABLE: Final = "CORRAL_STORE"
-KEPT: Final = "store"  # file of the cluster's directory with that value
 IDENTITY: Final = "identity"
 MARK: Final = ".corral-state"
 
@@ -113,7 +112,7 @@ def check_several(settings: ClusterSettings) -> None:
     if file is None and (settings.name or settings.shared_state):
         raise SpecInvalid(
             "--name and --shared-state are for several heads on one store",
-            hint=f"name the store too: corral up --store-file FILE, or set {VARIABLE}",
+            hint=f"name the store too: corral up --store-file FILE, or set {STORE_VARIABLE}",
         )
     if file is not None and not settings.shared_state:
         raise SpecInvalid(

@@ -1,6 +1,5 @@
 """up, down, status."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -17,82 +16,38 @@ from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.lost_work import WAITING, agreed_to_lose
 from corral.cli.nodes import show_nodes
-from corral.cli.option_types import GpuType, Seconds, WholeNumber
 from corral.cli.printing import note, print_json, say, show_pairs
-from corral.cli.up_options import (
-    Care,
-    EngineOptions,
-    HeadOptions,
-    NodeLayoutOptions,
-    Several,
-    SshOptions,
-    Watching,
-)
-from corral.cli.up_sign_on import SignOnOptions
+from corral.cli.setting_options import requested_settings
+from corral.cli.up_options import SettingOptions, SshOptions
 
 if TYPE_CHECKING:
-    from corral.boot.bring_up import ClusterOptions, Start
+    from corral.boot.bring_up import Start
+    from corral.boot.cluster_options import ClusterOptions
     from corral.boot.settings import ClusterDir
     from corral.boot.ssh_hosts import HostOutcome
     from corral.wire import api
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-_REPEATED = Parameter(negative="", show_default=False)
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
 
 
 def up(
     *,
-    nodes: Annotated[WholeNumber | None, Parameter(name="--nodes")] = None,
-    gpus: Annotated[WholeNumber | None, Parameter(name="--gpus")] = None,
-    gpu_type: Annotated[GpuType | None, Parameter(name="--gpu-type")] = None,
-    pretend: _Flag = False,
-    gpu_shares: _Flag = False,
-    shared: Annotated[tuple[Path, ...], _REPEATED] = (),
-    reboot: Seconds | None = None,
+    settings: SettingOptions = SettingOptions(),  # noqa: B008 - frozen
     restart: _Flag = False,
-    care: Care = Care(),  # noqa: B008 - frozen
-    lender: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
-    layout: NodeLayoutOptions = NodeLayoutOptions(),  # noqa: B008 - frozen
-    serving: HeadOptions = HeadOptions(),  # noqa: B008 - frozen
-    several: Several = Several(),  # noqa: B008 - frozen
-    watching: Watching = Watching(),  # noqa: B008 - frozen
-    sign_on: SignOnOptions = SignOnOptions(),  # noqa: B008 - frozen
     others: SshOptions = SshOptions(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Start a cluster on this machine. If it is up already, nothing changes.
 
     Args:
-        nodes: Number of nodes on this machine (1).
-        gpus: GPUs of each node (all of this machine; pretend ones if it has none).
-        gpu_type: Type of pretend GPUs (h100).
-        pretend: Use pretend GPUs even if there are real ones.
-        gpu_shares: Let jobs request a share of a GPU.
-        shared: A directory that every node sees; may be repeated.
-        reboot: Seconds until a node that died is restarted (30).
         restart: Restart a running head, for example after an upgrade; jobs continue.
     """
-    from corral.boot.bring_up import ClusterOptions, host_of
+    from corral.boot.bring_up import host_of
     from corral.cli import ssh_hosts as hosts
 
     check_ours(common, "up")
-    cluster_options = ClusterOptions(
-        **lender.given,
-        **serving.given,
-        **several.given,
-        **watching.given,
-        **sign_on.given,
-        nodes=nodes,
-        gpus=gpus,
-        gpu_type=gpu_type,
-        pretend=pretend or None,
-        gpu_shares=gpu_shares or None,
-        **layout.given,
-        reboot_seconds=reboot,
-        **care.given,
-        shared=tuple(str(path.absolute()) for path in shared) or None,
-    )
+    cluster_options = requested_settings(settings)
     targets = hosts.read(others, host_of(common.place, cluster_options))
     start, status_now = _start(common, cluster_options, restart=restart)
     if common.json and not targets:
@@ -111,7 +66,8 @@ def _start(
 
     Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
     """
-    from corral.boot.bring_up import ClusterOptions, bring_up
+    from corral.boot.bring_up import bring_up
+    from corral.boot.cluster_options import ClusterOptions
     from corral.boot.start_head import head_runs
     from corral.domain.errors import Conflict, SpecInvalid
 

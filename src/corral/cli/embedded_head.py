@@ -39,7 +39,8 @@ def _started(common: "Change") -> frozenset[str] | None:
 
     if common.remote or head_runs(common.place):
         return None
-    from corral.boot.bring_up import ClusterOptions, bring_up, wait_for_nodes
+    from corral.boot.bring_up import bring_up, wait_for_nodes
+    from corral.boot.cluster_options import ClusterOptions
 
     note(f"no head runs in {common.place.root}: starting one here")
     start = bring_up(common.place, ClusterOptions())
@@ -65,8 +66,9 @@ def say_what_is_pretended(place: "ClusterDir") -> None:
 def say_who_is_kept_out(common: "Common", client: "Client") -> None:
     """Print which users' ranks cannot reach the directory, if the cluster is on this
     machine."""
+    from corral.boot.declared_settings import LOCAL
     from corral.boot.directory_access import kept_out
-    from corral.boot.settings import LOCAL, ClusterSettings
+    from corral.boot.settings import ClusterSettings
 
     if common.remote:
         return

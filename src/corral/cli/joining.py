@@ -1,13 +1,13 @@
 """join, leave; node token, rm, dead."""
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from corral.boot.declared_settings import SETTINGS
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
 from corral.cli.lost_work import agreed_to_lose, jobs_on
@@ -15,19 +15,15 @@ from corral.cli.nodes import show_nodes
 from corral.cli.option_types import (
     Address,
     Fingerprint,
-    GpuType,
-    Label,
     Minutes,
     NameText,
-    Policy,
     TokenText,
     WholeNumber,
 )
 from corral.cli.printing import clock_text, note, print_json, say
-from corral.cli.up_options import POLICY_HELP, policy_of
+from corral.cli.setting_options import requested_settings, with_options
 
 if TYPE_CHECKING:
-    from corral.boot.bring_up import ClusterOptions
     from corral.boot.join import Joined
     from corral.wire import api, joining
 
@@ -36,62 +32,22 @@ MOST_USES = 1_000
 MOST_MINUTES = 7 * 24 * 60
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
+@with_options(
+    [
+        replace(
+            SETTINGS["gpus"],
+            help="Number of its GPUs",
+            default_text="all; pretend ones if it has none",
+        ),
+        SETTINGS["gpu_type"],
+        SETTINGS["pretend"],
+        replace(SETTINGS["labels"], help="A label of the node, zone=a"),
+        SETTINGS["shared"],
+        SETTINGS["policy"],
+    ]
+)
 class Offer:
     """Resources of a machine that joins."""
-
-    gpus: Annotated[
-        WholeNumber | None,
-        Parameter(
-            name="--gpus",
-            help="How many of its GPUs (all; pretend ones where it has none).",
-        ),
-    ] = None
-    gpu_type: Annotated[
-        GpuType | None,
-        Parameter(name="--gpu-type", help="Type of pretend GPUs (h100)."),
-    ] = None
-    pretend: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Use pretend GPUs even if there are real ones.",
-        ),
-    ] = False
-    label: Annotated[
-        tuple[Label, ...],
-        Parameter(
-            negative="",
-            show_default=False,
-            help="A label of the node, zone=a; may be repeated.",
-        ),
-    ] = ()
-    shared: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            negative="",
-            show_default=False,
-            help="A directory all nodes see; may be repeated.",
-        ),
-    ] = ()
-    policy: Annotated[
-        tuple[Policy, ...],
-        Parameter(negative="", show_default=False, help=POLICY_HELP),
-    ] = ()
-
-    def asked(self) -> "ClusterOptions":
-        from corral.boot.bring_up import ClusterOptions
-
-        return ClusterOptions(
-            gpus=self.gpus,
-            gpu_type=self.gpu_type,
-            pretend=self.pretend or None,
-            labels=self.label or None,
-            shared=tuple(str(path.absolute()) for path in self.shared) or None,
-            policy=policy_of(self.policy),
-        )
 
 
 def join(
@@ -142,7 +98,7 @@ def join(
             fingerprint=fingerprint,
             name=name,
             address=address,
-            machine=offer.asked(),
+            machine=requested_settings(offer),
         )
         joined = begin(common.place, wanted, real_gpu_count)
     if foreground:

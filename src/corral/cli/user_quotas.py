@@ -2,11 +2,10 @@
 limits."""
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.option_types import QuotaLimit, Size
 from corral.cli.printing import clean, show_table, table
 from corral.domain.units import HOUR_SECONDS, size_text
 
@@ -54,36 +53,6 @@ class UserQuotaOptions:
             for name, value in typed.items()
             if value is not None
         }
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaOptions:
-    """Options of the quotas of all users of a cluster."""
-
-    quotas: Annotated[
-        tuple[QuotaLimit, ...],
-        Parameter(
-            name="--quota",
-            negative="",
-            show_default=False,
-            help="A limit of each user, QUOTA=LIMIT, such as jobs=5000 or upload_bytes=2GB; may be "
-            "repeated. Limits of one user: corral user set.",
-        ),
-    ] = ()
-    disk_reserve: Annotated[
-        Size | None,
-        Parameter(
-            name="--disk-reserve",
-            help="Free bytes that uploads, logs and large specs leave on the head's disk (2 %, at "
-            "least 1 GB).",
-        ),
-    ] = None
-
-    @property
-    def bounds(self) -> dict[str, Any]:
-        """Return the options as fields of `ClusterOptions`."""
-        return {"quotas": self.quotas or None, "disk_reserve": self.disk_reserve}
 
 
 def show_quotas(rows: "list[QuotaRow]") -> None:

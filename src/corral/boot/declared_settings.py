@@ -1,0 +1,283 @@
+"""All settings of a cluster, each declared once.
+
+From here come the options of `corral up` and their help, the file of settings, and the
+values that environment variables set. `docs/reference/cli.md` lists them in this order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.boot.setting import Setting, declared, settings_of
+
+LOOPBACK: Final = "127.0.0.1"
+LOCAL: Final = "local"
+ENGINES: Final = (LOCAL, "ray", "slurm", "kubernetes")
+STORE_VARIABLE: Final = "CORRAL_STORE"
+STORE_FILE: Final = "store"
+OIDC_SECRET_VARIABLE: Final = "CORRAL_OIDC_SECRET"
+OIDC_SECRET_FILE: Final = "oidc-secret"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSettings:
+    """Settings of a cluster as data. None: this machine chooses, or there is none."""
+
+    # Nodes of this machine
+    nodes: int = declared(1, "Number of nodes on this machine", "N", of_own_nodes=True)
+    gpus: int | None = declared(
+        None,
+        "GPUs of each node",
+        "N",
+        default_text="all of this machine; pretend ones if it has none",
+        of_own_nodes=True,
+    )
+    gpu_type: str | None = declared(
+        None,
+        "Type of pretend GPUs",
+        "TYPE",
+        default_text="h100",
+        of_own_nodes=True,
+    )
+    pretend: bool = declared(
+        False,
+        "Use pretend GPUs even if there are real ones",
+        is_switch=True,
+        of_own_nodes=True,
+    )
+    gpu_shares: bool = declared(
+        False,
+        "Let jobs request a share of a GPU",
+        is_switch=True,
+        of_own_nodes=True,
+    )
+    shared: tuple[str, ...] = declared(
+        (), "A directory that every node sees", "PATH", is_path=True
+    )
+    reboot_seconds: float = declared(
+        30.0,
+        "Seconds until a node that died is restarted",
+        "SECONDS",
+        option="--reboot",
+        of_own_nodes=True,
+    )
+    # Limits of users
+    quotas: tuple[str, ...] = declared(
+        (),
+        "A limit of each user (of one user: corral user set), such as jobs=5000 or "
+        "upload_bytes=2GB",
+        "QUOTA=LIMIT",
+        option="--quota",
+    )
+    disk_reserve: str | None = declared(
+        None,
+        "Free bytes that uploads, logs and large specs leave on the head's disk",
+        "SIZE",
+        default_text="2 %, at least 1 GB",
+    )
+    user_requests: float = declared(
+        200.0, "Requests a second that one user may send on average", "N"
+    )
+    plan_seconds: float = declared(
+        900.0,
+        "Seconds of planning that one user may have an hour",
+        "SECONDS",
+        of_head_alone=True,
+    )
+    keep_work_days: float = declared(
+        7.0,
+        "Days for which nodes keep what an attempt wrote into its work folder",
+        "DAYS",
+    )
+    keep_work_size: str = declared(
+        "50GB",
+        "Size of all kept work folders of one user on a node; the oldest go first",
+        "SIZE",
+    )
+    # Retention, health and tokens
+    keep_days: float = declared(
+        30.0, "Days for which a job is kept after its end", "DAYS"
+    )
+    keep_jobs: int = declared(
+        50_000, "Number of ended jobs that are kept, the newest", "N"
+    )
+    health: str = declared(
+        "enforce",
+        "enforce: nodes that ail are cordoned by themselves; observe: they are listed",
+        "MODE",
+    )
+    check_hours: float = declared(
+        24.0,
+        "Hours between checks of idle nodes with GPUs; 0: only on request",
+        "HOURS",
+    )
+    check_gangs: int = declared(
+        0,
+        "Gangs of at least N GPUs start after a check of their nodes; 0: none does",
+        "N",
+    )
+    token_days: float = declared(
+        30.0,
+        "Days after which a token ends that is made without an end of its own",
+        "DAYS",
+        of_head_alone=True,
+    )
+    operators_add_machines: bool = declared(
+        False,
+        "Let operators make join tokens, too: a machine is given the secrets and "
+        "workdirs of all users' jobs that are placed on it",
+        negative="--admins-add-machines",
+        default_text="admins alone",
+        of_head_alone=True,
+    )
+    # Engine, and layout of its nodes
+    engine: str = declared(
+        LOCAL,
+        f"Engine that provides the nodes: {', '.join(ENGINES)}; nodes of local are on "
+        "this machine",
+        "ENGINE",
+    )
+    engine_settings: Mapping[str, str] = declared(
+        {}, "A setting of the engine, NAME=VALUE", "NAME=VALUE", option="--set"
+    )
+    gpu_slices: int = declared(
+        0,
+        "Cut each pretend GPU into N parts, like MIG; 0: do not",
+        "N",
+        of_own_nodes=True,
+    )
+    labels: tuple[str, ...] = declared(
+        (),
+        "A label of all nodes, zone=a, or of one, n2:zone=a",
+        "NAME=VALUE",
+        option="--label",
+        of_own_nodes=True,
+    )
+    own_disks: bool = declared(
+        False, "Give each of several nodes a disk of its own", of_own_nodes=True
+    )
+    topology: str | None = declared(
+        None,
+        "Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8",
+        "RULE",
+        of_own_nodes=True,
+    )
+    policy: Mapping[str, str] = declared(
+        {},
+        "A field of the node's own policy, which no head can change, NAME=VALUE: "
+        "root=allow, min_uid=1000, uid_range=200000-265535, deny=ann,bob, tmp=shared, "
+        "memory=all, registries=ghcr.io, host_paths=/data",
+        "POLICY",
+        of_own_nodes=True,
+    )
+    # Address of the head
+    host: str = declared(
+        LOOPBACK,
+        "Address to serve on; machines can join unless it is a loopback address",
+        "ADDRESS",
+    )
+    port: int = declared(
+        0, "Port to serve on; 0: the last head's, else a free one", "N"
+    )
+    tls_certificate: str | None = declared(
+        None, "Certificate file, instead of one that is made", "PATH", is_path=True
+    )
+    tls_key: str | None = declared(
+        None, "Key file of the certificate", "PATH", is_path=True
+    )
+    trusted_proxies: tuple[str, ...] = declared(
+        (),
+        "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto "
+        "headers are believed",
+        "NETWORK",
+        option="--trusted-proxy",
+        default_text="none",
+    )
+    # Several heads on one store
+    store_file: str | None = declared(
+        None,
+        "A file (0600) with the address of the PostgreSQL database that several heads "
+        "share",
+        "PATH",
+        is_path=True,
+        keeps_url=True,
+        variable=STORE_VARIABLE,
+        variable_file=STORE_FILE,
+    )
+    name: str | None = declared(
+        None,
+        "Name of this head among them",
+        "NAME",
+        default_text="the machine's name",
+    )
+    shared_state: str | None = declared(
+        None,
+        "A directory that all heads see, for workdirs and logs",
+        "PATH",
+        is_path=True,
+    )
+    key_file: str | None = declared(
+        None,
+        "The key of secrets, the same for all",
+        "PATH",
+        is_path=True,
+        default_text="DIR/key",
+    )
+    # Monitoring outside the head
+    monitoring: bool = declared(
+        False,
+        "Run Prometheus, where it is installed, with Corral's alerting rules",
+        of_head_alone=True,
+    )
+    audit_syslog: str | None = declared(
+        None,
+        "Send the audit log to a syslog, too: udp://HOST:514 or unix:/dev/log",
+        "URL",
+    )
+    # Sign-in through an OpenID Connect provider
+    oidc_issuer: str | None = declared(
+        None,
+        "Address of an OpenID Connect provider, whose users log in to the pages",
+        "URL",
+    )
+    oidc_client_id: str | None = declared(
+        None, "Client ID of this cluster at the provider", "ID"
+    )
+    oidc_secret_file: str | None = declared(
+        None,
+        "A file (0600) with the client's secret",
+        "PATH",
+        is_path=True,
+        variable=OIDC_SECRET_VARIABLE,
+        variable_file=OIDC_SECRET_FILE,
+    )
+    oidc_roles: tuple[str, ...] = declared(
+        (),
+        "Role of a group of the provider, GROUP=ROLE; * is every user",
+        "GROUP=ROLE",
+        option="--oidc-role",
+    )
+    oidc_role_claim: str = declared("groups", "The claim with the groups", "CLAIM")
+    oidc_user_claim: str = declared(
+        "preferred_username", "The claim that names the user", "CLAIM"
+    )
+    oidc_domain: str | None = declared(
+        None,
+        "Where users are named by e-mail addresses: the domain whose users are "
+        "accepted, by the part before the @",
+        "DOMAIN",
+    )
+    oidc_hosted_domain: str | None = declared(
+        None,
+        "With Google: the Workspace domain whose accounts may log in",
+        "DOMAIN",
+        default_text="--oidc-domain",
+    )
+    oidc_create: bool = declared(
+        True, "Whether the first log-in makes the user; else an admin links each"
+    )
+    # directory of the newest `corral up`, which sets it without an option
+    started_in: str | None = None
+
+
+SETTINGS: Final[Mapping[str, Setting]] = settings_of(DeclaredSettings)

@@ -1,0 +1,129 @@
+"""Options of the command line, made of declared settings of a cluster."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+from corral.boot.cluster_options import ClusterOptions
+from corral.boot.declared_settings import SETTINGS
+from corral.boot.setting import Setting
+
+T = TypeVar("T")
+
+
+def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that gives a class a field and an option for each setting.
+
+    A field without a typed option is None, () where several values can be typed, or
+    False where no option turns the setting off.
+    """
+    declared = list(settings)
+
+    def decorate(options: type[T]) -> type[T]:
+        for setting in declared:
+            setattr(options, setting.name, _untyped(setting))
+        options.__annotations__ = {
+            setting.name: _annotation(setting) for setting in declared
+        }
+        made = dataclass(frozen=True, slots=True, kw_only=True)(options)
+        return Parameter(name="*")(made)
+
+    return decorate
+
+
+def _untyped(setting: Setting) -> Any:
+    """Return the value of the field without a typed option."""
+    if setting.is_repeated:
+        return ()
+    return False if setting.is_switch else None
+
+
+def _annotation(setting: Setting) -> Any:
+    """Return the type of an option, with its name and help."""
+    kind: Any = Path if setting.is_path and not setting.keeps_url else setting.kind
+    if setting.metavar:
+        kind = Annotated[kind, Parameter(metavar=setting.metavar)]
+    parameter = Parameter(
+        name=setting.option,
+        negative=setting.negative,
+        show_default=False,
+        help=setting.text,
+    )
+    if setting.is_repeated:
+        return Annotated[tuple[kind, ...], parameter]
+    return Annotated[kind if setting.is_switch else kind | None, parameter]
+
+
+def requested_settings(options: object) -> ClusterOptions:
+    """Return the settings of options that `with_options` has made, as typed.
+
+    Raises: SpecInvalid for words that are not NAME=VALUE.
+    """
+    typed = {
+        name: getattr(options, name)
+        for name, setting in SETTINGS.items()
+        if hasattr(options, name) and getattr(options, name) != _untyped(setting)
+    }
+    values = {
+        name: _value(SETTINGS[name], value, typed.get("engine"))
+        for name, value in typed.items()
+    }
+    return ClusterOptions(**values)
+
+
+def _value(setting: Setting, typed: Any, engine: str | None) -> Any:
+    """Return a typed value as it is stored."""
+    if setting.name == "policy":
+        return policy_of(typed)
+    if setting.is_mapping:
+        return pairs_of(typed, engine)
+    if not setting.is_path:
+        return typed
+    if setting.is_repeated:
+        return tuple(_absolute(path) for path in typed)
+    is_url = setting.keeps_url and "://" in typed
+    return typed if is_url else _absolute(typed)
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def policy_of(words: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields of a node's policy, typed as NAME=VALUE each.
+
+    Raises: SpecInvalid.
+    """
+    from corral.domain.errors import SpecInvalid
+    from corral.domain.node_policy import NodePolicy, policy_with
+
+    for word in words:
+        if "=" not in word:
+            raise SpecInvalid(
+                f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow"
+            )
+    given_fields = {
+        name.strip(): value
+        for name, _, value in (word.partition("=") for word in words)
+    }
+    policy_with(NodePolicy(), given_fields)
+    return given_fields
+
+
+def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str]:
+    """Return pairs typed as NAME=VALUE each. Raises: SpecInvalid."""
+    from corral.domain.errors import SpecInvalid
+
+    for word in words:
+        if not word.partition("=")[0].strip() or "=" not in word:
+            from corral.boot.engine_settings import example
+
+            hint = f"write: --set {example(word.strip(), engine)}"
+            raise SpecInvalid(f"{word} is no NAME=VALUE", hint=hint)
+    return {
+        name.strip(): value
+        for name, _, value in (word.partition("=") for word in words)
+    }

@@ -101,7 +101,9 @@ function Said({ warning, nodes }: { warning: Warning; nodes: Status["nodes"] }) 
   const node = nodes.find((one) => one.id === warning.node);
   if (!node) return ownTime(warning.text);
   const named = `node ${node.id}`;
-  const text = warning.text.startsWith(named) ? warning.text.slice(named.length) : `: ${warning.text}`;
+  const text = warning.text.startsWith(named)
+    ? warning.text.slice(named.length)
+    : `: ${warning.text}`;
   return (
     <>
       node <NodeLink id={node.id} />

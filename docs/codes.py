@@ -13,7 +13,7 @@ from corral.domain.receipt import ReceiptKind
 
 ABOUT = """# Codes
 
-What programs may rely on. The sentences beside the codes are for people: they may
+What programs may rely on. The sentences that come with codes are for people: they may
 change, and nothing in Corral reads them. A code stays as it is.
 """
 SECTIONS: tuple[tuple[str, str, type[Coded]], ...] = (

@@ -21,7 +21,7 @@ OIDC_SECRET_FILE: Final = "oidc-secret"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSettings:
-    """Settings of a cluster as data. None: this machine chooses, or there is none."""
+    """Settings of a cluster as data. None: this machine chooses, or it has no value."""
 
     # Nodes of this machine
     nodes: int = declared(1, "Number of nodes on this machine", "N", of_own_nodes=True)

@@ -23,10 +23,10 @@ class Setting:
         is_path: Whether a value is a path, which is stored as an absolute one.
         keeps_url: Whether a URL in place of the path is kept as typed, for its check.
         option: The option that sets it.
-        negative: The option that turns it off; "" if there is none.
+        negative: The option that turns it off; "" if it has none.
         is_switch: Whether no option turns it off.
         metavar: What help shows for its value.
-        variable: Environment variable that sets it as well; "" if there is none.
+        variable: Environment variable that sets it as well; "" if it has none.
         variable_file: File of the cluster's directory that keeps the variable's value.
         of_own_nodes: Whether it describes nodes that the local engine starts.
         of_head_alone: Whether a new head can take it over while nodes run.

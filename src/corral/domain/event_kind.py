@@ -45,7 +45,7 @@ class EventKind(Coded):
     RECEIPT = "receipt", "an interruption of a job ended; the text is its receipt"
     CHECKPOINT = "checkpoint", "a save of a job was committed"
     QUARANTINE = "quarantine", "a save of a job does not verify and is not used"
-    WARNED = "warned", "a job was told that its time ends soon"
+    WARNED = "warned", "a job was warned that its time ends soon"
     IDLE_WARNED = "idle_warned", "a job's GPUs are idle, and it may be suspended"
     LOSS_NAN = "loss_nan", "the loss of a training job is not a number any more"
     STRAGGLER = "straggler", "one rank of a job is slower than the others"

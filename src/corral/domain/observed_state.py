@@ -92,7 +92,7 @@ class Progress:
 
 
 class TroubleKind(Coded):
-    """Kind of what went wrong with an attempt, beside the sentence about it."""
+    """Kind of what went wrong with an attempt, in addition to the sentence about it."""
 
     NONE = "", "the sentence says all"
     ASKED_TO_END = "asked_to_end", "the batch system asked the attempt to end"

@@ -8,7 +8,7 @@ from corral.domain.job_states import StopWhy
 
 
 class ReasonCode(Coded):
-    """Code of a job's reason. The sentence beside it is for people and may change."""
+    """Code of a job's reason. Its sentence is for people and may change."""
 
     NONE = "", "nothing has to be explained"
 

@@ -52,7 +52,7 @@ def _signals() -> Iterator[str]:
         others = "; here: ".join(one for one in (rule.differs, rule.because) if one)
         jobs = "its program's own" if rule.blames_user else rule.jobs
         yield (
-            f"| {kind} {codes} | {rule.title}{many} | {mends} | {rule.bar} "
+            f"| {kind} {codes} | {rule.title}{many} | {mends} | {rule.restriction} "
             f"| {jobs} | {others.replace('|', '/')} |"
         )
 

@@ -21,7 +21,7 @@ from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, QueueName, UserName
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import (
     DiskSample,
@@ -274,8 +274,10 @@ def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_ze
     assert "DCGM_FI_DEV_SM_CLOCK" not in text
 
 
-def xid(code: int, gpu: int, last: float, mended_at: float | None = None) -> Ailment:
-    return Ailment(
+def xid(
+    code: int, gpu: int, last: float, mended_at: float | None = None
+) -> NodeCondition:
+    return NodeCondition(
         kind=SignalKind.XID, code=code, gpu=gpu, device="", text=f"XID {code}", since=1.0,
         last=last, mended_at=mended_at,
     )  # fmt: skip
@@ -286,7 +288,7 @@ def test_the_last_xid_of_a_gpu_is_told_with_its_meaning_and_0_where_there_was_no
 ):
     cluster, n1 = Cluster(node("n1")), NodeId("n1")
     ills = (xid(94, 0, 5.0), xid(31, 0, 9.0), xid(79, 1, 2.0, 3.0))
-    cluster.world.nodes[n1] = replace(cluster.world.nodes[n1], ailments=ills)
+    cluster.world.nodes[n1] = replace(cluster.world.nodes[n1], conditions=ills)
     sample = replace(SAMPLE, gpus=(*SAMPLE.gpus, GpuSample(index=2, uuid="amd-n1-2")))
     text = "".join(gpu_families(cluster.world, {n1: sample}, counters=True))
     lines = [

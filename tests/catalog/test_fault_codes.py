@@ -12,7 +12,7 @@ from corral.catalog.fault_codes import (
     rule_of,
     rules,
 )
-from corral.domain.node_fault import Bar, Remedy
+from corral.domain.node_fault import Remedy, Restriction
 from corral.domain.node_signal import SignalKind
 
 XID = SignalKind.XID
@@ -40,7 +40,7 @@ def test_whoever_disagrees_is_told_why() -> None:
 def test_a_row_never_ends_jobs_and_then_lets_its_node_take_them_again_at_once() -> None:
     for rule in rules():
         if rule.jobs != JobConsequence.RUN_ON and rule.remedy != Remedy.RESTART_APP:
-            assert rule.bar == Bar.DRAIN, rule.subject
+            assert rule.restriction == Restriction.DRAIN, rule.subject
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_links_code_means_what_its_family_says(
 
 def test_an_unknown_code_ends_nothing_and_closes_nothing() -> None:
     rule = rule_of(XID, 9999)
-    assert (rule.bar, rule.jobs) == (Bar.AVOID, JobConsequence.RUN_ON)
+    assert (rule.restriction, rule.jobs) == (Restriction.AVOID, JobConsequence.RUN_ON)
 
 
 @pytest.mark.parametrize(

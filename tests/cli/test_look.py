@@ -38,11 +38,11 @@ def check(result: str) -> api.CheckResult:
     )  # fmt: skip
 
 
-def ailment(**more: Any) -> api.NodeAilment:
+def condition(**more: Any) -> api.NodeConditionView:
     given = {"kind": "xid", "code": 79, "gpu": 0, "device": "", "text": "GPU 0 fell off the bus",
-             "remedy": "reboot", "bar": "cordon", "count": 1, "since": 1.0, "last": 1.0,
+             "remedy": "reboot", "restriction": "cordon", "count": 1, "since": 1.0, "last": 1.0,
              "mended_at": None, "excused": False}  # fmt: skip
-    return api.NodeAilment(**{**given, **more})
+    return api.NodeConditionView(**{**given, **more})
 
 
 def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_do() -> (
@@ -53,10 +53,14 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
         node("b", checks=[check("passed")]),
         node("c", liveness="dead", why="its agent said so"),
         node(
-            "d", health="x", cordoned=True, cordoned_by="health", ailments=[ailment()]
+            "d",
+            health="x",
+            cordoned=True,
+            cordoned_by="health",
+            conditions=[condition()],
         ),
         node("e", cordoned=True, checks=[check("failed")]),
-        node("f", ailments=[ailment(mended_at=2.0)]),
+        node("f", conditions=[condition(mended_at=2.0)]),
     ]
     found = list(of_nodes(nodes, [one for one in nodes if one.id != "c"]))
     told = [(one.where, one.state, one.text, one.to_do) for one in found]

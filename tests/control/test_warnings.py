@@ -1,16 +1,16 @@
-"""What ails nodes is told, the worst first, and a storm of it in few sentences."""
+"""Conditions of nodes are listed, the worst first, and a storm of them in few sentences."""
 
 from dataclasses import replace
 
 from corral.control.node_warnings import account_warnings, node_warnings
 from corral.domain.node import Node
-from corral.domain.node_fault import Ailment, Bar, Remedy
+from corral.domain.node_fault import NodeCondition, Remedy, Restriction
 from corral.domain.node_signal import SignalKind
 from tests.worlds import node
 
 
-def ailing(id: str, bar: Bar, *, suspect: bool = False) -> Node:
-    one = Ailment(
+def unhealthy(id: str, restriction: Restriction, *, suspect: bool = False) -> Node:
+    one = NodeCondition(
         kind=SignalKind.XID,
         code=79,
         gpu=0,
@@ -19,14 +19,19 @@ def ailing(id: str, bar: Bar, *, suspect: bool = False) -> Node:
         since=1.0,
         last=1.0,
         remedy=Remedy.REBOOT,
-        bar=bar,
+        restriction=restriction,
     )
-    return replace(node(id), ailments=(one,), suspect=suspect)
+    return replace(node(id), conditions=(one,), suspect=suspect)
 
 
-def test_what_ails_a_node_is_told_and_the_suspects_first() -> None:
+def test_the_condition_of_a_node_is_told_and_the_suspects_first() -> None:
     said = list(
-        node_warnings([ailing("n1", Bar.AVOID), ailing("n2", Bar.DRAIN, suspect=True)])
+        node_warnings(
+            [
+                unhealthy("n1", Restriction.AVOID),
+                unhealthy("n2", Restriction.DRAIN, suspect=True),
+            ]
+        )
     )
     assert [warning.node for warning in said] == [
         "n2",
@@ -37,7 +42,9 @@ def test_what_ails_a_node_is_told_and_the_suspects_first() -> None:
 
 def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
     said = list(
-        node_warnings([ailing(f"n{i}", Bar.DRAIN, suspect=i > 75) for i in range(750)])
+        node_warnings(
+            [unhealthy(f"n{i}", Restriction.DRAIN, suspect=i > 75) for i in range(750)]
+        )
     )
     assert len(said) == 7
     assert [warning.text for warning in said[-2:]] == [
@@ -48,7 +55,7 @@ def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
 
 
 def test_a_healthy_node_is_no_warning() -> None:
-    assert list(node_warnings([node("n1"), ailing("n2", Bar.OPEN)])) == []
+    assert list(node_warnings([node("n1"), unhealthy("n2", Restriction.OPEN)])) == []
 
 
 def shared(id: str, account: str) -> Node:

@@ -241,7 +241,7 @@ def test_health(head: Head, agents: dict[str, Agent], compare: Compare) -> None:
     nodes = head.control.world.nodes
     for name, agent in agents.items():
         agent.beat(signals=(xid,))
-        eventually(lambda name=name: bool(nodes[NodeId(name)].ailments))  # type: ignore[misc]
+        eventually(lambda name=name: bool(nodes[NodeId(name)].conditions))  # type: ignore[misc]
     eventually(lambda: nodes[NodeId("n2")].suspect)
     compare(
         "health",

@@ -17,9 +17,9 @@ from corral.domain.active_checks import (
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.node_signal import OVER, Signal, SignalKind
-from corral.health.check_results import bars, slow_end, take_checks
+from corral.health.check_results import slow_end, speaks_against_node, take_checks
 from corral.health.health_policy import HealthRules
-from corral.health.node_diagnosis import Noticed, judge_ailments
+from corral.health.node_diagnosis import Noticed, judge_conditions
 from tests.worlds import node
 
 SHEET = rated(CheckKind.MEMORY, "h100")
@@ -146,7 +146,7 @@ def test_a_slow_shared_disk_is_told_and_closes_nobody() -> None:
         )
         on = found.node
     assert on.measures[-1].result == Result.FAILED
-    assert not bars(on.measures[-1])
+    assert not speaks_against_node(on.measures[-1])
     assert found.signals == ()
 
 
@@ -171,14 +171,14 @@ def test_what_is_kept_of_a_node_is_bounded() -> None:
 
 
 def test_only_products_or_a_whole_round_mend_what_was_to_be_deep_tested() -> None:
-    blamed, _ = judge_ailments(
+    blamed, _ = judge_conditions(
         (), [Noticed(signal=replace(of(""), kind=SignalKind.BLAME, checkup=""))], 1.0,
         HealthRules(), lambda _: "",
     )  # fmt: skip
 
     def after(device: str) -> bool:
         passed = [Noticed(signal=of(device, 0))]
-        found, _ = judge_ailments(blamed, passed, 2.0, HealthRules(), lambda _: "")
+        found, _ = judge_conditions(blamed, passed, 2.0, HealthRules(), lambda _: "")
         return found[0].is_live
 
     assert after("disk")

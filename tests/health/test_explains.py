@@ -3,15 +3,15 @@
 import pytest
 
 from corral.domain.failure_class import FailureKind as F
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
 from corral.health.fault_explanations import CLOCKS_SECONDS, explanation
 
 
-def ailment(
+def condition(
     kind: SignalKind, code: int | None = None, gpu: int | None = None, device: str = ""
-) -> Ailment:
-    return Ailment(
+) -> NodeCondition:
+    return NodeCondition(
         kind=kind, code=code, gpu=gpu, device=device, text="", since=0.0, last=0.0
     )
 
@@ -41,12 +41,12 @@ def ailment(
 def test_a_fault_explains_what_it_makes(
     kind: SignalKind, code: int | None, failed: F, is_then: F | None
 ) -> None:
-    rule = explanation(failed, 1, ailment(kind, code), 1.0)
+    rule = explanation(failed, 1, condition(kind, code), 1.0)
     assert (rule and rule.by) == is_then
 
 
 def test_a_driver_that_is_silent_is_its_gpus_fault() -> None:
-    rule = explanation(F.HANG, None, ailment(SignalKind.SILENT, gpu=1), 1.0)
+    rule = explanation(F.HANG, None, condition(SignalKind.SILENT, gpu=1), 1.0)
     assert rule is not None
     assert rule.by == F.GPU_FAULT
 
@@ -54,7 +54,7 @@ def test_a_driver_that_is_silent_is_its_gpus_fault() -> None:
 @pytest.mark.parametrize("device", ["sensors", "ports"])
 def test_a_reader_that_is_slow_explains_nothing(device: str) -> None:
     assert (
-        explanation(F.HANG, None, ailment(SignalKind.SILENT, device=device), 1.0)
+        explanation(F.HANG, None, condition(SignalKind.SILENT, device=device), 1.0)
         is None
     )
 
@@ -63,7 +63,7 @@ def test_a_reader_that_is_slow_explains_nothing(device: str) -> None:
 def test_a_page_of_a_file_that_cannot_be_read_is_a_bus_error(
     exit_code: int, explains: bool
 ) -> None:
-    rule = explanation(F.CRASH, exit_code, ailment(SignalKind.DISK_ERRORS), 1.0)
+    rule = explanation(F.CRASH, exit_code, condition(SignalKind.DISK_ERRORS), 1.0)
     assert (rule is not None) == explains
 
 
@@ -79,5 +79,5 @@ def test_a_page_of_a_file_that_cannot_be_read_is_a_bus_error(
 def test_what_was_long_before_or_later_explains_nothing(
     before_seconds: float, explains: bool
 ) -> None:
-    full = ailment(SignalKind.MEMORY, FULL)
+    full = condition(SignalKind.MEMORY, FULL)
     assert (explanation(F.KILLED, 137, full, before_seconds) is not None) == explains

@@ -6,7 +6,7 @@ from dataclasses import replace
 from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, UserName
 from corral.domain.job import Retry
-from corral.domain.node_fault import Bar
+from corral.domain.node_fault import Restriction
 from corral.domain.node_signal import SignalKind
 from corral.domain.requests import Cancel, SetNode, Submit, Wish
 from corral.store.row_codec import NODE
@@ -43,7 +43,7 @@ def blamed() -> Cluster:
     cluster = Cluster(node("n0"), node("n1"))
     for number in range(24):
         run_one(cluster, USERS[number % 4], f"train{number}")
-        if cluster.world.nodes[BAD].ailments:
+        if cluster.world.nodes[BAD].conditions:
             return cluster
     raise AssertionError(cluster.world.nodes[BAD].record)
 
@@ -52,12 +52,15 @@ def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers(
     None
 ):
     cluster = blamed()
-    (ailment,) = cluster.world.nodes[BAD].ailments
-    assert (ailment.kind, ailment.bar) == (SignalKind.BLAME, Bar.AVOID)
-    assert "users began to fail here" in ailment.text
-    assert "chance" in ailment.text
+    (condition,) = cluster.world.nodes[BAD].conditions
+    assert (condition.kind, condition.restriction) == (
+        SignalKind.BLAME,
+        Restriction.AVOID,
+    )
+    assert "users began to fail here" in condition.text
+    assert "chance" in condition.text
     assert cluster.world.nodes[BAD].is_to_be_tested
-    assert not cluster.world.nodes[GOOD].ailments
+    assert not cluster.world.nodes[GOOD].conditions
     assert not cluster.world.nodes[BAD].cordoned
 
 
@@ -76,7 +79,7 @@ def test_a_passed_check_returns_it_and_what_was_held_against_it_is_gone() -> Non
     cluster = blamed()
     cluster.notice("n0", SignalKind.CHECK, 0, device="matmul")
     cluster.tick()
-    assert cluster.world.nodes[BAD].bar == Bar.OPEN
+    assert cluster.world.nodes[BAD].restriction == Restriction.OPEN
     assert cluster.world.nodes[BAD].record.users == ()
 
 
@@ -90,7 +93,7 @@ def test_a_failed_check_closes_it() -> None:
 def test_a_persons_word_returns_it_too() -> None:
     cluster = blamed()
     cluster.wish(SetNode(node=BAD, to="clear"))
-    assert cluster.world.nodes[BAD].bar == Bar.OPEN
+    assert cluster.world.nodes[BAD].restriction == Restriction.OPEN
     assert cluster.world.nodes[BAD].record.users == ()
 
 
@@ -103,7 +106,7 @@ def test_a_fault_of_the_cluster_is_no_evidence_against_a_node() -> None:
         cluster.end(job, Exit(code=1, at=cluster.wall))
         cluster.wish(Cancel(job=job))
         cluster.tick()
-        cluster.world.nodes[BAD] = replace(cluster.world.nodes[BAD], ailments=())
+        cluster.world.nodes[BAD] = replace(cluster.world.nodes[BAD], conditions=())
     assert cluster.world.nodes[BAD].record.failures == 0
 
 

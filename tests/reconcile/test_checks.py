@@ -11,7 +11,7 @@ from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
-from corral.domain.node_fault import Bar
+from corral.domain.node_fault import Restriction
 from corral.domain.node_signal import OVER, SignalKind
 from corral.domain.observed_state import Phase
 from corral.domain.requests import CheckNodes
@@ -261,10 +261,10 @@ def suspected(cluster: Cluster, id: str = "n0") -> None:
 def test_a_suspected_node_is_tested_when_idle_and_returned_when_it_passes() -> None:
     cluster = cluster_of(2)
     suspected(cluster)
-    assert at(cluster, "n0").bar == Bar.AVOID
+    assert at(cluster, "n0").restriction == Restriction.AVOID
     assert doing(cluster, "n0") is not None
     answer(cluster, "n0")
-    assert at(cluster, "n0").bar == Bar.OPEN
+    assert at(cluster, "n0").restriction == Restriction.OPEN
     cluster.tick()
     assert doing(cluster, "n0") is None
 
@@ -309,7 +309,7 @@ def test_a_suspect_that_could_not_be_checked_is_tried_again_an_hour_later() -> N
     cluster.tick()
     cluster.tick(seconds=cluster.health.retest_seconds - 5)
     assert doing(cluster, "n0") is None
-    assert at(cluster, "n0").bar == Bar.AVOID
+    assert at(cluster, "n0").restriction == Restriction.AVOID
     cluster.tick(seconds=10)
     assert doing(cluster, "n0") is not None
 

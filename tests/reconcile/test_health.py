@@ -11,7 +11,7 @@ from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.node_signal import SignalKind
 from corral.domain.observed_state import Phase
-from corral.domain.requests import BarSuspects, SetNode
+from corral.domain.requests import CordonSuspects, SetNode
 from corral.health.health_policy import HealthRules
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.invariants import check
@@ -54,10 +54,10 @@ def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once()
     cluster.tick()
     assert closed(cluster) == [where]
     assert at(cluster, where).cordoned_by == "health"
-    assert {"drain", "ailment"} <= set(told(cluster))
+    assert {"drain", "condition"} <= set(told(cluster))
     events = cluster.outcome.changes.events if cluster.outcome else ()
     line = f"; to mend it: corral node drain {where} -y && sudo systemctl reboot"
-    assert [one.text.endswith(line) for one in events if one.kind == "ailment"] == [
+    assert [one.text.endswith(line) for one in events if one.kind == "condition"] == [
         True
     ]
     assert cluster.world.jobs[job].state == JobState.RECOVERING
@@ -184,7 +184,7 @@ def test_a_boot_that_mends_it_opens_the_node_again() -> None:
     assert "uncordon" in told(cluster)
     cluster.notice("n0", XID, 79, gpu=0)
     cluster.tick(seconds=400.0)
-    assert "deep-test" in cluster.world.nodes[N0].ailments[0].remedy
+    assert "deep-test" in cluster.world.nodes[N0].conditions[0].remedy
 
 
 def test_what_a_person_has_cordoned_health_does_not_open() -> None:
@@ -240,7 +240,7 @@ def test_i16_a_decision_beyond_the_breaker_is_refused() -> None:
             cluster.world.nodes[id],
             cordoned=True,
             cordoned_by="health",
-            barred_at=cluster.wall,
+            health_cordoned_at=cluster.wall,
         )
     with pytest.raises(InvariantBroken, match="I16"):
         check(draft, HealthRules())
@@ -254,7 +254,7 @@ def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_th
         cluster.notice(f"n{number}", XID, 79, gpu=0)
     cluster.tick()
     assert len(suspects(cluster)) == 18
-    cluster.wish(BarSuspects())
+    cluster.wish(CordonSuspects())
     assert (len(closed(cluster)), suspects(cluster)) == (20, [])
     assert all(one.draining for one in cluster.world.nodes.values())
     cluster.nodes[N0] = replace(cluster.nodes[N0], boot=BootId("anew"))
@@ -264,7 +264,7 @@ def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_th
 
 def test_with_no_suspect_the_wish_changes_nothing() -> None:
     cluster = cluster_of(2)
-    cluster.wish(BarSuspects())
+    cluster.wish(CordonSuspects())
     assert closed(cluster) == []
 
 
@@ -284,5 +284,5 @@ def test_of_a_storm_the_breakers_share_is_barred_and_all_others_are_listed() -> 
         cluster.notice(f"n{number}", XID, 79, gpu=0)
     cluster.tick()
     assert (len(closed(cluster)), len(suspects(cluster))) == (30, 120)
-    cluster.wish(BarSuspects())
+    cluster.wish(CordonSuspects())
     assert (len(closed(cluster)), len(suspects(cluster))) == (150, 0)

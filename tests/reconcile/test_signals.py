@@ -62,7 +62,7 @@ def test_signals_of_two_parts_count_each_for_itself_and_each_is_told_once() -> N
     assert signals_told(world, heard(first, second)) == []
     node = world.nodes[N1]
     assert [node.taken_of(part) for part in (*parts, None)] == [1, 1, 0]
-    assert {one.uuid for one in node.ailments} == {"GPU-0", "GPU-1"}
+    assert {one.uuid for one in node.conditions} == {"GPU-0", "GPU-1"}
 
 
 def test_of_the_parts_of_a_node_those_that_were_heard_last_are_remembered() -> None:

@@ -14,7 +14,7 @@ HEALTH = [
     Mutant(
         "a fault of one GPU ends who is on another",
         "reconcile.node_health:_is_on",
-        "(held.job, held.attempt) in ailment.attempts",
+        "(held.job, held.attempt) in condition.attempts",
         "True",
         "I7 I17",
     ),

@@ -194,13 +194,13 @@ def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:
         device.model_copy(update={"jobs": sight.ids(JobId(job) for job in device.jobs)})
         for device in node.devices
     ]
-    ailments = [
-        ailment.model_copy(update={"text": sight.text(ailment.text)})
-        for ailment in node.ailments
+    conditions = [
+        condition.model_copy(update={"text": sight.text(condition.text)})
+        for condition in node.conditions
     ]
     return {
         "devices": devices,
-        "ailments": ailments,
+        "conditions": conditions,
         "sample": None if node.sample is None else _shown_sample(sight, node.sample),
     }
 

@@ -1,11 +1,11 @@
-"""Routes of what ails nodes: a person says that one is mended, or cordons all
+"""Repairs of nodes: a person confirms that one is repaired, or cordons all
 suspects."""
 
 from fastapi import APIRouter
 
 from corral.api import views
 from corral.api.jobs import Asker, Within
-from corral.domain.requests import BarSuspects, SetNode
+from corral.domain.requests import CordonSuspects, SetNode
 from corral.wire import api
 
 router = APIRouter()
@@ -13,8 +13,8 @@ router = APIRouter()
 
 @router.post("/v1/nodes/{node}/clear", status_code=202)
 async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """All that ails the node is mended. It takes work again unless a person has
-    cordoned it."""
+    """Confirm that all conditions of the node are repaired. It takes work again unless
+    a person has cordoned it."""
     control = house.control
     found_node = views.find_node(control, node)
     await control.ask(
@@ -29,6 +29,6 @@ async def cordon_suspects(house: Within, caller: Asker) -> api.Nodes:
     settings left to a person. Answers with those nodes."""
     control = house.control
     suspects = {id for id, node in control.world.nodes.items() if node.suspect}
-    await control.ask(BarSuspects(), by=caller.name, speaker=caller.speaker)
+    await control.ask(CordonSuspects(), by=caller.name, speaker=caller.speaker)
     rows = views.node_rows(control.world, control.facts.nodes, control.sensed.newest)
     return api.Nodes(nodes=[row for row in rows if row.id in suspects])

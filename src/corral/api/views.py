@@ -296,9 +296,9 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         refused_users=dict(inventory.refused_users),
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
-        ailments=[
-            api.NodeAilment.of(ailment, mending(ailment, node))
-            for ailment in node.ailments
+        conditions=[
+            api.NodeConditionView.of(condition, mending(condition, node))
+            for condition in node.conditions
         ],
         checks=api.results_of(node.measures),
         checkups=[api.CheckWaiting.of(checkup) for checkup in node.checkups],

@@ -103,7 +103,7 @@ class DeclaredSettings:
     )
     health: str = declared(
         "enforce",
-        "enforce: nodes that ail are cordoned by themselves; observe: they are listed",
+        "enforce: unhealthy nodes are cordoned automatically; observe: they are listed",
         "MODE",
     )
     check_hours: float = declared(

@@ -9,7 +9,7 @@ from typing import Final
 from corral.catalog.devices import device
 from corral.catalog.facts import Fact, table
 from corral.domain.errors import NotFound
-from corral.domain.node_fault import Bar, Remedy
+from corral.domain.node_fault import Remedy, Restriction
 from corral.domain.node_signal import SignalKind
 
 RECOVERY: Final = "recovery"  # rows of what a driver names by itself (XID 154)
@@ -34,7 +34,7 @@ class FaultCode:
     subject: str
     title: str
     remedy: Remedy
-    bar: Bar
+    restriction: Restriction
     jobs: JobConsequence
     blames_user: bool = False
     an_hour: int = 1
@@ -44,11 +44,11 @@ class FaultCode:
     because: str = ""
 
 
-_BARS: Final[Mapping[Remedy, Bar]] = {
-    Remedy.IGNORE: Bar.OPEN,
-    Remedy.RESTART_APP: Bar.OPEN,
-    Remedy.CORDON: Bar.CORDON,
-    Remedy.DEEP_TEST: Bar.CORDON,
+_RESTRICTIONS: Final[Mapping[Remedy, Restriction]] = {
+    Remedy.IGNORE: Restriction.OPEN,
+    Remedy.RESTART_APP: Restriction.OPEN,
+    Remedy.CORDON: Restriction.CORDON,
+    Remedy.DEEP_TEST: Restriction.CORDON,
 }
 _RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
 
@@ -120,7 +120,9 @@ def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
         subject=subject,
         title=text("title"),
         remedy=remedy,
-        bar=Bar(text("bar", _BARS.get(remedy, Bar.DRAIN))),
+        restriction=Restriction(
+            text("restriction", _RESTRICTIONS.get(remedy, Restriction.DRAIN))
+        ),
         jobs=JobConsequence.RUN_ON if is_other else jobs,
         blames_user=user,
         an_hour=round(float(text("an_hour", "1"))),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from corral.wire import alerts, api
 
 FREE_SHARE: Final = 0.05  # of a disk: below it the alert of a full disk stands, too
-MOST_NODES: Final = 32  # that are looked at one by one; those that ail come first
+MOST_NODES: Final = 32  # that are looked at one by one; unhealthy ones come first
 KEPT_APART: Final = ("own_accounts", "pods")  # means by which users are
 OF_NODES: Final = ("node_down", "node_kept_back")  # alerts shown with their node
 
@@ -172,9 +172,9 @@ def _pages(where: str) -> Finding:
 def of_cluster(client: "Client") -> list[Finding]:
     """Return findings about the head that responds."""
     status, standing = client.status(), client.alerts()
-    ailing = [node for node in status.nodes if ails(node)]
-    rest = [node for node in status.nodes if not ails(node)]
-    node_views = [*ailing, *rest][:MOST_NODES]
+    unhealthy = [node for node in status.nodes if is_unhealthy(node)]
+    rest = [node for node in status.nodes if not is_unhealthy(node)]
+    node_views = [*unhealthy, *rest][:MOST_NODES]
     details = [
         client.node(node_view.id)
         for node_view in node_views
@@ -212,7 +212,10 @@ def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]
 
 
 def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding]:
-    head, ailing_nodes = status.head, {node.id for node in status.nodes if ails(node)}
+    head, unhealthy_nodes = (
+        status.head,
+        {node.id for node in status.nodes if is_unhealthy(node)},
+    )
     same = head.version == __version__
     yield Finding(
         where="head",
@@ -226,7 +229,7 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         is_fault = warning.code == WarningCode.NODE_FAULT
         # findings of their own
         is_listed = warning.code == WarningCode.USERS_NOT_SEPARATED or (
-            is_fault and warning.node in ailing_nodes
+            is_fault and warning.node in unhealthy_nodes
         )
         if not is_listed:
             yield Finding(where="head", state=Is.NOTE, text=warning.text)
@@ -249,7 +252,7 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
             )
 
 
-def ails(node: "api.NodeView") -> bool:
+def is_unhealthy(node: "api.NodeView") -> bool:
     return bool(
         node.health or node.suspect or node.cordoned or node.draining or node.closed
     ) or (node.liveness != "alive")
@@ -293,17 +296,18 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
             to_do=to_do,
         )
         return
-    ailments = (
-        [ailment for ailment in detail.ailments if ailment.mended_at is None]
+    conditions = (
+        [condition for condition in detail.conditions if condition.mended_at is None]
         if detail
         else []
     )
-    for ailment in ailments:
+    for condition in conditions:
         to_do = (
-            ailment.to_mend or f"{ailment.remedy}; then: corral node clear {node.id}"
+            condition.to_mend
+            or f"{condition.remedy}; then: corral node clear {node.id}"
         )
-        yield Finding(where=where, state=Is.WRONG, text=ailment.text, to_do=to_do)
-    if node.health and not ailments:
+        yield Finding(where=where, state=Is.WRONG, text=condition.text, to_do=to_do)
+    if node.health and not conditions:
         yield Finding(
             where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}"
         )
@@ -315,7 +319,9 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
         yield Finding(
             where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back
         )
-    for check in detail.checks if detail and not ailments else ():  # else in ailments
+    for check in (
+        detail.checks if detail and not conditions else ()
+    ):  # else in conditions
         if check.result == "failed" and check.kind != "data":
             again = f"when it is repaired: corral doctor gpu --node {node.id}"
             yield Finding(where=where, state=Is.WRONG, text=check.text, to_do=again)

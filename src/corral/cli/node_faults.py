@@ -16,29 +16,29 @@ def health_text(node: "api.NodeView") -> str:
     return f"suspect: {node.health}" if node.suspect else node.health
 
 
-def show_ailments(ailments: "list[api.NodeAilment]") -> None:
-    if not ailments:
+def show_conditions(conditions: "list[api.NodeConditionView]") -> None:
+    if not conditions:
         return
-    rows = table("AILMENT", "TIMES", "SINCE", "REMEDY", "NODE IS", right=("TIMES",))
-    for ailment in ailments:
-        bar = (
+    rows = table("CONDITION", "TIMES", "SINCE", "REMEDY", "NODE IS", right=("TIMES",))
+    for condition in conditions:
+        restriction = (
             "mended"
-            if ailment.mended_at is not None
+            if condition.mended_at is not None
             else "excused"
-            if ailment.excused
-            else ailment.bar
+            if condition.excused
+            else condition.restriction
         )
         rows.add_row(
-            ailment.text,
-            str(ailment.count),
-            moment_text(ailment.since),
-            ailment.remedy,
-            bar,
+            condition.text,
+            str(condition.count),
+            moment_text(condition.since),
+            condition.remedy,
+            restriction,
         )
     say()
     show_table(rows)
     for line in dict.fromkeys(
-        ailment.to_mend for ailment in ailments if ailment.to_mend
+        condition.to_mend for condition in conditions if condition.to_mend
     ):
         say(f"to mend it: {line}")
 

@@ -11,7 +11,7 @@ from corral.cli.check_table import show_kept
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
 from corral.cli.lost_work import agreed_to_lose, jobs_on
-from corral.cli.node_faults import cordon_suspects, health_text, show_ailments
+from corral.cli.node_faults import cordon_suspects, health_text, show_conditions
 from corral.cli.printing import (
     cut,
     print_json,
@@ -58,7 +58,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         print_json(node_detail)
         return
     show_pairs(_facts_of(node_detail))
-    show_ailments(node_detail.ailments)
+    show_conditions(node_detail.conditions)
     if node_detail.devices:
         _show_gpus(node_detail.devices)
     show_kept(node_detail.checks, SystemClock().wall())

@@ -84,7 +84,7 @@ class SyncNodes:
         return self._call(declare_dead(name))
 
     def clear_node(self, name: str) -> "api.NodeDetail":
-        """A person's word that all that ails the node is mended."""
+        """Confirm that all conditions of the node are repaired."""
         return self._call(clear_node(name))
 
     def cordon_suspects(self) -> "list[api.NodeView]":

@@ -5,7 +5,7 @@ from typing import Final
 
 from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.node import Liveness, Node
-from corral.domain.node_fault import Bar
+from corral.domain.node_fault import Restriction
 from corral.domain.user_isolation import names_text, separations
 
 MOST_TOLD: Final = 5  # nodes listed one by one: a storm has hundreds
@@ -15,27 +15,29 @@ def node_warnings(nodes: Collection[Node]) -> Iterator[ClusterWarning]:
     """Yield warnings about all nodes: silence, death, weak isolation, faults."""
     for node in nodes:
         yield from _of_one(node)
-    yield from _ailing(nodes)
+    yield from _unhealthy(nodes)
 
 
-def _ailing(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
+def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
     """Yield the faults of nodes, worst first; many of them in one sentence."""
-    ailing = [node for node in nodes if node.bar != Bar.OPEN or node.suspect]
-    ailing.sort(key=lambda node: (not node.suspect, -node.bar.rank, node.id))
-    for node in ailing[:MOST_TOLD]:
-        if (ails := node.worst) is not None:
+    unhealthy = [
+        node for node in nodes if node.restriction != Restriction.OPEN or node.suspect
+    ]
+    unhealthy.sort(key=lambda node: (not node.suspect, -node.restriction.rank, node.id))
+    for node in unhealthy[:MOST_TOLD]:
+        if (condition := node.worst) is not None:
             yield ClusterWarning(
                 code=WarningCode.NODE_FAULT,
-                text=f"node {node.id}: {ails.says}",
+                text=f"node {node.id}: {condition.says}",
                 node=node.id,
             )
-    if len(ailing) > MOST_TOLD:
-        more = len(ailing) - MOST_TOLD
+    if len(unhealthy) > MOST_TOLD:
+        more = len(unhealthy) - MOST_TOLD
         yield ClusterWarning(
             code=WarningCode.NODE_FAULT,
             text=f"{more} more nodes have faults: corral node ls",
         )
-    if suspects := sum(node.suspect for node in ailing):
+    if suspects := sum(node.suspect for node in unhealthy):
         waiting = (
             "1 suspect node is waiting for your decision"
             if suspects == 1

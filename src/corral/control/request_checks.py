@@ -29,10 +29,10 @@ from corral.domain.observed_state import Facts
 from corral.domain.reason_code import UNSATISFIABLE, ReasonCode
 from corral.domain.requests import (
     Asked,
-    BarSuspects,
     Cancel,
     ChangeJobs,
     CheckNodes,
+    CordonSuspects,
     Requeue,
     Resume,
     SetJob,
@@ -291,7 +291,7 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
             check_checks(world, asked)
         case SetQueues():
             check_queues(world, asked, now.wall)
-        case Submit() | BarSuspects():
+        case Submit() | CordonSuspects():
             pass
 
 

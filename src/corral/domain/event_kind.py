@@ -71,7 +71,7 @@ class EventKind(Coded):
     LABEL = "label", "a user changed the labels of a node"
     SUSPECT = "suspect", "a node has a fault, and a person decides whether to cordon it"
     BLAMED = "blamed", "an unusual share of failures happened on a node"
-    AILMENT = "ailment", "a node has a fault that restricts it"
+    CONDITION = "condition", "a node has a fault that restricts it"
     MENDED = "mended", "a fault of a node is over"
     FAULT = "fault", "a fault of a node ended an attempt"
     CHECKED = "checked", "a check of a node is over"

@@ -8,7 +8,14 @@ from typing import Final
 from corral.domain.active_checks import CheckMeasure, CheckUp
 from corral.domain.failure_record import NodeRecord
 from corral.domain.ids import BootId, JobId, NodeId
-from corral.domain.node_fault import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
+from corral.domain.node_fault import (
+    BY_HEALTH,
+    NodeCondition,
+    Remedy,
+    Restriction,
+    strictest_restriction,
+    worst,
+)
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.placement_constraints import labels_of
 from corral.domain.resources import Inventory
@@ -45,7 +52,7 @@ class Node:
     again. `signals_taken` is the number of its last processed signal. `parts_taken` has
     the same for each part; the part that reported last is at the end.
 
-    `cordoned_by` is BY_HEALTH, or "" for a person. `barred_at` is the last cordon by
+    `cordoned_by` is BY_HEALTH, or "" for a person. `health_cordoned_at` is the last cordon by
     health. `suspect`: health would cordon the node, but the breaker or the settings
     leave that to a person. `record` counts how attempts have ended there. `checkups`
     are its requested rounds of checks, in order. `measures` are the last results of
@@ -68,9 +75,9 @@ class Node:
     said_dead: str = ""
     signals_taken: int = 0
     parts_taken: tuple[tuple[NodeId, int], ...] = ()
-    ailments: tuple[Ailment, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
     cordoned_by: str = ""
-    barred_at: float | None = None
+    health_cordoned_at: float | None = None
     suspect: bool = False
     record: NodeRecord = NodeRecord()
     checkups: tuple[CheckUp, ...] = ()
@@ -124,14 +131,14 @@ class Node:
         return f"{self.said_dead} declared node {self.id} dead"
 
     @property
-    def bar(self) -> Bar:
+    def restriction(self) -> Restriction:
         """Return how far its faults keep the node from work."""
-        return barred(self.ailments)
+        return strictest_restriction(self.conditions)
 
     @property
-    def worst(self) -> Ailment | None:
+    def worst(self) -> NodeCondition | None:
         """Return the fault that restricts the node most."""
-        return worst(self.ailments)
+        return worst(self.conditions)
 
     @property
     def is_to_be_tested(self) -> bool:
@@ -139,14 +146,14 @@ class Node:
         idle. What a check itself has found stays until a person asks for another:
         corruption comes and goes."""
         return any(
-            ailment.is_live
-            and ailment.remedy == Remedy.DEEP_TEST
-            and ailment.kind != SignalKind.CHECK
-            for ailment in self.ailments
+            condition.is_live
+            and condition.remedy == Remedy.DEEP_TEST
+            and condition.kind != SignalKind.CHECK
+            for condition in self.conditions
         )
 
     @property
-    def is_barred_by_health(self) -> bool:
+    def is_cordoned_by_health(self) -> bool:
         return self.cordoned and self.cordoned_by == BY_HEALTH
 
     @property

@@ -28,7 +28,7 @@ class Remedy(StrEnum):
         return _REMEDIES.index(self)
 
 
-class Bar(StrEnum):
+class Restriction(StrEnum):
     """Restriction of a node's work, the mildest first."""
 
     OPEN = "open"
@@ -38,21 +38,21 @@ class Bar(StrEnum):
 
     @property
     def rank(self) -> int:
-        return _BARS.index(self)
+        return _RESTRICTIONS.index(self)
 
     @property
     def closes(self) -> bool:
-        return self in (Bar.CORDON, Bar.DRAIN)
+        return self in (Restriction.CORDON, Restriction.DRAIN)
 
 
-_BARS: Final = tuple(Bar)
+_RESTRICTIONS: Final = tuple(Restriction)
 _REMEDIES: Final = tuple(Remedy)
 Unit = int | str | None  # a GPU, by its index or by its own name; None: the whole node
-AilmentKey = tuple[SignalKind, int | None, Unit, str]
+ConditionKey = tuple[SignalKind, int | None, Unit, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ailment:
+class NodeCondition:
     """One fault of a node, kept from its first signal until some days after its repair.
     All moments are the head's wall clock.
 
@@ -86,12 +86,12 @@ class Ailment:
     mended_at: float | None = None
     excused: bool = False
     remedy: Remedy = Remedy.IGNORE
-    bar: Bar = Bar.OPEN
+    restriction: Restriction = Restriction.OPEN
     uuid: str = ""
     confirmed: bool = True
 
     @property
-    def key(self) -> AilmentKey:
+    def key(self) -> ConditionKey:
         return (self.kind, self.code, self.unit, self.device)
 
     @property
@@ -103,9 +103,11 @@ class Ailment:
         return self.mended_at is None
 
     @property
-    def barring(self) -> Bar:
+    def active_restriction(self) -> Restriction:
         """Return how far the fault keeps its node from work now."""
-        return self.bar if self.is_live and not self.excused else Bar.OPEN
+        return (
+            self.restriction if self.is_live and not self.excused else Restriction.OPEN
+        )
 
     @property
     def says(self) -> str:
@@ -120,23 +122,25 @@ class Ailment:
         return self.uuid or (f"GPU {self.gpu}" if self.gpu is not None else self.device)
 
 
-def barred(ailments: Iterable[Ailment]) -> Bar:
+def strictest_restriction(conditions: Iterable[NodeCondition]) -> Restriction:
     """Return how far all faults together keep the node from work."""
     return max(
-        (ailment.barring for ailment in ailments),
-        key=lambda bar: bar.rank,
-        default=Bar.OPEN,
+        (condition.active_restriction for condition in conditions),
+        key=lambda restriction: restriction.rank,
+        default=Restriction.OPEN,
     )
 
 
-def worst(ailments: Iterable[Ailment]) -> Ailment | None:
-    """The one that bars its node most, and of those the one whose remedy is the most
+def worst(conditions: Iterable[NodeCondition]) -> NodeCondition | None:
+    """The one that restricts its node most, and of those the one whose remedy is the most
     thorough."""
     living = [
-        ailment
-        for ailment in ailments
-        if ailment.is_live and ailment.remedy != Remedy.IGNORE
+        condition
+        for condition in conditions
+        if condition.is_live and condition.remedy != Remedy.IGNORE
     ]
     return max(
-        living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None
+        living,
+        key=lambda one: (one.active_restriction.rank, one.remedy.rank),
+        default=None,
     )

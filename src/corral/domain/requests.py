@@ -125,7 +125,7 @@ class SetNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarSuspects:
+class CordonSuspects:
     """A person's leave to cordon all nodes that are suspects by then, beyond the
     breaker."""
 
@@ -184,7 +184,7 @@ Asked = (
     | ChangeJobs
     | SetJob
     | SetNode
-    | BarSuspects
+    | CordonSuspects
     | CheckNodes
     | SetLabels
     | SetQueues

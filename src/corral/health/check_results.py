@@ -77,7 +77,7 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
     if measure.kind in _OF_ASKER or measure.result == Result.NOT_RUN:
         return []
     failed = measure.result == Result.FAILED
-    if failed and not bars(measure):
+    if failed and not speaks_against_node(measure):
         return []
     return [replace(signal, code=FAILED if failed else PASSED, text=measure.text)]
 
@@ -101,13 +101,13 @@ def _ended(
     }
     asked_gpus: set[int | None] = {gpu.index for gpu in node.inventory.gpus}
     well = passed >= (asked_gpus or {None}) and not any(
-        bars(check_measure) for check_measure in check_measures
+        speaks_against_node(check_measure) for check_measure in check_measures
     )
     at = now if CheckKind.MATMUL in checkup.kinds else node.checked_at
     return replace(node, checkups=check_ups, checked_at=at), well
 
 
-def bars(measure: CheckMeasure) -> bool:
+def speaks_against_node(measure: CheckMeasure) -> bool:
     """Whether it speaks against the node, and not against what it shares with
     others."""
     if measure.kind in (*_OF_ASKER, CheckKind.LINK) or measure.unit.endswith(SHARED):

@@ -7,8 +7,10 @@ from corral.domain.node import Node
 from corral.health.health_policy import HealthRules
 
 
-def barred_lately(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
+def recent_health_cordons(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
     """Return how many nodes were cordoned automatically within the breaker's time,
     whatever became of them."""
-    moments = (node.barred_at for node in nodes if node.barred_at is not None)
+    moments = (
+        node.health_cordoned_at for node in nodes if node.health_cordoned_at is not None
+    )
     return sum(now - at < rules.breaker_seconds for at in moments)

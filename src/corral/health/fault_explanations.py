@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.domain.failure_class import FailureKind as F
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
 from corral.domain.telemetry import PORTS, SENSORS
 
@@ -65,16 +65,16 @@ _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 
 
 def explanation(
-    failed: F, exit_code: int | None, ailment: Ailment, before_seconds: float
+    failed: F, exit_code: int | None, condition: NodeCondition, before_seconds: float
 ) -> Explains | None:
     """Return how this fault explains an end of that class after this time; None if it
     does not."""
-    if not ailment.confirmed:
+    if not condition.confirmed:
         return None
-    kind, code = ailment.kind, ailment.code
-    if kind == SignalKind.SILENT and ailment.device in _SLOW:
+    kind, code = condition.kind, condition.code
+    if kind == SignalKind.SILENT and condition.device in _SLOW:
         return None
-    if kind == SignalKind.SILENT and ailment.gpu is not None:
+    if kind == SignalKind.SILENT and condition.gpu is not None:
         rule: Explains | None = _GPU
     else:
         rule = _RULES.get((kind, code)) or _RULES.get((kind, None))

@@ -13,7 +13,7 @@ from corral.catalog.fault_codes import (
 )
 from corral.domain.active_checks import CheckKind
 from corral.domain.ids import AttemptNumber, JobId, UserName
-from corral.domain.node_fault import Ailment, AilmentKey, Bar, Remedy
+from corral.domain.node_fault import ConditionKey, NodeCondition, Remedy, Restriction
 from corral.domain.node_signal import (
     FAILED,
     OVER,
@@ -26,7 +26,7 @@ from corral.domain.units import HOUR_SECONDS
 from corral.health.health_policy import HealthRules
 
 NEAR_SECONDS: Final = 60.0  # signals of one GPU this close speak of the same fault
-MOST_AILMENTS: Final = 32  # of a node; those that bar nothing go first
+MOST_CONDITIONS: Final = 32  # of a node; those that restrict nothing go first
 MOST_TIMES: Final = 16
 DOUBLE_BIT: Final = (SignalKind.XID, 48)
 PAIRED: Final = frozenset(
@@ -53,59 +53,68 @@ class Struck:
     """Jobs that a fault ends: those on its GPU, or all of the node's for
     `whole_node`."""
 
-    ailment: Ailment
+    condition: NodeCondition
     whole_node: bool
 
 
-def judge_ailments(
-    ailments: Sequence[Ailment],
+def judge_conditions(
+    conditions: Sequence[NodeCondition],
     new: Iterable[Noticed],
     now: float,
     rules: HealthRules,
     family: FamilyOf,
-) -> tuple[tuple[Ailment, ...], tuple[Struck, ...]]:
-    """The ailments as they are now, and whose jobs are to end for them.
+) -> tuple[tuple[NodeCondition, ...], tuple[Struck, ...]]:
+    """The conditions as they are now, and whose jobs are to end for them.
 
     Args:
         new: in the order in which they were noticed.
-        now: the head's wall clock, which is what all moments of ailments are of.
+        now: the head's wall clock, which is what all moments of conditions are of.
         family: of a GPU by its index, "" where that is not known.
     """
-    ailments_by_key = {ailment.key: ailment for ailment in ailments}
+    conditions_by_key = {condition.key: condition for condition in conditions}
     for noticed in new:
-        _take(ailments_by_key, noticed, now, rules)
+        _take(conditions_by_key, noticed, now, rules)
     passed = [
-        _passed(ailment, now, rules, family) for ailment in ailments_by_key.values()
+        _passed(condition, now, rules, family)
+        for condition in conditions_by_key.values()
     ]
-    living = [living_ailment for living_ailment in passed if living_ailment is not None]
-    judged = [_judged(ailment, living, now, rules, family) for ailment in living]
+    living = [
+        living_condition for living_condition in passed if living_condition is not None
+    ]
+    judged = [_judged(condition, living, now, rules, family) for condition in living]
     struck = [
-        strike for ailment in judged for strike in _struck(ailment, living, now, family)
+        strike
+        for condition in judged
+        for strike in _struck(condition, living, now, family)
     ]
-    done = [_dealt_with(ailment, now) for ailment in judged]
+    done = [_dealt_with(condition, now) for condition in judged]
     return _fewest(done), tuple(struck)
 
 
-def mended(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
+def mended(
+    conditions: Iterable[NodeCondition], now: float
+) -> tuple[NodeCondition, ...]:
     """All of them, by a person's word. They are kept, so that a fault that comes again
     climbs."""
-    return tuple(_mend(ailment, now) for ailment in ailments)
+    return tuple(_mend(condition, now) for condition in conditions)
 
 
-def booted(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
+def booted(
+    conditions: Iterable[NodeCondition], now: float
+) -> tuple[NodeCondition, ...]:
     """Return the faults after a boot, without those that a reset or a reboot
     repairs."""
     return tuple(
-        _mend(ailment, now) if ailment.remedy in BY_BOOT else ailment
-        for ailment in ailments
+        _mend(condition, now) if condition.remedy in BY_BOOT else condition
+        for condition in conditions
     )
 
 
-def excused(ailments: Iterable[Ailment]) -> tuple[Ailment, ...]:
+def excused(conditions: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
     """A person lets the node work with what it has, until that comes again."""
     return tuple(
-        replace(ailment, excused=ailment.excused or ailment.is_live)
-        for ailment in ailments
+        replace(condition, excused=condition.excused or condition.is_live)
+        for condition in conditions
     )
 
 
@@ -113,7 +122,7 @@ def excused(ailments: Iterable[Ailment]) -> tuple[Ailment, ...]:
 
 
 def _take(
-    known: dict[AilmentKey, Ailment],
+    known: dict[ConditionKey, NodeCondition],
     noticed: Noticed,
     now: float,
     rules: HealthRules,
@@ -121,9 +130,9 @@ def _take(
     signal = noticed.signal
     if signal.kind == SignalKind.CHECK and signal.code == PASSED:
         known.update(
-            (ailment.key, _mend(ailment, now))
-            for ailment in known.values()
-            if _shown(ailment, signal)
+            (condition.key, _mend(condition, now))
+            for condition in known.values()
+            if _shown(condition, signal)
         )
         return
     unit = signal.uuid or signal.gpu
@@ -136,16 +145,16 @@ def _take(
         and named_by_driver(signal.recovery) == Remedy.IGNORE
     ):
         back = [
-            ailment
-            for ailment in known.values()
-            if ailment.unit == unit and ailment.remedy in BY_BOOT
+            condition
+            for condition in known.values()
+            if condition.unit == unit and condition.remedy in BY_BOOT
         ]
         known.update(
-            (ailment.key, _mend(ailment, now)) for ailment in back
+            (condition.key, _mend(condition, now)) for condition in back
         )  # the driver says: none is needed
 
 
-def _shown(one: Ailment, passed: Signal) -> bool:
+def _shown(one: NodeCondition, passed: Signal) -> bool:
     """Whether this check shows that it is mended."""
     if one.kind == SignalKind.CHECK:
         return one.device == passed.device and one.gpu == passed.gpu
@@ -153,7 +162,9 @@ def _shown(one: Ailment, passed: Signal) -> bool:
     return one.remedy == Remedy.DEEP_TEST and proof and passed.gpu in (None, one.gpu)
 
 
-def _confirmed(old: Ailment | None, signal: Signal, now: float) -> Ailment | None:
+def _confirmed(
+    old: NodeCondition | None, signal: Signal, now: float
+) -> NodeCondition | None:
     """Return what the driver has confirmed meanwhile; None for a signal that is a new
     one."""
     is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
@@ -163,12 +174,12 @@ def _confirmed(old: Ailment | None, signal: Signal, now: float) -> Ailment | Non
 
 
 def _again(
-    old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
-) -> Ailment:
+    old: NodeCondition | None, noticed: Noticed, now: float, rules: HealthRules
+) -> NodeCondition:
     signal = noticed.signal
     settle = rule_of(signal.kind, signal.code).settle_seconds
     if old is None:
-        return Ailment(
+        return NodeCondition(
             kind=signal.kind,
             code=signal.code,
             gpu=signal.gpu,
@@ -211,7 +222,7 @@ def _again(
 
 
 def _with(
-    old: Ailment, signal: Signal, now: float
+    old: NodeCondition, signal: Signal, now: float
 ) -> tuple[tuple[JobId, AttemptNumber], ...]:
     """While it settles those of its first signal stay on it."""
     kept_attempts = old.attempts if not _is_settled(old, now) else ()
@@ -222,33 +233,49 @@ def _with(
 
 
 def _passed(
-    ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf
-) -> Ailment | None:
+    condition: NodeCondition, now: float, rules: HealthRules, family: FamilyOf
+) -> NodeCondition | None:
     """Return the fault as time has left it: some clear by themselves, old ones are
     dropped."""
-    if ailment.is_live:
-        clears = rule_of(ailment.kind, ailment.code, family(ailment.gpu)).clears_seconds
-        if clears is not None and now - ailment.last >= clears:
-            ailment = _mend(ailment, now)
-    elif now - (ailment.mended_at or now) >= rules.repeat_seconds:
+    if condition.is_live:
+        clears = rule_of(
+            condition.kind, condition.code, family(condition.gpu)
+        ).clears_seconds
+        if clears is not None and now - condition.last >= clears:
+            condition = _mend(condition, now)
+    elif now - (condition.mended_at or now) >= rules.repeat_seconds:
         return None
-    if ailment.bar == Bar.OPEN and now - ailment.last >= rules.repeat_seconds:
+    if (
+        condition.restriction == Restriction.OPEN
+        and now - condition.last >= rules.repeat_seconds
+    ):
         return None
-    times = tuple(at for at in ailment.times if now - at < HOUR_SECONDS)
-    outbreaks = tuple(at for at in ailment.outbreaks if now - at < rules.repeat_seconds)
-    users = tuple(
-        (user, at) for user, at in ailment.users if now - at < rules.users_seconds
+    times = tuple(at for at in condition.times if now - at < HOUR_SECONDS)
+    outbreaks = tuple(
+        at for at in condition.outbreaks if now - at < rules.repeat_seconds
     )
-    if (times, outbreaks, users) == (ailment.times, ailment.outbreaks, ailment.users):
-        return ailment
-    return replace(ailment, times=times, outbreaks=outbreaks, users=users)
+    users = tuple(
+        (user, at) for user, at in condition.users if now - at < rules.users_seconds
+    )
+    if (times, outbreaks, users) == (
+        condition.times,
+        condition.outbreaks,
+        condition.users,
+    ):
+        return condition
+    return replace(condition, times=times, outbreaks=outbreaks, users=users)
 
 
-def _mend(one: Ailment, now: float) -> Ailment:
+def _mend(one: NodeCondition, now: float) -> NodeCondition:
     if not one.is_live:
         return one
     return replace(
-        one, mended_at=now, excused=False, settles_at=None, users=(), bar=Bar.OPEN
+        one,
+        mended_at=now,
+        excused=False,
+        settles_at=None,
+        users=(),
+        restriction=Restriction.OPEN,
     )
 
 
@@ -256,63 +283,73 @@ def _mend(one: Ailment, now: float) -> Ailment:
 
 
 def _judged(
-    one: Ailment,
-    others: Sequence[Ailment],
+    one: NodeCondition,
+    others: Sequence[NodeCondition],
     now: float,
     rules: HealthRules,
     family: FamilyOf,
-) -> Ailment:
+) -> NodeCondition:
     if not one.is_live:
         return one
-    remedy, bar = _remedy(
+    remedy, restriction = _remedy(
         one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu))
     )
     if not one.confirmed:
-        bar = min(bar, Bar.AVOID, key=lambda bar: bar.rank)
+        restriction = min(
+            restriction, Restriction.AVOID, key=lambda restriction: restriction.rank
+        )
     return (
         one
-        if (one.remedy, one.bar) == (remedy, bar)
-        else replace(one, remedy=remedy, bar=bar)
+        if (one.remedy, one.restriction) == (remedy, restriction)
+        else replace(one, remedy=remedy, restriction=restriction)
     )
 
 
 def _remedy(
-    one: Ailment,
-    others: Sequence[Ailment],
+    one: NodeCondition,
+    others: Sequence[NodeCondition],
     now: float,
     rules: HealthRules,
     rule: FaultCode,
-) -> tuple[Remedy, Bar]:
-    """Return the remedy and bar of the table.
+) -> tuple[Remedy, Restriction]:
+    """Return the remedy and the restriction of the table.
 
     Time, related faults and the driver can change both.
     """
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
-        return Remedy.IGNORE, Bar.OPEN  # one flap: it is reported and counted
+        return Remedy.IGNORE, Restriction.OPEN  # one flap: it is reported and counted
     if rule.blames_user:
         many = len(one.users) >= rules.users
-        return (Remedy.DEEP_TEST, Bar.CORDON) if many else (rule.remedy, Bar.OPEN)
+        return (
+            (Remedy.DEEP_TEST, Restriction.CORDON)
+            if many
+            else (rule.remedy, Restriction.OPEN)
+        )
     named = _named(one, others)
     if named is not None:
-        return named, Bar.DRAIN if named != Remedy.IGNORE else Bar.OPEN
+        return named, Restriction.DRAIN if named != Remedy.IGNORE else Restriction.OPEN
     beside = {(other.kind, other.code) for other in _near(one, others)}
     if (one.kind, one.code) == DOUBLE_BIT and beside & REMAP_FAILED:
-        return Remedy.RMA, Bar.DRAIN
+        return Remedy.RMA, Restriction.DRAIN
     if not _is_settled(one, now) and not beside & PAIRED:
-        return rule.remedy, min(rule.bar, Bar.AVOID, key=lambda bar: bar.rank)
+        return rule.remedy, min(
+            rule.restriction,
+            Restriction.AVOID,
+            key=lambda restriction: restriction.rank,
+        )
     climbed = _climbed(rule.remedy, len(one.outbreaks) - 1)
     if climbed == rule.remedy:
-        return rule.remedy, rule.bar
-    return climbed, Bar.AVOID if climbed == Remedy.RESET else Bar.DRAIN
+        return rule.remedy, rule.restriction
+    return climbed, Restriction.AVOID if climbed == Remedy.RESET else Restriction.DRAIN
 
 
-def _was_acted_on(one: Ailment) -> bool:
+def _was_acted_on(one: NodeCondition) -> bool:
     """Return whether the fault has closed its node, which stays closed until the fault
     clears."""
-    return one.bar != Bar.OPEN
+    return one.restriction != Restriction.OPEN
 
 
-def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
+def _named(one: NodeCondition, others: Sequence[NodeCondition]) -> Remedy | None:
     """Return the repair that the driver requested for this GPU at about that time."""
     if one.kind != SignalKind.XID:
         return None
@@ -322,7 +359,7 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
     return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
-def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
+def _near(one: NodeCondition, others: Sequence[NodeCondition]) -> list[NodeCondition]:
     """Return the faults of the same GPU whose last signal came at about the same
     time."""
     return [
@@ -351,7 +388,7 @@ def _climbed(remedy: Remedy, times: int) -> Remedy:
 
 
 def _struck(
-    one: Ailment, others: Sequence[Ailment], now: float, family: FamilyOf
+    one: NodeCondition, others: Sequence[NodeCondition], now: float, family: FamilyOf
 ) -> Iterable[Struck]:
     if (
         not one.is_live
@@ -365,25 +402,25 @@ def _struck(
     spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
     if jobs != JobConsequence.RUN_ON and not spared:
         yield Struck(
-            ailment=one,
+            condition=one,
             whole_node=jobs == JobConsequence.RESTART_NODE or one.gpu is None,
         )
 
 
-def _is_settled(one: Ailment, now: float) -> bool:
+def _is_settled(one: NodeCondition, now: float) -> bool:
     return one.settles_at is None or now >= one.settles_at
 
 
-def _dealt_with(one: Ailment, now: float) -> Ailment:
+def _dealt_with(one: NodeCondition, now: float) -> NodeCondition:
     is_due = one.struck < one.last and _is_settled(one, now)
     return replace(one, struck=one.last) if is_due else one
 
 
-def _fewest(ailments: Sequence[Ailment]) -> tuple[Ailment, ...]:
-    """At most MOST_AILMENTS: those that bar nothing and were long ago go first."""
-    if len(ailments) <= MOST_AILMENTS:
-        return tuple(ailments)
-    kept_ailments = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[
-        -MOST_AILMENTS:
-    ]
-    return tuple(sorted(kept_ailments, key=lambda one: one.since))
+def _fewest(conditions: Sequence[NodeCondition]) -> tuple[NodeCondition, ...]:
+    """At most MOST_CONDITIONS: those that restrict nothing and are old go first."""
+    if len(conditions) <= MOST_CONDITIONS:
+        return tuple(conditions)
+    kept_conditions = sorted(
+        conditions, key=lambda one: (one.active_restriction.rank, one.last)
+    )[-MOST_CONDITIONS:]
+    return tuple(sorted(kept_conditions, key=lambda one: one.since))

@@ -1,29 +1,29 @@
-"""The commands that mend what ails a node, for an operator to type: nothing runs them.
+"""Commands that repair the condition of a node, for an operator to type: nothing runs them.
 Pure."""
 
 from ipaddress import ip_address
 from typing import Final
 
 from corral.domain.node import Node
-from corral.domain.node_fault import Ailment, Remedy
+from corral.domain.node_fault import NodeCondition, Remedy
 
 AMD: Final = "amd-"  # GPUs of AMD's are called so, by their index
 
 
-def mending(ailment: Ailment, node: Node) -> str:
+def mending(condition: NodeCondition, node: Node) -> str:
     """One line of a shell; "" where no command mends it, or nothing is to be mended.
 
     A driver refuses to reset a GPU that is in use: the drain comes first, and the reset
     may be typed again. A boot mends what asks for one by itself. Source: nvidia-smi(1),
     --gpu-reset; AMD SMI, amd-smi reset.
     """
-    if not ailment.is_live or ailment.remedy not in (Remedy.RESET, Remedy.REBOOT):
+    if not condition.is_live or condition.remedy not in (Remedy.RESET, Remedy.REBOOT):
         return ""
     steps = [] if node.draining else [f"corral node drain {node.id} -y"]
-    if ailment.remedy == Remedy.REBOOT:
+    if condition.remedy == Remedy.REBOOT:
         return " && ".join([*steps, f"{_on(node)}sudo systemctl reboot"])
     steps += [
-        f"{_on(node)}sudo {_reset(ailment, node)}",
+        f"{_on(node)}sudo {_reset(condition, node)}",
         f"corral node clear {node.id} -y",
     ]
     return " && ".join(steps)
@@ -38,15 +38,19 @@ def _on(node: Node) -> str:
     return "" if is_here else f"ssh {node.address} "
 
 
-def _reset(ailment: Ailment, node: Node) -> str:
+def _reset(condition: NodeCondition, node: Node) -> str:
     """Return the reset command of one GPU by the driver's name for it; of all if the
     fault names none."""
     gpu = next(
-        (node_gpu for node_gpu in node.inventory.gpus if node_gpu.index == ailment.gpu),
+        (
+            node_gpu
+            for node_gpu in node.inventory.gpus
+            if node_gpu.index == condition.gpu
+        ),
         None,
     )
     is_amd = any(node_gpu.uuid.startswith(AMD) for node_gpu in node.inventory.gpus)
     if is_amd:
         return f"amd-smi reset --gpureset --gpu {'all' if gpu is None else gpu.index}"
-    name = ailment.uuid or (gpu.uuid if gpu is not None else "")
+    name = condition.uuid or (gpu.uuid if gpu is not None else "")
     return f"nvidia-smi --gpu-reset -i {name}" if name else "nvidia-smi --gpu-reset"

@@ -31,7 +31,7 @@ from corral.domain.node_signal import FAILED, Signal, SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import CheckNodes, Wish
-from corral.health.check_results import bars, slow_end, take_checks
+from corral.health.check_results import slow_end, speaks_against_node, take_checks
 from corral.health.health_policy import HealthRules
 from corral.reconcile.attempts import blame
 from corral.reconcile.changeset import Draft
@@ -176,7 +176,7 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
         if node.checkups:
             _drop_late(draft, node, now)
         elif node.inventory.checks and node.liveness == Liveness.ALIVE:
-            if node.ailments and _is_to_be_tested(node, now, rules):
+            if node.conditions and _is_to_be_tested(node, now, rules):
                 _ask_own(draft, node, now)
             elif room > 0 and _is_due(node, now, rules):
                 _ask_own(draft, node, now)
@@ -237,7 +237,7 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
     that showed nothing."""
     if not node.is_to_be_tested:
         return False
-    newest = max(ailment.last for ailment in node.ailments if ailment.is_live)
+    newest = max(condition.last for condition in node.conditions if condition.is_live)
     at = node.checked_at
     return at is None or newest > at or now - at >= rules.retest_seconds
 
@@ -411,7 +411,7 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
 
 def _failed(node: Node, key: AttemptKey) -> bool:
     return any(
-        measure.checkup == f"{key[0]}.{key[1]}" and bars(measure)
+        measure.checkup == f"{key[0]}.{key[1]}" and speaks_against_node(measure)
         for measure in node.measures
     )
 
@@ -421,7 +421,7 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
 
     The health of the failed node closes that node.
     """
-    worst = next(measure for measure in node.measures if bars(measure))
+    worst = next(measure for measure in node.measures if speaks_against_node(measure))
     where = (
         f"{worst.where} of node {node.id}"
         if worst.gpu is not None

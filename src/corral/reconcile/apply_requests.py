@@ -11,10 +11,10 @@ from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.placement_constraints import label_text
 from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
 from corral.domain.requests import (
-    BarSuspects,
     Cancel,
     ChangeJobs,
     CheckNodes,
+    CordonSuspects,
     Requeue,
     Resume,
     SetJob,
@@ -35,7 +35,7 @@ from corral.reconcile.dependencies import (
     waits_for,
 )
 from corral.reconcile.node_removal import remove, take_for_dead
-from corral.reconcile.node_restrictions import bar_by_person, bar_suspects
+from corral.reconcile.node_restrictions import cordon_suspects, restrict_by_person
 from corral.reconcile.queue_tree import set_queues
 from corral.schedule.capacity.node_room import mark_of
 
@@ -77,8 +77,8 @@ def _take(draft: Draft, wish: Wish) -> None:
             _set_job(draft, wish, wish.asked)
         case SetNode():
             _set_node(draft, wish, wish.asked)
-        case BarSuspects():
-            bar_suspects(draft, wish)
+        case CordonSuspects():
+            cordon_suspects(draft, wish)
         case CheckNodes():
             ask_checks(draft, wish, wish.asked)
         case SetLabels():
@@ -243,7 +243,7 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     if asked.to == "remove":
         remove(draft, wish, node.id)
         return
-    after = bar_by_person(node, asked.to, draft.now.wall)
+    after = restrict_by_person(node, asked.to, draft.now.wall)
     if after != node:
         draft.nodes[node.id] = after
         draft.tell(

@@ -13,7 +13,7 @@ from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.reconcile.changeset import Draft
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 
@@ -64,19 +64,19 @@ def _is_open(attempt: Attempt) -> bool:
     )
 
 
-def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
+def explains(condition: NodeCondition, node: NodeId, attempt: Attempt) -> bool:
     """Whether the attempt was on the device when it failed, before the attempt's end.
 
     The node may no longer know which attempts ended there. In that case the seats of
     the attempt count, from its placing on.
     """
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
-    at = ailment.noticed_at
-    if not ailment.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:
+    at = condition.noticed_at
+    if not condition.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:
         return False
-    if ailment.attempts:
-        return (attempt.job, attempt.number) in ailment.attempts
+    if condition.attempts:
+        return (attempt.job, attempt.number) in condition.attempts
     if at < attempt.placed_at:
         return False
     seats = (seat.gpus for seat in attempt.seats if seat.node == node)
-    return any(gpus and ailment.gpu in (None, *gpus) for gpus in seats)
+    return any(gpus and condition.gpu in (None, *gpus) for gpus in seats)

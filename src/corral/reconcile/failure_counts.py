@@ -10,7 +10,7 @@ from corral.domain.node import Node
 from corral.domain.node_signal import Signal, SignalKind
 from corral.health.health_policy import HealthRules
 from corral.health.lemon_nodes import Suspicion, UserFailureRates, suspicion_of
-from corral.health.node_diagnosis import Noticed, judge_ailments
+from corral.health.node_diagnosis import Noticed, judge_conditions
 from corral.reconcile.changeset import Draft
 
 
@@ -47,10 +47,10 @@ def see_blame(draft: Draft, rules: HealthRules) -> None:
 def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
     now = draft.now.wall
     signal = Signal(number=0, at=now, kind=SignalKind.BLAME, text=found.text)
-    ailments, _ = judge_ailments(
-        node.ailments, [Noticed(signal=signal)], now, rules, lambda _: ""
+    conditions, _ = judge_conditions(
+        node.conditions, [Noticed(signal=signal)], now, rules, lambda _: ""
     )
-    draft.nodes[node.id] = replace(node, ailments=ailments)
+    draft.nodes[node.id] = replace(node, conditions=conditions)
     draft.tell(
         EventKind.BLAMED, f"node {node.id} is blamed: {found.text}", node=node.id
     )
@@ -59,11 +59,11 @@ def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> 
 def forget_blame(before: Node, node: Node) -> Node:
     """Reset the failure record of a node after its blame is cleared."""
     was = any(
-        ailment.kind == SignalKind.BLAME and ailment.is_live
-        for ailment in before.ailments
+        condition.kind == SignalKind.BLAME and condition.is_live
+        for condition in before.conditions
     )
     still = any(
-        ailment.kind == SignalKind.BLAME and ailment.is_live
-        for ailment in node.ailments
+        condition.kind == SignalKind.BLAME and condition.is_live
+        for condition in node.conditions
     )
     return replace(node, record=NodeRecord()) if was and not still else node

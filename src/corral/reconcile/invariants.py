@@ -6,7 +6,7 @@ from corral.domain.attempt import Allocation, SeatState
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import NodeId
 from corral.domain.units import MILLIS_PER_GPU
-from corral.health.cordon_limit import barred_lately
+from corral.health.cordon_limit import recent_health_cordons
 from corral.health.health_policy import HealthRules
 from corral.reconcile.changeset import Draft
 
@@ -55,13 +55,15 @@ def _under_breaker(draft: Draft, rules: HealthRules) -> None:
     fresh = [
         node.id
         for node in draft.nodes.values()
-        if node.is_barred_by_health
+        if node.is_cordoned_by_health
         and not (
-            node.id in nodes_by_node and nodes_by_node[node.id].is_barred_by_health
+            node.id in nodes_by_node and nodes_by_node[node.id].is_cordoned_by_health
         )
     ]
     nodes = draft.all_nodes()
-    lately = barred_lately(nodes.values(), draft.now.wall, rules) if fresh else 0
+    lately = (
+        recent_health_cordons(nodes.values(), draft.now.wall, rules) if fresh else 0
+    )
     if lately > rules.most(len(nodes)):
         raise InvariantBroken(
             f"I16: {lately} of {len(nodes)} nodes would be cordoned: {fresh[:9]}"

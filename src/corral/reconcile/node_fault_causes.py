@@ -6,7 +6,7 @@ from corral.domain.attempt import Attempt
 from corral.domain.cause import Cause
 from corral.domain.failure_class import FailureKind
 from corral.domain.node import Node
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.health.fault_explanations import Explains, explanation
 from corral.reconcile.changeset import Draft
 
@@ -21,50 +21,52 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
     ):
         return attempt
     explained_faults = [
-        (node, ailment, rule)
+        (node, condition, rule)
         for id in attempt.nodes
         if (node := draft.node(id)) is not None
-        for ailment in node.ailments
-        if (rule := _rule(attempt, node, ailment)) is not None
+        for condition in node.conditions
+        if (rule := _rule(attempt, node, condition)) is not None
     ]
     if not explained_faults:
         return attempt
     ended = attempt.ended_at or 0.0
-    node, ailment, rule = min(
+    node, condition, rule = min(
         explained_faults, key=lambda one: abs(ended - one[1].noticed_at)
     )
     if not rule.is_machine:
-        return replace(attempt, failure=rule.by, next_step=None, evidence=ailment.text)
+        return replace(
+            attempt, failure=rule.by, next_step=None, evidence=condition.text
+        )
     return replace(
         attempt,
         cause=Cause.INFRA,
         failure=rule.by,
         next_step=None,
-        culprit=culprit_of(node, ailment),
-        evidence=ailment.text,
+        culprit=culprit_of(node, condition),
+        evidence=condition.text,
         failed_on=node.id,
     )
 
 
-def culprit_of(node: Node, ailment: Ailment) -> str:
+def culprit_of(node: Node, condition: NodeCondition) -> str:
     return (
-        f"{ailment.where} of node {node.id}"
-        if ailment.gpu is not None
+        f"{condition.where} of node {node.id}"
+        if condition.gpu is not None
         else f"node {node.id}"
     )
 
 
-def _rule(attempt: Attempt, node: Node, ailment: Ailment) -> Explains | None:
+def _rule(attempt: Attempt, node: Node, condition: NodeCondition) -> Explains | None:
     """Return how this fault explains the end: it hit its own GPUs, or the node on which
     it failed."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None
-    before = attempt.ended_at - ailment.noticed_at
-    rule = explanation(failed, attempt.exit_code, ailment, before)
+    before = attempt.ended_at - condition.noticed_at
+    rule = explanation(failed, attempt.exit_code, condition, before)
     if rule is None or (node.id != attempt.failed_on and not rule.anywhere):
         return None
-    if ailment.gpu is None:
+    if condition.gpu is None:
         return rule
     seats = (seat for seat in attempt.seats if seat.node == node.id)
-    return rule if any(ailment.gpu in (seat.gpus or ()) for seat in seats) else None
+    return rule if any(condition.gpu in (seat.gpus or ()) for seat in seats) else None

@@ -13,12 +13,12 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState
 from corral.domain.node import Node
-from corral.domain.node_fault import BY_HEALTH, Ailment, Bar
+from corral.domain.node_fault import BY_HEALTH, NodeCondition, Restriction
 from corral.domain.node_signal import Signal
 from corral.domain.reason_code import ReasonCode
-from corral.health.cordon_limit import barred_lately
+from corral.health.cordon_limit import recent_health_cordons
 from corral.health.health_policy import HealthRules
-from corral.health.node_diagnosis import Noticed, Struck, judge_ailments
+from corral.health.node_diagnosis import Noticed, Struck, judge_conditions
 from corral.health.repair_commands import mending
 from corral.reconcile.attempts import blame
 from corral.reconcile.await_node_faults import explains, settling
@@ -38,9 +38,9 @@ class _Verdict:
 
     @property
     def urgency(self) -> tuple[int, int, NodeId]:
-        ailment = self.node.worst
-        remedy = ailment.remedy.rank if ailment is not None else 0
-        return (-self.node.bar.rank, -remedy, self.node.id)
+        condition = self.node.worst
+        remedy = condition.remedy.rank if condition is not None else 0
+        return (-self.node.restriction.rank, -remedy, self.node.id)
 
 
 class _Breaker:
@@ -48,7 +48,7 @@ class _Breaker:
 
     def __init__(self, draft: Draft, rules: HealthRules) -> None:
         nodes = draft.all_nodes()
-        self._left = rules.most(len(nodes)) - barred_lately(
+        self._left = rules.most(len(nodes)) - recent_health_cordons(
             nodes.values(), draft.now.wall, rules
         )
 
@@ -63,13 +63,13 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     this ends."""
     draft.trusts_health = rules.mode == "enforce"
     nodes = draft.all_nodes()
-    ailing = (
-        {id for id, node in nodes.items() if node.ailments or node.suspect}
+    unhealthy = (
+        {id for id, node in nodes.items() if node.conditions or node.suspect}
         if whole
         else set()
     )
     verdicts = [
-        _judged(draft, nodes[id], rules) for id in ailing | draft.noticed.keys()
+        _judged(draft, nodes[id], rules) for id in unhealthy | draft.noticed.keys()
     ]
     if not verdicts:
         return set()
@@ -81,7 +81,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     )
     # the worst ask the breaker first
     for verdict in sorted(verdicts, key=lambda one: one.urgency):
-        node = _set_bar(draft, verdict.node, rules, breaker)
+        node = _set_restriction(draft, verdict.node, rules, breaker)
         before = nodes[node.id]
         if node is not before:
             draft.nodes[node.id] = node
@@ -102,12 +102,12 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
 def _judged(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
     types = {gpu.index: gpu.type for gpu in node.inventory.gpus}
     new = [_noticed(draft, signal) for signal in draft.noticed.get(node.id, ())]
-    ailments, struck = judge_ailments(
-        node.ailments, new, draft.now.wall, rules, lambda gpu: _family(types, gpu)
+    conditions, struck = judge_conditions(
+        node.conditions, new, draft.now.wall, rules, lambda gpu: _family(types, gpu)
     )
-    if ailments != node.ailments:
-        _tell(draft, node, ailments)
-        node = forget_blame(node, replace(node, ailments=ailments))
+    if conditions != node.conditions:
+        _tell(draft, node, conditions)
+        node = forget_blame(node, replace(node, conditions=conditions))
     return _Verdict(node, struck)
 
 
@@ -124,40 +124,50 @@ def _noticed(draft: Draft, signal: Signal) -> Noticed:
     )
 
 
-def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
+def _tell(draft: Draft, node: Node, conditions: Sequence[NodeCondition]) -> None:
     """Record events of faults that got worse, and of those that passed."""
-    before = {ailment.key: ailment for ailment in node.ailments}
-    for ailment in ailments:
-        old = before.get(ailment.key)
+    before = {condition.key: condition for condition in node.conditions}
+    for condition in conditions:
+        old = before.get(condition.key)
         if (
-            ailment.is_live
-            and ailment.bar != Bar.OPEN
-            and (old is None or old.remedy != ailment.remedy or old.bar != ailment.bar)
+            condition.is_live
+            and condition.restriction != Restriction.OPEN
+            and (
+                old is None
+                or old.remedy != condition.remedy
+                or old.restriction != condition.restriction
+            )
         ):
-            line = mending(ailment, node)
+            line = mending(condition, node)
             to_mend = f"; to mend it: {line}" if line else ""
             draft.tell(
-                EventKind.AILMENT,
-                f"node {node.id}: {ailment.says}{to_mend}",
+                EventKind.CONDITION,
+                f"node {node.id}: {condition.says}{to_mend}",
                 node=node.id,
             )
         if (
-            not ailment.is_live
+            not condition.is_live
             and old is not None
             and old.is_live
-            and old.bar != Bar.OPEN
+            and old.restriction != Restriction.OPEN
         ):
-            text = f"node {node.id}: {ailment.where or 'the node'} is well again: {ailment.text}"
+            text = f"node {node.id}: {condition.where or 'the node'} recovered: {condition.text}"
             draft.tell(EventKind.MENDED, text, node=node.id)
 
 
-def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) -> Node:
-    """Open, cordoned or drained, as its ailments ask and as the breaker allows."""
-    bar = node.bar
-    if not bar.closes:
+def _set_restriction(
+    draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker
+) -> Node:
+    """Open, cordoned or drained, as its conditions ask and as the breaker allows."""
+    restriction = node.restriction
+    if not restriction.closes:
         return _reopened(draft, node)
     if node.cordoned:
-        if node.is_barred_by_health and bar == Bar.DRAIN and not node.draining:
+        if (
+            node.is_cordoned_by_health
+            and restriction == Restriction.DRAIN
+            and not node.draining
+        ):
             draft.tell(
                 EventKind.DRAIN,
                 f"node {node.id}: drain, by its health: {_why(node)}",
@@ -176,7 +186,7 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
         text = f"node {node.id} {what}: {_why(node)}; corral node cordon --suspects"
         draft.tell(EventKind.SUSPECT, text, node=node.id)
         return replace(node, suspect=True)
-    draining = bar == Bar.DRAIN
+    draining = restriction == Restriction.DRAIN
     word = EventKind.DRAIN if draining else EventKind.CORDON
     draft.tell(
         word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id
@@ -186,14 +196,14 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
         cordoned=True,
         draining=draining,
         cordoned_by=BY_HEALTH,
-        barred_at=draft.now.wall,
+        health_cordoned_at=draft.now.wall,
     )
 
 
 def _reopened(draft: Draft, node: Node) -> Node:
     """Reopen a node that was closed automatically once no fault restricts it; actions
     of a person stay."""
-    if node.is_barred_by_health:
+    if node.is_cordoned_by_health:
         draft.tell(
             EventKind.UNCORDON,
             f"node {node.id}: uncordon, it is well again",
@@ -206,8 +216,8 @@ def _reopened(draft: Draft, node: Node) -> Node:
 
 
 def _why(node: Node) -> str:
-    ailment = node.worst
-    return ailment.says if ailment is not None else "nothing is known to ail it"
+    condition = node.worst
+    return condition.says if condition is not None else "it has no known condition"
 
 
 # -- jobs ----------------------------------------------------------------------------------------
@@ -228,7 +238,7 @@ def _end_jobs(
             if attempt.cause == Cause.USER:
                 continue
             if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
-                _end(draft, job, attempt, node, strike.ailment)
+                _end(draft, job, attempt, node, strike.condition)
                 ended.add(job.id)
     draft.is_urgent |= bool(ended)
     return ended
@@ -247,18 +257,20 @@ def _explain_ends(
         for job, attempt in ends:
             # another fault may have explained it by now
             now = draft.attempt(job.id) or attempt
-            if explains(strike.ailment, node.id, now):
-                _end(draft, job, now, node, strike.ailment)
+            if explains(strike.condition, node.id, now):
+                _end(draft, job, now, node, strike.condition)
                 _tell_why(draft, job, now, node)
                 job_ids.add(job.id)
     return job_ids
 
 
 def _end(
-    draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment
+    draft: Draft, job: Job, attempt: Attempt, node: Node, condition: NodeCondition
 ) -> None:
-    culprit, why = culprit_of(node, ailment), ailment.text
-    failure = FailureKind.GPU_FAULT if ailment.gpu is not None else FailureKind.CLUSTER
+    culprit, why = culprit_of(node, condition), condition.text
+    failure = (
+        FailureKind.GPU_FAULT if condition.gpu is not None else FailureKind.CLUSTER
+    )
     if attempt.cause == Cause.INFRA and attempt.culprit.startswith("rank "):
         # its words say less
         attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))
@@ -294,8 +306,8 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
 def _is_on(held: Allocation, struck: Struck) -> bool:
     """Whether it was there when it was noticed: by the node's word of who was on the
     device; of a whole node also by when it was given out."""
-    ailment = struck.ailment
-    if (held.job, held.attempt) in ailment.attempts:
+    condition = struck.condition
+    if (held.job, held.attempt) in condition.attempts:
         return True
-    early = held.began <= ailment.noticed_at + CLOCKS_SECONDS
+    early = held.began <= condition.noticed_at + CLOCKS_SECONDS
     return struck.whole_node and bool(held.seat.gpus) and early

@@ -5,14 +5,14 @@ from typing import Literal
 
 from corral.domain.event_kind import EventKind
 from corral.domain.node import Node
-from corral.domain.node_fault import BY_HEALTH, Bar
+from corral.domain.node_fault import BY_HEALTH, Restriction
 from corral.domain.requests import Wish
 from corral.health.node_diagnosis import excused, mended
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import forget_blame
 
 
-def bar_by_person(
+def restrict_by_person(
     node: Node, to: Literal["cordon", "drain", "uncordon", "clear"], now: float
 ) -> Node:
     """The node as it is then: what a person has closed, only a person opens."""
@@ -26,28 +26,28 @@ def bar_by_person(
                 suspect=False,
             )
         case "uncordon":
-            return _open(replace(node, ailments=excused(node.ailments)))
+            return _open(replace(node, conditions=excused(node.conditions)))
         case "clear":
-            well = replace(node, ailments=mended(node.ailments, now), suspect=False)
+            well = replace(node, conditions=mended(node.conditions, now), suspect=False)
             well = forget_blame(node, well)
-            return _open(well) if node.is_barred_by_health else well
+            return _open(well) if node.is_cordoned_by_health else well
 
 
-def bar_suspects(draft: Draft, wish: Wish) -> None:
+def cordon_suspects(draft: Draft, wish: Wish) -> None:
     """Each as its health would have it. They do not count for the breaker, and open
     again by themselves when they are well."""
     draft.is_urgent = True
     for node in [
         all_node for all_node in draft.all_nodes().values() if all_node.suspect
     ]:
-        draining = node.bar == Bar.DRAIN
+        draining = node.restriction == Restriction.DRAIN
         draft.nodes[node.id] = replace(
             node, cordoned=True, draining=draining, cordoned_by=BY_HEALTH, suspect=False
         )
-        ailment = node.worst
+        condition = node.worst
         word, why = (
             EventKind.DRAIN if draining else EventKind.CORDON,
-            ailment.says if ailment is not None else "",
+            condition.says if condition is not None else "",
         )
         text = f"node {node.id}: {word}, asked by {wish.by} for all suspects: {why}"
         draft.tell(word, text, node=node.id)

@@ -58,13 +58,13 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
         draft.tell(EventKind.NODE_JOINED, f"node {heard.node} joined", node=heard.node)
         old = Node(id=heard.node, since=draft.now.wall)
     rebooted = old.boot not in ("", heard.boot)
-    ailments = booted(old.ailments, draft.now.wall) if rebooted else old.ailments
+    conditions = booted(old.conditions, draft.now.wall) if rebooted else old.conditions
     draft.nodes[heard.node] = replace(
         old,
         boot=heard.boot,
         inventory=heard.inventory,
         address=heard.address,
-        ailments=ailments,
+        conditions=conditions,
     )
     if rebooted:
         draft.tell(

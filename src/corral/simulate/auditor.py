@@ -18,7 +18,7 @@ from corral.simulate.oracles.attempt_start import Starting
 from corral.simulate.oracles.failure_blame import FailureBlameOracle
 from corral.simulate.oracles.job_requests import JobRequestsOracle
 from corral.simulate.oracles.ledger import LedgerCheck
-from corral.simulate.oracles.node_restrictions import Barring
+from corral.simulate.oracles.node_restrictions import NodeRestrictionsOracle
 from corral.simulate.oracles.placement import PlacementOracle
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.oracles.promises import Promised
@@ -44,7 +44,7 @@ class Auditor:
         self._starting = Starting(books)
         self._wished = JobRequestsOracle(books)
         self.giving = Giving(books)
-        self._barring = Barring(books)
+        self._restrictions = NodeRestrictionsOracle(books)
         self._placing = PlacementOracle(books, self.giving)
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
@@ -95,11 +95,11 @@ class Auditor:
             books.breach(
                 "term", f"a head of term {term} wrote after one of term {books.term}"
             )
-        self._barring.before(changes)
+        self._restrictions.before(changes)
         books.open_commit(term, changes.nodes, decided_at)
         self._placing.check(changes)
         wall = books.decided_wall()
-        self._barring.check(changes, wall)
+        self._restrictions.check(changes, wall)
         self._wished.check(changes, wall)
         self.promised.check(changes, decided_at, wall)
         self.giving.check(changes)

@@ -48,7 +48,7 @@ class Evidence:
         default_factory=lambda: defaultdict(list)
     )  # from, until
     # what broke its GPU under it
-    ailing: dict[AttemptKey, str] = field(default_factory=dict)
+    faulty: dict[AttemptKey, str] = field(default_factory=dict)
     # until when, newest
     agent_unable: dict[NodeId, float] = field(default_factory=dict)
 

@@ -66,7 +66,7 @@ class Ills:
         self._stage.tell(f"{node.id} notices {text}")
         for alive in on_it:
             if kind == SignalKind.XID and code in ENDING:
-                evidence.ailing[alive.key] = f"{node.id} reported {text}"
+                evidence.faulty[alive.key] = f"{node.id} reported {text}"
         machine.disk.signals.append(
             Signal(
                 number=len(machine.disk.signals) + 1,

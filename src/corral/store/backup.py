@@ -26,6 +26,7 @@ from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, Sequence
 from corral.domain.users import Role
 from corral.store import commits
+from corral.store.migrations.versions.m0013_field_names import renamed
 from corral.store.queries import read_head
 from corral.store.schema import (
     agreed,
@@ -45,7 +46,8 @@ WISHES: Final = 10_000
 BATCH: Final = 1_000
 # as migration 0011 names the owner; no user has such a name
 REMOVED_USER: Final = "(removed)"
-OLDEST: Final = "0009"  # schemas from here on differ by added tables and columns alone
+# schemas from here on differ by added tables and columns, and by names in records
+OLDEST: Final = "0009"
 
 
 def lines_of(connection: Connection) -> Iterator[bytes]:
@@ -141,7 +143,7 @@ def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
         } - row.keys()
         if row.keys() | later != set(table.columns.keys()):
             raise KeyError(name)
-        row |= dict.fromkeys(later)
+        row = renamed(name, row | dict.fromkeys(later))
         for column in table.columns:
             if isinstance(column.type, LargeBinary) and row[column.name] is not None:
                 row[column.name] = base64.b64decode(row[column.name], validate=True)

@@ -19,10 +19,10 @@ from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.requests import (
     Asked,
-    BarSuspects,
     Cancel,
     ChangeJobs,
     CheckNodes,
+    CordonSuspects,
     Requeue,
     Resume,
     SetJob,
@@ -127,7 +127,7 @@ Recorded = (
     | ChangeJobs
     | SetJob
     | SetNode
-    | BarSuspects
+    | CordonSuspects
     | CheckNodes
     | SetLabels
     | SetQueues
@@ -144,7 +144,7 @@ _ASKED: Final = {
     "change_jobs": Codec("change_jobs", ChangeJobs),
     "set_job": Codec("set_job", SetJob),
     "set_node": Codec("set_node", SetNode),
-    "bar_suspects": Codec("bar_suspects", BarSuspects),
+    "cordon_suspects": Codec("cordon_suspects", CordonSuspects),
     "check_nodes": Codec("check_nodes", CheckNodes),
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
@@ -158,7 +158,7 @@ _KINDS: Final[dict[type[Recorded], str]] = {
     ChangeJobs: "change_jobs",
     SetJob: "set_job",
     SetNode: "set_node",
-    BarSuspects: "bar_suspects",
+    CordonSuspects: "cordon_suspects",
     CheckNodes: "check_nodes",
     SetLabels: "set_labels",
     SetQueues: "set_queues",

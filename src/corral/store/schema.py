@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0012"  # of the schema below, and of the newest migration
+REVISION: Final = "0013"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 # a checksum has 32 bits

@@ -9,10 +9,10 @@ from corral.domain.ids import TokenId, UserName, job_id
 from corral.domain.pilot import is_part
 from corral.domain.placement_constraints import label_text
 from corral.domain.requests import (
-    BarSuspects,
     Cancel,
     ChangeJobs,
     CheckNodes,
+    CordonSuspects,
     Requeue,
     Resume,
     SetJob,
@@ -221,7 +221,7 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return "job.set", job, str(wish.asked)
         case SetNode(node=node, to=to):
             return f"node.{to}", node, ""
-        case BarSuspects():
+        case CordonSuspects():
             return "node.cordon", "all suspects", ""
         case CheckNodes(nodes=checked, kinds=kinds):
             left_out = len(checked) - NAMES_SHOWN

@@ -52,7 +52,7 @@ from corral.wire.job_parts import (
     Why,
 )
 from corral.wire.node_answers import (
-    NodeAilment,
+    NodeConditionView,
     NodeDetail,
     NodeGpu,
     NodeGpus,
@@ -96,7 +96,7 @@ __all__ = [
     "KeptSnapshot",
     "LogLines",
     "NodeView",
-    "NodeAilment",
+    "NodeConditionView",
     "NodeDetail",
     "NodeGpu",
     "NodeGpus",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from corral.domain import node as nodes
-from corral.domain.node_fault import Ailment
+from corral.domain.node_fault import NodeCondition
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.wire.active_checks import CheckResult, CheckWaiting
@@ -36,10 +36,10 @@ class NodeGpus(ForecastView):
     pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 
-class NodeAilment(ForecastView):
+class NodeConditionView(ForecastView):
     """Fault of a node.
 
-    `remedy`: the repair. `bar`: how far the fault keeps the node from work. Times are
+    `remedy`: the repair. `restriction`: how far the fault keeps the node from work. Times are
     in seconds since 1970; `mended_at`: time of the repair. `to_mend`: the command that
     repairs it; "" if it has no such command. `uuid`: of the GPU, where its index may
     change, as on a lent node.
@@ -51,7 +51,7 @@ class NodeAilment(ForecastView):
     device: str
     text: str
     remedy: str
-    bar: str
+    restriction: str
     count: int
     since: float
     last: float
@@ -61,7 +61,7 @@ class NodeAilment(ForecastView):
     to_mend: str = ""
 
     @classmethod
-    def of(cls, one: Ailment, to_mend: str = "") -> Self:
+    def of(cls, one: NodeCondition, to_mend: str = "") -> Self:
         known_fields = cls.model_fields.keys() - {"to_mend"}
         return cls(
             **{name: getattr(one, name) for name in known_fields}, to_mend=to_mend
@@ -116,7 +116,7 @@ class NodeView(ForecastView):
         **more: Any,
     ) -> Self:
         total = len(node.inventory.gpus)
-        ails = node.worst
+        condition = node.worst
         taken = total if held_whole_by else taken_gpu_millis / MILLIS_PER_GPU
         return cls(
             id=node.id,
@@ -144,7 +144,7 @@ class NodeView(ForecastView):
             taken_cpus=node.inventory.taken_cpu_millis / MILLIS_PER_CPU,
             taken_memory_bytes=node.inventory.taken_memory_bytes,
             closed=node.inventory.closed,
-            health=ails.says if ails is not None else "",
+            health=condition.says if condition is not None else "",
             cordoned_by=node.cordoned_by,
             suspect=node.suspect,
             lost_jobs=list(node.lost_jobs),
@@ -175,7 +175,7 @@ class NodeDetail(NodeView):
     refused_users: dict[str, str] = {}
     gpu_shares: bool
     shared: list[str]
-    ailments: list[NodeAilment] = []
+    conditions: list[NodeConditionView] = []
     checks: list[CheckResult] = []
     checkups: list[CheckWaiting] = []
     checked_at: float | None = None

@@ -69,7 +69,7 @@ def test_a_gpu_that_breaks_ends_its_job_by_the_clusters_fault_and_closes_its_nod
         )
         node = tenant.house.node(where)
         assert (node.draining, node.cordoned_by) == (True, "health")
-        assert [(one.kind, one.code, one.count) for one in node.ailments] == [
+        assert [(one.kind, one.code, one.count) for one in node.conditions] == [
             ("xid", 79, 1)
         ]
     finally:

@@ -6,9 +6,9 @@ from corral.domain.active_checks import CheckKind
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.requests import (
     Asked,
-    BarSuspects,
     Cancel,
     CheckNodes,
+    CordonSuspects,
     Resume,
     SetJob,
     SetLabels,
@@ -32,7 +32,7 @@ def test_wishes_come_back_as_asked_in_the_order_of_asking(place: Place) -> None:
         SetJob(job=JobId("j1"), name="other", priority=-3, max_duration_seconds=60.0),
         SetNode(node=NodeId("n1"), to="drain"),
         SetNode(node=NodeId("n1"), to="clear"),
-        BarSuspects(),
+        CordonSuspects(),
         CheckNodes(nodes=(NodeId("n1"),), kinds=(CheckKind.DATA,), paths=("/data",)),
         SetLabels(node=NodeId("n1"), labels=(("rack", None), ("zone", "a"))),
     ]

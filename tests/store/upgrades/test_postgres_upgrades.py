@@ -29,6 +29,7 @@ ADDED = {
     "0010": (),
     "0011": (),
     "0012": ("specs", "uploads"),
+    "0013": (),
 }
 COLUMNS_ADDED = {
     "0010": (("audit", "link"), ("audit", "seal")),

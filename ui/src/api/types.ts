@@ -615,8 +615,7 @@ export interface LogRange {
   times: (number | null)[];
 }
 
-export interface NodeAilment {
-  bar: string;
+export interface NodeConditionView {
   code: number | null;
   count: number;
   device: string;
@@ -626,6 +625,7 @@ export interface NodeAilment {
   last: number;
   mended_at: number | null;
   remedy: string;
+  restriction: string;
   since: number;
   text: string;
   to_mend: string;
@@ -634,12 +634,12 @@ export interface NodeAilment {
 
 export interface NodeDetail {
   address: string;
-  ailments: NodeAilment[];
   boot: string;
   checked_at: number | null;
   checks: CheckResult[];
   checkups: CheckWaiting[];
   closed: string;
+  conditions: NodeConditionView[];
   containment: string;
   cordoned: boolean;
   cordoned_by: string;

@@ -214,7 +214,7 @@ function HeldBy({ gpu }: { gpu: NodeGpu }) {
   );
 }
 
-const AILMENTS: Column<NodeDetail["ailments"][number]>[] = [
+const CONDITIONS: Column<NodeDetail["conditions"][number]>[] = [
   {
     name: "What",
     look: "wide",
@@ -241,11 +241,11 @@ function Health({ node }: { node: NodeDetail }) {
     <Card
       title="Health"
       aside={
-        node.ailments.length > 0 && (
+        node.conditions.length > 0 && (
           <Confirm
             name="It is mended"
             title={`Is ${node.id} mended?`}
-            says="What ails it is taken off its record, and it takes work again."
+            says="Its conditions are removed from its record, and it takes work again."
             onYes={() => clear.mutate()}
             disabled={clear.isPending}
             denied={denied}
@@ -260,12 +260,12 @@ function Health({ node }: { node: NodeDetail }) {
           It would be cordoned by itself, but so many are at once that this is left to a person.
         </p>
       )}
-      {node.ailments.length ? (
+      {node.conditions.length ? (
         <Table
           of="Health"
-          rows={node.ailments}
+          rows={node.conditions}
           keyOf={(one) => `${one.kind}${one.code}${one.uuid || one.gpu}${one.device}`}
-          columns={AILMENTS}
+          columns={CONDITIONS}
         />
       ) : (
         <Empty>Nothing is known to be wrong.</Empty>

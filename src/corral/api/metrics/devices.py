@@ -105,11 +105,11 @@ def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
     """0 where there was none. Its code is a label too, as in the exporter, with what it
     means."""
     of_gpu = [
-        ailment
-        for ailment in node.ailments
-        if ailment.is_live
-        and ailment.kind == SignalKind.XID
-        and ailment.unit in (gpu.uuid, gpu.index)
+        condition
+        for condition in node.conditions
+        if condition.is_live
+        and condition.kind == SignalKind.XID
+        and condition.unit in (gpu.uuid, gpu.index)
     ]
     code = (max(of_gpu, key=lambda one: one.last).code or 0) if of_gpu else 0
     title = rule_of(SignalKind.XID, code).title if code else "No Error"

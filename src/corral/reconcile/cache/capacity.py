@@ -9,7 +9,7 @@ from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.node import Node
-from corral.domain.node_fault import Bar
+from corral.domain.node_fault import Restriction
 from corral.reconcile.cache.seats import Seats
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import on_the_way
@@ -24,7 +24,7 @@ def suspicion_of(node: Node, now: float) -> int:
     """Return how often the node recently caused the end of an attempt, and whether a
     fault makes other nodes preferable."""
     blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
-    return blamed + (node.suspect or node.bar != Bar.OPEN)
+    return blamed + (node.suspect or node.restriction != Restriction.OPEN)
 
 
 class CapacityCache:
@@ -70,7 +70,7 @@ class CapacityCache:
         self._heard = heard
         for node in rows:
             nodes_by_node[node.id] = node
-            if node.failed_at or node.ailments:
+            if node.failed_at or node.conditions:
                 self._blamed.add(node.id)
         return dirty
 

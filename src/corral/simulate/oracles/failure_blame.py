@@ -123,8 +123,8 @@ class FailureBlameOracle:
         evidence, books = self._books.evidence, self._books
         if evidence.hurt[key]:
             return evidence.hurt[key][0]
-        if key in evidence.ailing:
-            return evidence.ailing[key]
+        if key in evidence.faulty:
+            return evidence.faulty[key]
         for seat in books.attempts[key].seats:
             if evidence.lost_since(seat.node, books.placed_at[key]):
                 return f"{seat.node} lost its power"

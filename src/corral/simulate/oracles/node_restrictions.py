@@ -13,7 +13,7 @@ BREAKER_SHARE: Final = 0.1
 BY_HEALTH: Final = "health"
 
 
-class Barring:
+class NodeRestrictionsOracle:
     """I16: of all nodes health cordons by itself a tenth within five minutes, or one;
     and only nodes that have reported a fault. By the head's wall clock, as its rows
     are."""
@@ -21,7 +21,7 @@ class Barring:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._were: dict[NodeId, Node | None] = {}
-        self._barred: list[float] = []
+        self._cordoned_at: list[float] = []
 
     def before(self, changes: Changes) -> None:
         """Record the state of the nodes before the commit."""
@@ -32,12 +32,12 @@ class Barring:
         for node in changes.nodes:
             if not _by_health(node) or _by_health(self._were[node.id]):
                 continue
-            self._barred.append(wall)
+            self._cordoned_at.append(wall)
             if not books.machines[node.id].disk.signals:
                 books.breach("I16", f"{node.id} is cordoned, and has reported nothing")
-        lately = sum(wall - at < BREAKER_SECONDS for at in self._barred)
+        lately = sum(wall - at < BREAKER_SECONDS for at in self._cordoned_at)
         most = max(1, int(len(books.nodes) * BREAKER_SHARE))
-        if any(at == wall for at in self._barred) and lately > most:
+        if any(at == wall for at in self._cordoned_at) and lately > most:
             books.breach(
                 "I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health"
             )

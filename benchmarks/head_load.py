@@ -58,7 +58,7 @@ from corral.wire.tls import trusting
 DIAL_SECONDS: Final = 20.0  # over which the agents come
 SIGNAL_SECONDS: Final = 600.0  # of one node: of a thousand, five in three seconds
 SHORT_SECONDS: Final = (120, 1800)  # so that one ends each two seconds
-PATIENCE_SECONDS: Final = 180.0
+RESERVE_AFTER_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +164,10 @@ def work_of(nodes: int) -> list[dict[str, Any]]:
 
 
 def until(what: str, is_so: Any) -> None:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    give_up_at = time.monotonic() + RESERVE_AFTER_SECONDS
     while not is_so():
         if time.monotonic() > give_up_at:
-            raise TimeoutError(f"{what}: not within {PATIENCE_SECONDS:g} s")
+            raise TimeoutError(f"{what}: not within {RESERVE_AFTER_SECONDS:g} s")
         time.sleep(1.0)
 
 

@@ -36,7 +36,7 @@ from corral.health.health_policy import HealthRules
 from corral.store.sqlite import SqliteStore
 
 PARTS = ("one node", "verdicts of the storm", "operator's command")
-PATIENCE_SECONDS = 60.0
+RESERVE_AFTER_SECONDS = 60.0
 WAITING = 400  # four of five of these numbers wait
 BEAT_SECONDS = 1.0
 
@@ -93,7 +93,7 @@ class Beats:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(RESERVE_AFTER_SECONDS):
         while not is_so():
             await asyncio.sleep(0.002)
 

@@ -34,7 +34,7 @@ from tests.kube.cluster import NAMESPACE, require_kubelet
 from tests.kube.storage import Change
 
 WARM: Final = 2  # turns that warm up the path
-PATIENCE_SECONDS: Final = 120.0
+RESERVE_AFTER_SECONDS: Final = 120.0
 OWN: Final = frozenset(
     {"part", "head"}
 )  # volumes of the rendered Job that its agent alone reads
@@ -241,7 +241,7 @@ def _stamp(note: Path) -> str:
 
 
 def _until(true: Callable[[], object]) -> None:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    give_up_at = time.monotonic() + RESERVE_AFTER_SECONDS
     while not true():
         if time.monotonic() > give_up_at:
             raise TimeoutError("it did not come")

@@ -18,7 +18,7 @@ from embedded import cluster, keep, report, spread
 
 import corral
 
-RANKS, SLOWER, STEP_SECONDS, CHANCE, PATIENCE_SECONDS = 4, 0.10, 0.1, 0.05, 60.0
+RANKS, SLOWER, STEP_SECONDS, CHANCE, RESERVE_AFTER_SECONDS = 4, 0.10, 0.1, 0.05, 60.0
 RANK = """
 import json, os, random, socket, sys, time
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -86,7 +86,7 @@ def begin(client: "corral.Client", script: str, seed: int) -> Run:
         -1 if slow is None else slow,
         STEP_SECONDS,
         CHANCE,
-        PATIENCE_SECONDS + 30,
+        RESERVE_AFTER_SECONDS + 30,
     )
     spec = {
         "name": f"seed-{seed}", "run": f"python3 {script} {' '.join(map(str, words))}",
@@ -100,13 +100,13 @@ def begin(client: "corral.Client", script: str, seed: int) -> Run:
 
 def watch(client: "corral.Client", runs: list[Run]) -> None:
     """Until their time is over."""
-    while any(time.time() - one.began < PATIENCE_SECONDS for one in runs):
+    while any(time.time() - one.began < RESERVE_AFTER_SECONDS for one in runs):
         for one in runs:
             if one.named is None:
                 for event in client.events(one.id):
                     if (
                         event.kind == "straggler"
-                        and event.at - one.began <= PATIENCE_SECONDS
+                        and event.at - one.began <= RESERVE_AFTER_SECONDS
                     ):
                         one.named = int(event.text.split("rank ")[1].split()[0])
                         one.seconds = event.at - one.began

@@ -14,9 +14,9 @@ Figures are of ALL gangs, also of those that no rack (more than 64 GPUs) could h
   else the first pod, else anywhere.
 - corral: `place_near`: a gang waits so many seconds for a rack, then for a pod that holds it, then
   takes what there is;
-- corral, relocating: no patience, but a gang that comes and finds no rack has others leave one for
-  elsewhere (`defragment`), within 600 GPU-seconds lost for each GPU of its own. That costs a job
-  120 s (a save, a stop, a start), and happens to it after an hour at the earliest.
+- corral, relocating: no locality delay, but a gang that comes and finds no rack has others leave
+  one for elsewhere (`defragment`), within 600 GPU-seconds lost for each GPU of its own. That costs
+  a job 120 s (a save, a stop, a start), and happens to it after an hour at the earliest.
 To reach (issue 3): >= 93 % of gangs in one rack, >= 98 % in one pod, mean JCT within 1 % of random.
 """
 
@@ -59,7 +59,7 @@ from corral.schedule.columns.placement import take_all
 
 GPUS = 8
 RELOCATION_SECONDS, BUDGET, SETTLED = 120.0, 600.0, 3600.0
-PATIENCES = (
+DELAYS = (
     LocalityDelay(0, 0),
     LocalityDelay(600, 1800),
     LocalityDelay(1800, 3600),
@@ -125,7 +125,7 @@ def jobs_of(traces: Path, compressed: float) -> list[Job]:
     return made
 
 
-def ours(patience: LocalityDelay) -> Placing:
+def ours(delay: LocalityDelay) -> Placing:
     demand, levels = new_demand(), dict[ColumnRequest, int]()
 
     def seats(cluster: ClusterArrays, ask: ColumnRequest, waited: float) -> int:
@@ -134,7 +134,7 @@ def ours(patience: LocalityDelay) -> Placing:
         if ask not in levels:
             levels[ask] = int(nearest(cluster, ask))
         return int(
-            place_near(cluster, demand, ask, level_for(levels[ask], waited, patience))
+            place_near(cluster, demand, ask, level_for(levels[ask], waited, delay))
         )
 
     return seats
@@ -214,7 +214,7 @@ class Replay:
 
     def _start(self, now: float, is_tried: Callable[[ColumnRequest], bool]) -> None:
         """All who fit, by order of arrival. Whom no end has helped since they were tried stays out,
-        but for gangs, whose patience may have run out."""
+        but for gangs, whose locality delay may have ended."""
         heads = [
             (line[0], ask)
             for ask, line in self.waiting.items()
@@ -328,9 +328,9 @@ def measure(own_gpus: int, seeds: int, traces: Path) -> dict[str, Outcome]:
         got[kind] = Outcome(
             *(statistics.mean(values) for values in zip(*some, strict=True))
         )
-    for patience in PATIENCES:
-        name = f"corral, patience {patience.rack_seconds:.0f} s and {patience.pod_seconds:.0f} s"
-        got[name] = Replay(nodes, jobs, ours(patience)).run()
+    for delay in DELAYS:
+        name = f"corral, locality delay {delay.rack_seconds:.0f} s and {delay.pod_seconds:.0f} s"
+        got[name] = Replay(nodes, jobs, ours(delay)).run()
     got["corral, relocating"] = Relocating(nodes, jobs).run()
     return got
 

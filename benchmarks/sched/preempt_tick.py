@@ -49,7 +49,7 @@ def main() -> None:
     cluster = Cluster(*[node(f"n{n}", gpus=GPUS) for n in range(nodes)])
     own = ((ANY_TYPE, nodes * GPUS * 1000 // QUEUES),)
     queues = tuple(Queue(name=QueueName(f"q{n}"), nominal=own) for n in range(QUEUES))
-    cluster.wish(SetQueues(queues=queues, whole=True, guard_seconds=1e9))
+    cluster.wish(SetQueues(queues=queues, whole=True, min_runtime_seconds=1e9))
     submit(cluster, nodes * GPUS)
     tell(cluster, "nobody waits")
     submit(cluster, WAITING)

@@ -2,8 +2,8 @@
 
 Run: .venv/bin/python benchmarks/sched/queueing_live.py [--only venus|pai|philly] [--restart 60]
 
-A guard of a minute; places may be bought from every job, since every job of a log goes on from
-where it was. Users are those of the log; Venus and Philly have none. A play takes minutes.
+A minimum run time of a minute; places may be bought from every job, since every job of a log goes
+on from where it was. Users are those of the log; Venus and Philly have none. A play takes minutes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def able(case: Case) -> Workload:
 def live(case: Case, work: Workload, restart_seconds: float) -> dict[str, float]:
     """The numbers of a play of the whole log."""
     queue = Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY)
-    tree = QueueTree(queues=(queue,), guard_seconds=GUARD_SECONDS)
+    tree = QueueTree(queues=(queue,), min_runtime_seconds=GUARD_SECONDS)
     names = [DEFAULT_QUEUE] * (max(work.queues) + 1)
     begun = process_time()
     done = replay_queued(work, case.nodes, tree, names, restart_seconds=restart_seconds)

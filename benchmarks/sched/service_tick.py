@@ -73,7 +73,7 @@ def main() -> None:
     nodes = parser.parse_args().nodes
     tell_table()
     cluster = Cluster(*[node(f"n{n}", gpus=GPUS) for n in range(nodes)])
-    cluster.wish(SetQueues(queues=(), whole=True, guard_seconds=60.0))
+    cluster.wish(SetQueues(queues=(), whole=True, min_runtime_seconds=60.0))
     submit(cluster, nodes * GPUS)
     for id in list(cluster.world.jobs):
         cluster.say(id, Phase.UP, progress=Progress(step=1))

@@ -10,7 +10,7 @@ from tests.api.heads import TOKENS, Agent, Head, eventually, serving
 from tests.golden.transcript import transcript
 
 FILE = """kind: queues
-guard: 5s
+min_runtime: 5s
 queues:
   - name: team
     gpus: 2
@@ -45,7 +45,7 @@ def test_a_file_of_queues_is_shown_and_then_applied_whole(
     assert "team" not in head.control.world.queues.by_name
     transcript(f"apply -f {path}")
     assert list(head.control.world.queues.by_name) == ["default", "team", "sub"]
-    assert head.control.world.queues.guard_seconds == 5.0
+    assert head.control.world.queues.min_runtime_seconds == 5.0
     assert "nothing is different" in transcript(f"apply -f {path}")
     listed = transcript("queue ls")
     assert "  sub" in listed

@@ -280,7 +280,7 @@ def test_jobs_of_a_queue_that_is_gone_stay_hidden_where_any_queue_hides() -> Non
 
 def test_the_rules_of_all_queues_are_not_an_operators_of_one() -> None:
     before = whole_tree([Queue(name=QueueName("q"), operators=(UserName("bob"),))])
-    after = QueueTree(queues=before.queues, guard_seconds=1.0)
+    after = QueueTree(queues=before.queues, min_runtime_seconds=1.0)
     with pytest.raises(Forbidden, match="rules of all queues"):
         check_operator(before, after, UserName("bob"))
     check_operator(before, before, UserName("bob"))

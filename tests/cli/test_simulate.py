@@ -315,7 +315,7 @@ def test_a_number_of_a_policy_has_an_end(
 
 QUEUES = """
 kind: queues
-guard: 30s
+min_runtime: 30s
 queues:
   - {name: a, gpus: 8, preempt: never}     # its own jobs leave each other alone
   - {name: b, gpus: 8}

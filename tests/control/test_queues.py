@@ -93,10 +93,12 @@ def test_the_queues_are_those_of_the_next_tick_and_the_change_is_told() -> None:
     assert cluster.outcome is not None
     assert [event.kind for event in cluster.outcome.changes.events] == ["queues"]
     cluster.wish(
-        SetQueues(queues=(replace(TEAM, weight=3.0),), whole=False, guard_seconds=5.0)
+        SetQueues(
+            queues=(replace(TEAM, weight=3.0),), whole=False, min_runtime_seconds=5.0
+        )
     )
     assert cluster.world.queues.queue(TEAM.name).weight == 3.0
-    assert cluster.world.queues.guard_seconds == 5.0
+    assert cluster.world.queues.min_runtime_seconds == 5.0
 
 
 def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_nothing() -> (
@@ -230,7 +232,10 @@ def test_a_dry_run_tells_whom_it_would_stop() -> None:
     cluster.wish(SetQueues(queues=owners, whole=True))
     borrows = cluster.submit(gang("long", gpus=2, queue="poor"))
     cluster.up(borrows)
-    for seconds, when in ((1.0, "in 119 s, after its guard"), (200.0, "at once")):
+    for seconds, when in (
+        (1.0, "in 119 s, after its minimum run time"),
+        (200.0, "at once"),
+    ):
         cluster.tick(seconds=seconds)
         now = Now(wall=cluster.wall, serving=cluster.serving)
         (mine,) = plan(

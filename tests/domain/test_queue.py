@@ -22,16 +22,16 @@ from tests.domain.faulty_queues import FAULTY_QUEUES, queue
     "field",
     [
         "half_life_seconds",
-        "guard_seconds",
-        "rack_patience_seconds",
-        "pod_patience_seconds",
+        "min_runtime_seconds",
+        "rack_locality_delay_seconds",
+        "pod_locality_delay_seconds",
     ],
 )
 def test_no_rule_of_a_tree_is_without_end_or_less_than_nothing(
     field: str, number: float
 ) -> None:
     rule: dict[str, Any] = {field: number}
-    with pytest.raises(ValueError, match="end"):
+    with pytest.raises(ValueError, match="finite"):
         QueueTree(**rule)
 
 

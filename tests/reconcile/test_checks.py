@@ -207,9 +207,7 @@ def test_links_go_round_the_ring_and_begin_at_both_ends() -> None:
     assert sorted(pairs) in (["", "n0", "n2"], ["", "n1", "n2"])
 
 
-def test_a_link_waits_for_other_links_beyond_the_patience_but_not_for_a_busy_end() -> (
-    None
-):
+def test_a_link_waits_for_other_links_beyond_the_wait_but_not_for_a_busy_end() -> None:
     cluster = cluster_of(4)
     job = cluster.submit(gang("busy", gpus=2))
     cluster.up(job)

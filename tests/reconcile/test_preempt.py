@@ -17,7 +17,7 @@ from tests.reconcile.saving import SAVED, gone, save_of, state
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 VISION, SPEECH = QueueName("vision"), QueueName("speech")
-GUARD = 100.0
+MIN_RUNTIME = 100.0
 
 
 def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
@@ -27,7 +27,9 @@ def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
         Queue(name=name, nominal=((ANY_TYPE, 4000),), preempt=preempt)
         for name in (VISION, SPEECH)
     ]
-    cluster.wish(SetQueues(queues=tuple(queues), whole=True, guard_seconds=GUARD))
+    cluster.wish(
+        SetQueues(queues=tuple(queues), whole=True, min_runtime_seconds=MIN_RUNTIME)
+    )
     return cluster
 
 
@@ -48,12 +50,12 @@ def submit(cluster: Cluster, queue: QueueName, gpus: int, **more: object) -> Job
 
 
 def borrowed(cluster: Cluster) -> tuple[JobId, JobId]:
-    """Speech has borrowed the GPUs of vision, for longer than its guard; vision wants
+    """Speech has borrowed the GPUs of vision, for longer than its minimum run time; vision wants
     them back."""
     first = submit(cluster, SPEECH, 4, checkpoint=SAVING)
     second = submit(cluster, SPEECH, 4, checkpoint=SAVING)
     for _ in range(3):
-        cluster.tick(seconds=GUARD / 2)
+        cluster.tick(seconds=MIN_RUNTIME / 2)
     for step, id in enumerate((first, second)):
         run_on(cluster, id, 10, saves=(save_of(cluster, id, 9),) if step else ())
     return first, second
@@ -117,7 +119,7 @@ def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywh
         gang("wide", nodes=2, gpus=4, queue=SPEECH, checkpoint=SAVING)
     )
     cluster.up(wide)
-    cluster.tick(seconds=2 * GUARD)
+    cluster.tick(seconds=2 * MIN_RUNTIME)
     run_on(cluster, wide, 10, saves=(save_of(cluster, wide, 9),))
     owner = submit(cluster, VISION, 4)
     cluster.say(wide, Phase.ENDED, on="n1", exits=((0, Exit(code=75, at=1.0)),))
@@ -144,7 +146,7 @@ def test_what_was_preempted_goes_on_from_its_save_when_there_is_room_again() -> 
     owner = submit(cluster, VISION, 4)
     gone(cluster, cheap, step=12)
     cluster.say(owner, Phase.UP)
-    cluster.tick(seconds=GUARD * 5)
+    cluster.tick(seconds=MIN_RUNTIME * 5)
     assert state(cluster, cheap) == JobState.QUEUED, (
         "it has no right to what is vision's own"
     )
@@ -155,18 +157,20 @@ def test_what_was_preempted_goes_on_from_its_save_when_there_is_room_again() -> 
     )  # fmt: skip
 
 
-def test_nobody_is_stopped_within_its_guard_and_the_owner_starts_after_it() -> None:
+def test_nobody_is_stopped_within_its_minimum_run_time_and_the_owner_starts_after_it() -> (
+    None
+):
     cluster = house()
     for _ in range(2):
         submit(cluster, SPEECH, 4, checkpoint=SAVING)
     owner = submit(cluster, VISION, 4)
     assert owner in cluster.world.reservations
-    cluster.tick(seconds=GUARD / 2)
+    cluster.tick(seconds=MIN_RUNTIME / 2)
     running = [
         one for one in cluster.world.jobs.values() if one.state == JobState.RUNNING
     ]
     assert len(running) == 2
-    cluster.tick(seconds=GUARD / 2 + 1)
+    cluster.tick(seconds=MIN_RUNTIME / 2 + 1)
     cluster.tick()
     stopping = [
         id for id, one in cluster.world.jobs.items() if one.state == JobState.STOPPING
@@ -192,7 +196,7 @@ def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_star
             other = second if victim.job == first else first
             cluster.end(other, Exit(code=0, at=1.0))
             assert state(cluster, owner) == JobState.STARTING
-        cluster.tick(seconds=GUARD * 2)
+        cluster.tick(seconds=MIN_RUNTIME * 2)
         assert cluster.world.reservations == {}
         assert state(cluster, victim.job) == JobState.RUNNING
 
@@ -223,7 +227,7 @@ def test_nobody_is_stopped_for_a_gang_that_would_not_fit_even_then() -> None:
     own = submit(cluster, VISION, 3)
     submit(cluster, SPEECH, 4, checkpoint=SAVING)
     submit(cluster, SPEECH, 1, checkpoint=SAVING)
-    cluster.tick(seconds=GUARD * 2)
+    cluster.tick(seconds=MIN_RUNTIME * 2)
     waits = cluster.submit(gang(queue=VISION, gpus=2))
     assert cluster.world.reservations == {}, (
         "two GPUs are more than the one it has left"
@@ -247,7 +251,7 @@ def test_a_higher_priority_goes_first_as_far_as_its_queue_lets_it(
     cluster = house(preempt=rule)
     checkpoint = SAVING if saves else None
     low = [submit(cluster, SPEECH, 4, checkpoint=checkpoint) for _ in range(2)]
-    cluster.tick(seconds=GUARD * 2)
+    cluster.tick(seconds=MIN_RUNTIME * 2)
     high = submit(cluster, SPEECH, 4, priority=100)
     stopping = [id for id in low if state(cluster, id) == JobState.STOPPING]
     assert len(stopping) == gives_way
@@ -262,7 +266,7 @@ def test_a_higher_priority_goes_first_as_far_as_its_queue_lets_it(
 def test_a_preemptible_job_gives_way_to_any_other_and_to_no_preemptible_one() -> None:
     cluster = house(preempt=Preempt.NEVER)
     spot = [submit(cluster, SPEECH, 4, preemptible=True) for _ in range(2)]
-    cluster.tick(seconds=GUARD * 2)
+    cluster.tick(seconds=MIN_RUNTIME * 2)
     submit(cluster, SPEECH, 4, preemptible=True, priority=100)
     assert {state(cluster, id) for id in spot} == {JobState.RUNNING}
     usual = submit(cluster, SPEECH, 4, priority=-100)
@@ -312,7 +316,7 @@ def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_righ
 ):
     cluster = house(preempt=Preempt.ANY)
     low = {submit(cluster, SPEECH, 4) for _ in range(2)}
-    cluster.tick(seconds=GUARD * 2)
+    cluster.tick(seconds=MIN_RUNTIME * 2)
     high = submit(cluster, SPEECH, 4, priority=100)
     (told,) = cluster.world.reservations[high].victims
     assert state(cluster, told.job) == JobState.STOPPING
@@ -325,25 +329,25 @@ def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_righ
 def test_service_is_what_was_not_lost_of_each_attempt() -> None:
     cluster = house()
     first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
-    cluster.tick(seconds=GUARD)
+    cluster.tick(seconds=MIN_RUNTIME)
     run_on(cluster, first, 10, saves=(save_of(cluster, first, 9),))
     run_on(cluster, second, 10, saves=(save_of(cluster, second, 10),))
-    cluster.tick(seconds=GUARD)
+    cluster.tick(seconds=MIN_RUNTIME)
     for id in (first, second):
         cluster.wish(Suspend(job=id))
         cluster.end(id, SAVED)
     kept = [cluster.world.jobs[id].served_seconds for id in (first, second)]
-    assert GUARD < kept[0] < GUARD + 10, "up to its save"
-    assert 2 * GUARD < kept[1] < 2 * GUARD + 10, "it lost nothing"
+    assert MIN_RUNTIME < kept[0] < MIN_RUNTIME + 10, "up to its save"
+    assert 2 * MIN_RUNTIME < kept[1] < 2 * MIN_RUNTIME + 10, "it lost nothing"
     for id in (first, second):
         cluster.wish(Resume(job=id))
     cluster.up(first, 11)
     cluster.tick()
-    cluster.tick(seconds=GUARD)
+    cluster.tick(seconds=MIN_RUNTIME)
     cluster.end(first, Exit(code=0, at=cluster.wall))
     assert cluster.outcome is not None
     (done,) = cluster.outcome.changes.jobs
-    assert kept[0] + GUARD <= done.served_seconds < kept[0] + GUARD + 10
+    assert kept[0] + MIN_RUNTIME <= done.served_seconds < kept[0] + MIN_RUNTIME + 10
 
 
 def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_for_long() -> (
@@ -421,7 +425,9 @@ def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() ->
         for name in (VISION, SPEECH)
     ]
     top = Queue(name=everything, nominal=((ANY_TYPE, 4000),), policy=Policy.SERVICE)
-    cluster.wish(SetQueues(queues=(top, *below), whole=True, guard_seconds=GUARD))
+    cluster.wish(
+        SetQueues(queues=(top, *below), whole=True, min_runtime_seconds=MIN_RUNTIME)
+    )
     cluster.learned = Learned(
         Ended(job_class=Class(queue, 4000), user=ALICE, stem="", seconds=took)
         for queue in (VISION, SPEECH)

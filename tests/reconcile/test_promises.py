@@ -80,7 +80,7 @@ def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanw
     run on n2."""
     cluster = Cluster(node("n1"), node("n2"))
     queue = Queue(name=EASY, policy=Policy.CONSERVATIVE, preempt=Preempt.ANY)
-    cluster.wish(SetQueues(queues=(queue,), whole=False, guard_seconds=0.0))
+    cluster.wish(SetQueues(queues=(queue,), whole=False, min_runtime_seconds=0.0))
     firm = cluster.submit(job("firm", 500.0, gpus=2, priority=200))
     some = [cluster.submit(job(name, 100.0)) for name in ("gone", "slow")]
     for id in (firm, *some):

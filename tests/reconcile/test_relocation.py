@@ -18,7 +18,7 @@ from tests.reconcile.saving import gone, save_of, state
 from tests.worlds import SAVING, Cluster, gang, node
 
 DONE = Exit(code=0, at=1.0)
-GUARD = 30.0
+MIN_RUNTIME = 30.0
 DEFAULT = QueueName("default")
 
 
@@ -30,7 +30,12 @@ def rules(
         rule = RelocationRule(gpu_hours=gpu_hours, pause_seconds=pause)
     queue = Queue(name=DEFAULT, nominal=((ANY_TYPE, 8000),))
     cluster.wish(
-        SetQueues(queues=(queue,), whole=True, guard_seconds=GUARD, relocation=rule)
+        SetQueues(
+            queues=(queue,),
+            whole=True,
+            min_runtime_seconds=MIN_RUNTIME,
+            relocation=rule,
+        )
     )
 
 
@@ -73,7 +78,7 @@ def parted(**more: object) -> tuple[Cluster, JobId, JobId]:
     right = run(cluster, "right")
     cluster.end(between, DONE)
     assert (nodes_of(cluster, left), nodes_of(cluster, right)) == (["n1"], ["n2"])
-    cluster.tick(seconds=2 * GUARD)
+    cluster.tick(seconds=2 * MIN_RUNTIME)
     return cluster, left, right
 
 
@@ -147,7 +152,9 @@ def test_what_costs_more_than_the_budget_has_left_is_not_done_and_told() -> None
     assert said in why(cluster, big)
 
 
-@pytest.mark.parametrize("spared", ["saves not", "alone", "dearer", "within its guard"])
+@pytest.mark.parametrize(
+    "spared", ["saves not", "alone", "dearer", "within its minimum run time"]
+)
 def test_some_are_never_moved(spared: str) -> None:
     more: dict[str, object] = {}
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
@@ -165,11 +172,11 @@ def test_some_are_never_moved(spared: str) -> None:
     else:
         left, between, right = (run(cluster, n, **more) for n in "abc")  # type: ignore[arg-type]
     cluster.end(between, DONE)
-    if spared == "within its guard":
+    if spared == "within its minimum run time":
         big = cluster.submit(gang("big", gpus=4))
-        cluster.tick(seconds=GUARD / 2)
+        cluster.tick(seconds=MIN_RUNTIME / 2)
     else:
-        cluster.tick(seconds=2 * GUARD)
+        cluster.tick(seconds=2 * MIN_RUNTIME)
         big = cluster.submit(gang("big", gpus=4))
         patient(cluster, big)
     assert {state(cluster, id) for id in (left, right)} == {JobState.RUNNING}
@@ -245,7 +252,7 @@ def test_a_second_gang_is_helped_when_it_is_known_what_the_first_has_cost() -> N
     jobs = [run(cluster, f"job{place}") for place in range(8)]
     for id in jobs[1::2]:
         cluster.end(id, DONE)
-    cluster.tick(seconds=2 * GUARD)
+    cluster.tick(seconds=2 * MIN_RUNTIME)
     bigs = [cluster.submit(gang(name, gpus=4)) for name in ("one", "two")]
     cluster.tick(seconds=300.0)
     stopping = [id for id in jobs if cluster.world.state_of(id) == JobState.STOPPING]

@@ -23,7 +23,7 @@ from corral.domain.queue_tree import QueueTree
 from corral.domain.requests import SetQueues, Submit
 from corral.domain.resources import Resources
 from corral.replay.snapshot import Terms
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from corral.schedule.quota.borrowing import changes_at
 from corral.store.memory_store import MemoryStore
 from tests.worlds import ALICE, SAVING
@@ -147,7 +147,7 @@ class LiveHead:
         await self._tick()
         wish = SetQueues(
             queues=tree.queues, whole=True, half_life_seconds=tree.half_life_seconds,
-            guard_seconds=tree.guard_seconds,
+            min_runtime_seconds=tree.min_runtime_seconds,
         )  # fmt: skip
         await self.control.acknowledge(wish, by=ALICE)
         await self._tick()
@@ -171,7 +171,7 @@ class LiveHead:
         return self.decided
 
     def _due(self) -> list[float]:
-        """When those are past their guard who are not told yet."""
+        """When those are past their minimum run time who are not told yet."""
         world = self.control.world
         return [
             max(victim.due_at for victim in untold) - T0
@@ -184,7 +184,7 @@ class LiveHead:
         them."""
         now = self.clock.now - T0
         queued = self.control.world.in_state(JobState.QUEUED).values()
-        over = [job.since - T0 + PATIENCE_SECONDS for job in queued]
+        over = [job.since - T0 + RESERVE_AFTER_SECONDS for job in queued]
         return [at for at in over if at > now]
 
     def _paid_back(self) -> float:

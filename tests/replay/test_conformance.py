@@ -30,7 +30,7 @@ from corral.replay.queue_replay import replay_queued
 from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
 from corral.schedule import Waiting
 from corral.schedule.columns.order import POLICIES
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from corral.schedule.prediction.runtime_model import Lessons
 from tests.replay.live_head import Decided, Row, decided_live
 
@@ -135,7 +135,7 @@ def queues(own: Mapping[str, int], policy: Policy = Policy.DEFAULT) -> QueueTree
             )
             for name, gpus in own.items()
         ],
-        guard_seconds=300.0,
+        min_runtime_seconds=300.0,
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def below_one(
         replace(one, parent=top.name) for one in queues(own).queues if one.name in own
     ]
     return whole_tree(
-        [top, *below], half_life_seconds=half_life_seconds, guard_seconds=300.0
+        [top, *below], half_life_seconds=half_life_seconds, min_runtime_seconds=300.0
     )
 
 
@@ -259,12 +259,12 @@ def longest_wait(seed: int, columns: list[Start], live: list[Start]) -> float:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("named", "policy"), SAME)
-def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
+def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_reservations(
     named: str, policy: Policy, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First come, first served, strictly or with leave to skip."""
     monkeypatch.setattr(
-        import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf")
+        import_module("corral.schedule.decide"), "RESERVE_AFTER_SECONDS", float("inf")
     )
     columns, live = both(seed, named, policy)
     assert columns == live
@@ -272,11 +272,11 @@ def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
 
 
 @pytest.mark.parametrize(("named", "policy"), SAME[1:])
-def test_with_patience_they_part_only_after_somebody_has_waited_for_so_long(
+def test_with_reservations_they_part_only_after_somebody_has_waited_for_so_long(
     named: str, policy: Policy
 ) -> None:
     columns, live = both(2, named, policy)
-    assert longest_wait(2, columns, live) >= PATIENCE_SECONDS
+    assert longest_wait(2, columns, live) >= RESERVE_AFTER_SECONDS
 
 
 @pytest.mark.parametrize(("named", "policy", "seed"), PARTED)

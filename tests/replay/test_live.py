@@ -30,7 +30,7 @@ from corral.schedule.quota.fair_share import ResourceAmounts
 from tests.worlds import node
 
 NODES = (node("n1", 4), node("n2", 4))
-GUARD_SECONDS = 100.0
+MIN_RUNTIME_SECONDS = 100.0
 
 
 def gang(
@@ -48,7 +48,7 @@ def queues(**own: int) -> QueueTree:
         Queue(name=QueueName(n), nominal=((ANY_TYPE, g * 1000),))
         for n, g in own.items()
     ]
-    return whole_tree(made, guard_seconds=GUARD_SECONDS)
+    return whole_tree(made, min_runtime_seconds=MIN_RUNTIME_SECONDS)
 
 
 DEFAULT_TERMS = Terms()
@@ -83,7 +83,7 @@ def test_a_gang_starts_when_another_ends() -> None:
     ]  # fmt: skip
 
 
-def test_a_borrower_gives_way_after_its_guard_keeps_its_work_and_pays_for_the_restart() -> (
+def test_a_borrower_is_preempted_after_its_min_runtime_and_pays_for_the_restart_alone() -> (
     None
 ):
     coming = [

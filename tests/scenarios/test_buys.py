@@ -11,7 +11,7 @@ from tests.scenarios.house import House, house, until
 pytestmark = pytest.mark.xdist_group("buys")
 
 QUEUES = """kind: queues
-guard: 2s
+min_runtime: 2s
 queues:
   - {name: default, preempt: saving}
 """

@@ -43,7 +43,7 @@ def test_a_job_does_not_wait_for_a_check_that_would_take_minutes() -> None:
     with house("--nodes", "1", "--gpus", "1") as here:
         inject(here, "n1", {"seconds": 600})
         with here.client() as client:
-            client.check_nodes(["matmul"], patience_seconds=600)
+            client.check_nodes(["matmul"], max_wait_seconds=600)
         until(
             lambda: any(one.begun_at for one in here.node("n1").checkups),
             "it is being checked",

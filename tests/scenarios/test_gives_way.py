@@ -12,7 +12,7 @@ from tests.scenarios.house import House, house, until
 pytestmark = pytest.mark.xdist_group("gives-way")
 
 QUEUES = """kind: queues
-guard: 2s
+min_runtime: 2s
 queues:
   - {name: vision, gpus: 2}
   - {name: speech, gpus: 2}

@@ -12,7 +12,7 @@ from tests.scenarios.house import House, house, until
 pytestmark = pytest.mark.xdist_group("relocation")
 
 QUEUES = """kind: queues
-guard: 1s
+min_runtime: 1s
 relocation: {gpu_hours: 2, pause: 1h}
 queues:
   - {name: default, gpus: 8, policy: fifo-skip}  # in which no place is bought

@@ -19,7 +19,7 @@ from corral.schedule import (
     Waiting,
     decide,
 )
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import holding_of
 
@@ -85,7 +85,9 @@ class Day:
     def _moments(self) -> list[float]:
         """When something may be decided otherwise than now."""
         comes = [one for one in self.comes if one.gang.job not in self.began]
-        some = [one.at for one in comes] + [one.at + PATIENCE_SECONDS for one in comes]
+        some = [one.at for one in comes] + [
+            one.at + RESERVE_AFTER_SECONDS for one in comes
+        ]
         some += [self._end_of(job) for job in self.running]
         return [at for at in some if at > self.now]
 

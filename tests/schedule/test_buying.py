@@ -61,7 +61,7 @@ def runs(**more: object) -> RunningGang:
         priority=0,
         seats=(seat,),
         started=0.0,
-        guard_over=True,
+        min_runtime_over=True,
         lost_gpu_seconds=500.0,
         restart_seconds=60.0,
         can_save=True,
@@ -91,7 +91,7 @@ def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
     [
         {"priority": -100},
         {"queue": QueueName("other")},
-        {"guard_over": False},
+        {"min_runtime_over": False},
         {"can_save": False},
         {"serves_since": NOW},
         {"serves_since": None},
@@ -101,7 +101,7 @@ def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
     ],
 )
 def test_it_may_not_take_from(victim: dict[str, object]) -> None:
-    """Of another priority (that is another right) or queue, within the guard, without a
+    """Of another priority (that is another right) or queue, within the minimum run time, without a
     save, new, dear to restart, of a user who has had less, or an elder in its turn."""
     assert not buying().may_take(waits(), runs(**victim))
 
@@ -144,7 +144,7 @@ def test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus() -> None:
 
 NODES = [node("n1", 4), node("n2", 4)]
 TREE = QueueTree(
-    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=30.0
+    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), min_runtime_seconds=30.0
 )
 
 
@@ -243,7 +243,7 @@ def test_a_long_job_gives_way_to_short_ones_and_all_are_done() -> None:
 
 def each_refused() -> None:
     for victim in (
-        {"guard_over": False},
+        {"min_runtime_over": False},
         {"priority": -100},
         {"user": BOB},
         {"can_save": False},
@@ -294,9 +294,9 @@ MUTANTS = [
     ),
     (
         Mutant(
-            "the guard does not hold",
+            "the minimum run time does not hold",
             "schedule.preemption.by_service:Buying.is_for_sale",
-            "or not victim.guard_over",
+            "or not victim.min_runtime_over",
             "",
             "",
         ),

@@ -71,7 +71,7 @@ def runs(job: str, queue: QueueName, gpu: int, **more: object) -> RunningGang:
         priority=0,
         seats=(seat,),
         started=0.0,
-        guard_over=True,
+        min_runtime_over=True,
         lost_gpu_seconds=0.0,
         restart_seconds=60.0,
         can_save=True,
@@ -244,8 +244,10 @@ def comings(draw: st.DrawFn) -> list[Coming]:
 
 @settings(max_examples=30, deadline=None)
 @given(coming=comings())
-def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) -> None:
-    """On one GPU a job, a job that its queue owns a GPU for starts within a guard."""
+def test_all_end_and_a_queue_has_its_own_within_a_minimum_run_time(
+    coming: list[Coming],
+) -> None:
+    """On one GPU a job, a job that its queue owns a GPU for starts within a minimum run time."""
     ones = [
         one._replace(gang=replace(one.gang, shapes=waits("j0", A).shapes))
         for one in coming
@@ -271,7 +273,7 @@ def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) ->
                     JobClass.ENDED: (0, -1),
                 }
                 moves.append((one.at, *more[one.kind]))
-        assert longest_without(sorted(moves)) <= below.guard_seconds + 1.0
+        assert longest_without(sorted(moves)) <= below.min_runtime_seconds + 1.0
 
 
 def longest_without(moves: list[tuple[float, int, int]]) -> float:

@@ -11,7 +11,7 @@ from corral.domain.queue import Queue
 from corral.domain.queue_policy import Policy
 from corral.domain.queue_tree import QueueTree
 from corral.schedule import Waiting
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from tests.schedule.days import Come, Day
 from tests.schedule.test_decide import waiting
 from tests.worlds import node
@@ -54,7 +54,7 @@ def test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming(
     data: st.DataObject,
 ) -> None:
     """In a line that goes by age. A gang that is first and has waited for
-    PATIENCE_SECONDS keeps the nodes that are nearest to free. As long as it does,
+    RESERVE_AFTER_SECONDS keeps the nodes that are nearest to free. As long as it does,
     nobody else comes onto them, so with each end there one more of their GPUs is free
     for good, unless others are kept instead, on which more is free, or as much and of
     lower ids. So it begins, after those before it, within the longest run for each of
@@ -64,7 +64,7 @@ def test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming(
     nodes = [node(f"n{at}", gpus) for at, gpus in enumerate(gpus_of)]
     wide = sorted(data.draw(wide_ones(gpus_of)), key=lambda one: one.at)
     bounds = [
-        PATIENCE_SECONDS + LONGEST_SECONDS * _moves(one.gang, len(nodes))
+        RESERVE_AFTER_SECONDS + LONGEST_SECONDS * _moves(one.gang, len(nodes))
         for one in wide
     ]
     lengths = data.draw(st.lists(st.integers(1, 15), min_size=1, max_size=8))
@@ -122,14 +122,14 @@ def test_with_more_gpus_a_day_of_single_gpus_is_at_most_as_much_longer_as_graham
 
 
 @given(ready(widest=4, longest_seconds=4), st.integers(4, 6), st.integers(0, 4))
-def test_gangs_that_find_room_before_patience_ends_take_at_most_twice_the_least(
+def test_gangs_that_find_room_before_a_reservation_take_at_most_twice_the_least(
     comes: list[Come], few: int, more: int
 ) -> None:
     """Garey and Graham 1975, Bounds for multiprocessor scheduling with resource
     constraints, for one resource: twice what any order takes, so also twice what fewer
     nodes took. Then the longest job or the mean work of a node bounds from below what
     any order takes."""
-    assert sum(one.runs_seconds for one in comes) <= PATIENCE_SECONDS
+    assert sum(one.runs_seconds for one in comes) <= RESERVE_AFTER_SECONDS
     work = sum(one.runs_seconds * one.gang.shapes[0].nodes for one in comes)
     least = max(work / (few + more), *(one.runs_seconds for one in comes))
     wide = makespan_seconds(comes, few + more)

@@ -12,7 +12,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from tests.worlds import node
 
 
@@ -124,7 +124,7 @@ def test_a_big_gang_that_waited_long_is_not_starved_by_small_ones() -> None:
     assert seat
     rooms[0].take(seat)
     rooms[1].take(replace(seat, node=NodeId("n2")))
-    big = waiting("big", 0, nodes=2, millis=2000, since=-PATIENCE_SECONDS)
+    big = waiting("big", 0, nodes=2, millis=2000, since=-RESERVE_AFTER_SECONDS)
     smalls = [waiting(f"s{i}", i + 1) for i in range(4)]
     decision = decide(rooms, [big, *smalls], fleet=NodeTypes(nodes))
     assert len(decision.placed) == 1
@@ -210,7 +210,7 @@ def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes
 ):
     """On two nodes it never has nine, and smaller gangs would pass it for ever."""
     most_to_least = forms(*((nodes, 2) for nodes in range(9, 1, -1)))
-    big = waiting("big", shapes=most_to_least, since=-PATIENCE_SECONDS)
+    big = waiting("big", shapes=most_to_least, since=-RESERVE_AFTER_SECONDS)
     nodes = [node("n1"), node("n2")]
     rooms = [NodeRoom(one) for one in nodes]
     seat = rooms[0].seat(Resources(gpu_millis=1000))

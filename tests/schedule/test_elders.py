@@ -20,7 +20,7 @@ from tests.worlds import node
 
 NODES = [node("n1", 4), node("n2", 4)]
 TREE = QueueTree(
-    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=60.0
+    queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), min_runtime_seconds=60.0
 )
 SHORT_SECONDS = 3600.0
 RESTART_SECONDS = 60.0

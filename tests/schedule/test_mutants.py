@@ -31,7 +31,7 @@ WAY = (
 LEAST = (brute.test_of_the_victims_none_could_be_left_alone, brute.full_houses())
 LIMITED = (LEAST[0], st.just(brute.OVER_ITS_LIMIT))
 OWN = (
-    victims.test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it,
+    victims.test_what_is_a_queues_own_is_its_within_one_minimum_run_time_whoever_has_borrowed_it,
     st.data(),
 )
 PROMISED = (promises.test_no_promise_is_ever_broken, promises.trees(), promises.comes())
@@ -164,7 +164,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "nothing is kept for one that has waited",
             "schedule.decide:_try",
-            "state.now - gang.since >= PATIENCE_SECONDS",
+            "state.now - gang.since >= RESERVE_AFTER_SECONDS",
             "False",
             "",
         ),

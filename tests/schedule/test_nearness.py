@@ -60,7 +60,7 @@ def decided(
         assert seat is not None
         rooms[place].take(seat)
     fleet = NodeTypes(nodes)
-    tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=pod)
+    tree = QueueTree(rack_locality_delay_seconds=rack, pod_locality_delay_seconds=pod)
     standing = Standing(
         tree, capacity=fleet.capacity, others={one.queue for one in gangs}
     )
@@ -119,7 +119,9 @@ def test_it_is_the_rule_of_the_columns(
 ) -> None:
     nearest = {2: RACK, 3: POD, 6: ANYWHERE}[nodes]
     level = level_for(nearest, waited, LocalityDelay(rack, rack + more))
-    tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=rack + more)
+    tree = QueueTree(
+        rack_locality_delay_seconds=rack, pod_locality_delay_seconds=rack + more
+    )
     rooms = [NodeRoom(one) for one in lain()]
     one = replace(gang(nodes), since=0.0)
     known = Nearness(rooms, NodeTypes(lain()), tree, waited).levels(one, one.shapes)

@@ -14,7 +14,7 @@ from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import NodeTypes, SeatEnd, Waiting, decide
 from corral.schedule.backfill.promise_swap import is_alike
-from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decide import RESERVE_AFTER_SECONDS
 from corral.schedule.decision import Reserved
 from corral.schedule.placement.availability import SAME_SECONDS
 from corral.schedule.quota.balances import QuotaHolding, Standing
@@ -219,7 +219,7 @@ def test_conservative_promises_a_start_to_each_and_easy_to_the_first() -> None:
 def test_without_limits_nothing_is_promised_and_the_nearest_nodes_are_kept() -> None:
     first = comes_at(0.0, one("first", 0, gpus=1), 500.0)
     wide = comes_at(0.0, one("wide", 1, nodes=2, gpus=2), 1.0)
-    late = comes_at(PATIENCE_SECONDS + 1, one("late", 2, limit=1.0), 1.0)
+    late = comes_at(RESERVE_AFTER_SECONDS + 1, one("late", 2, limit=1.0), 1.0)
     day = Day(PAIR, [first, wide, late], TREE)
     day.live()
     assert not day.first
@@ -233,7 +233,7 @@ def test_one_that_has_waited_by_default_lets_those_go_before_it_who_end_before_i
         0.0, one("first", 0, gpus=2, limit=200.0, queue=DEFAULT_QUEUE), 200.0
     )
     wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, queue=DEFAULT_QUEUE), 10.0)
-    late = PATIENCE_SECONDS + 10.0
+    late = RESERVE_AFTER_SECONDS + 10.0
     short = comes_at(late, one("short", 2, limit=100.0, queue=DEFAULT_QUEUE), 100.0)
     long = comes_at(late, one("long", 3, limit=500.0, queue=DEFAULT_QUEUE), 100.0)
     day = Day(PAIR, [first, wide, short, long], TREE)

@@ -69,7 +69,7 @@ class House:
                     priority=0,
                     seats=seats,
                     started=0.0,
-                    guard_over=True,
+                    min_runtime_over=True,
                     lost_gpu_seconds=self.costs[one.job] - self.least,
                     restart_seconds=0.0,
                     can_save=True,

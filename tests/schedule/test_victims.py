@@ -32,7 +32,7 @@ from tests.worlds import node
 NODES = [node("n1", 4), node("n2", 4), node("n3", 2)]
 KIND = {one.id: ["h100"] * len(one.inventory.gpus) for one in NODES}
 NAMES = ["default", "a", "b", "c"]
-GUARD_SECONDS, PASS_SECONDS, PASSES = 30.0, 10.0, 60
+MIN_RUNTIME_SECONDS, PASS_SECONDS, PASSES = 30.0, 10.0, 60
 
 
 @st.composite
@@ -80,7 +80,7 @@ class House:
                 priority=one.priority,
                 seats=seats,
                 started=started,
-                guard_over=self.now - started >= GUARD_SECONDS,
+                min_runtime_over=self.now - started >= MIN_RUNTIME_SECONDS,
                 lost_gpu_seconds=self.now - started,
                 restart_seconds=1.0,
                 can_save=one.job in self.saving,
@@ -133,7 +133,7 @@ class House:
         for one in self.reserved.values():
             told = [victim for victim in one.victims if victim in self.running]
             ran = [self.now - self.running[victim][2] for victim in told]
-            if min(ran, default=0.0) >= GUARD_SECONDS:
+            if min(ran, default=0.0) >= MIN_RUNTIME_SECONDS:
                 self._stop(told)
         self.now += PASS_SECONDS
         return decision
@@ -181,7 +181,7 @@ def test_without_new_gangs_it_comes_to_rest_and_the_work_lost_is_bounded(
     house: House,
 ) -> None:
     """Nobody is stopped twice for the same gangs in turn: a victim has no right against
-    whoever took its place, and each has run for its guard."""
+    whoever took its place, and each has run for its minimum run time."""
     for _ in range(PASSES):
         house.step()
     told = house.preempted.total()
@@ -190,13 +190,13 @@ def test_without_new_gangs_it_comes_to_rest_and_the_work_lost_is_bounded(
         assert not decision.preempted
     assert house.preempted.total() == told
     assert told <= 2 * (len(house.waiting) + len(house.running))
-    assert all(ran >= GUARD_SECONDS for ran in house.ran)
+    assert all(ran >= MIN_RUNTIME_SECONDS for ran in house.ran)
 
 
 @settings(max_examples=150)
 @given(houses())
 def test_victims_are_enough_are_all_needed_and_free_what_is_kept(house: House) -> None:
-    house.now += GUARD_SECONDS
+    house.now += MIN_RUNTIME_SECONDS
     before = dict(house.running)
     decision = house.decide()
     by_job = {one.job: one for one in house.waiting}
@@ -235,11 +235,11 @@ def test_victims_are_enough_are_all_needed_and_free_what_is_kept(house: House) -
 
 @settings(max_examples=100)
 @given(st.data())
-def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
+def test_what_is_a_queues_own_is_its_within_one_minimum_run_time_whoever_has_borrowed_it(
     data: st.DataObject,
 ) -> None:
     """Then all of it runs, though others fill the cluster: as soon as the last victim
-    has run for its guard, and the pass after that has seen it gone. MOST_A_PASS are let
+    has run for its minimum run time, and the pass after that has seen it gone. MOST_A_PASS are let
     in by one pass."""
     own = {name: data.draw(st.integers(0, 3)) for name in ("a", "b", "c")}
     house = House(shares(**own))
@@ -253,7 +253,7 @@ def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
     house.waiting += mine
     asked_at = house.now
     while not {one.job for one in mine} <= house.running.keys():
-        assert house.now <= asked_at + GUARD_SECONDS + 2 * PASS_SECONDS
+        assert house.now <= asked_at + MIN_RUNTIME_SECONDS + 2 * PASS_SECONDS
         house.step()
 
 
@@ -270,7 +270,7 @@ def one_gang(
         priority=0,
         seats=(seat,),
         started=0.0,
-        guard_over=True,
+        min_runtime_over=True,
         lost_gpu_seconds=1.0,
         restart_seconds=0.0,
         can_save=True,
@@ -335,9 +335,9 @@ def test_one_dear_gang_goes_when_many_cheap_ones_would_lose_more() -> None:
     assert chosen([*cheap, large], waits, tree) == {"s0", "s1", "s2", "s3"}
 
 
-def test_who_is_past_its_guard_goes_before_one_that_is_not() -> None:
+def test_who_is_past_its_minimum_run_time_goes_before_one_that_is_not() -> None:
     old = one_gang("old", "b", 4, "n1", 0, lost_gpu_seconds=50.0)
-    young = one_gang("young", "b", 4, "n2", 0, guard_over=False)
+    young = one_gang("young", "b", 4, "n2", 0, min_runtime_over=False)
     waits, tree = gang("waits", "a", 4), shares(a=4, b=4)
     assert chosen([old, young], waits, tree) == {"old"}
 

@@ -4,11 +4,11 @@ from tests.simulate.mutant import Mutant
 
 GIVING = [
     Mutant(
-        "somebody is stopped within the guard",
+        "a job is stopped within its minimum run time",
         "reconcile.preemption.reservations:_tell_due",
         "any(left_seconds(draft, victim) > 0 for victim in untold)",
         "False",
-        "guard",
+        "min_runtime",
         seed=3,
     ),
     Mutant(

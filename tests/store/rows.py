@@ -144,7 +144,7 @@ def tree(gpus: int = 8) -> QueueTree:
     below = Queue(
         name=QueueName("below"), parent=team.name, weight=0.5, lend_limit_millis=0
     )
-    return whole_tree([team, below], guard_seconds=60.0)
+    return whole_tree([team, below], min_runtime_seconds=60.0)
 
 
 def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> QueueUsage:

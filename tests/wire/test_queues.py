@@ -19,9 +19,9 @@ from tests.schedule.test_queues import trees
 
 FILE = """kind: queues
 half_life: 3d
-guard: 30s
+min_runtime: 30s
 relocation: {gpu_hours: 10, pause: 1h}
-patience: {rack: 2m}
+locality_delay: {rack: 2m}
 queues:
   - name: research
     gpus: {h100: 8, any: 4}
@@ -48,13 +48,16 @@ def test_every_field_of_a_file_is_read() -> None:
     assert is_queue_file(document)
     asked = read_queues(document)
     research, vision, infra = asked.queues
-    assert (asked.whole, asked.half_life_seconds, asked.guard_seconds) == (
+    assert (asked.whole, asked.half_life_seconds, asked.min_runtime_seconds) == (
         True,
         259200.0,
         30.0,
     )
     assert asked.relocation == RelocationRule(gpu_hours=10.0, pause_seconds=3600.0)
-    assert (asked.rack_patience_seconds, asked.pod_patience_seconds) == (120.0, 0.0)
+    assert (asked.rack_locality_delay_seconds, asked.pod_locality_delay_seconds) == (
+        120.0,
+        0.0,
+    )
     assert research.nominal == (("any", 4000), ("h100", 8000))
     assert (research.borrow_limit_millis, research.lend_limit_millis) == (0, 4000)
     assert (research.lowest_priority, research.highest_priority) == (-100, 0)
@@ -145,7 +148,7 @@ def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) ->
             "a pause is at most a day",
             "pause: 6h",
         ),
-        ("patience: {rack: 5}", "5 of what?", "write: rack: 5m, 5h or 5s"),
+        ("locality_delay: {rack: 5}", "5 of what?", "write: rack: 5m, 5h or 5s"),
     ],
 )
 def test_what_is_wrong_for_all_queues_is_said_with_its_line(
@@ -164,10 +167,10 @@ def test_what_is_wrong_for_all_queues_is_said_with_its_line(
     ("field", "line"),
     [
         ("half_life", "half_life: {0}"),
-        ("guard", "guard: {0}"),
+        ("min_runtime", "min_runtime: {0}"),
         ("relocation.gpu_hours", "relocation: {{gpu_hours: {0}}}"),
         ("relocation.pause", "relocation: {{gpu_hours: 1, pause: {0}}}"),
-        ("patience.rack", "patience: {{rack: {0}}}"),
+        ("locality_delay.rack", "locality_delay: {{rack: {0}}}"),
         ("queues[0].weight", "queues: [{{name: a, weight: {0}}}]"),
         ("queues[0].gpus", "queues: [{{name: a, gpus: {{any: {0}}}}}]"),
         ("queues[0].borrow", "queues: [{{name: a, borrow: {0}}}]"),
@@ -199,7 +202,7 @@ def test_every_number_is_within_bounds_or_refused_by_the_name_of_its_field(
     ("line", "hint"),
     [
         ("relocation: 10", "write: relocation: {gpu_hours: 10, pause: 6h}"),
-        ("patience: 5m", "write: patience: {rack: 5m, pod: 10m}"),
+        ("locality_delay: 5m", "write: locality_delay: {rack: 5m, pod: 10m}"),
         ("queues: 5", "write: queues: [{name: research, gpus: 8}]"),
         ("queues: [a]", "write: queues: [{name: research, gpus: 8}]"),
         ("queues: [{name: a, parent: 5}]", "write: parent: research"),
@@ -270,15 +273,17 @@ def test_a_change_is_told_line_by_line() -> None:
             Queue(name=QueueName("b"), weight=2.0),
             Queue(name=QueueName("default"), weight=0.5),
         ],
-        guard_seconds=60.0,
+        min_runtime_seconds=60.0,
     )
     after = replace(
-        after, relocation=RelocationRule(gpu_hours=10.0), rack_patience_seconds=60.0
+        after,
+        relocation=RelocationRule(gpu_hours=10.0),
+        rack_locality_delay_seconds=60.0,
     )
     assert changes_of(before, after) == [
-        "~ guard: 2m -> 1m",
+        "~ min_runtime: 2m -> 1m",
         "~ relocation: none -> {gpu_hours: 10, pause: 6h}",
-        "~ patience: none -> {rack: 1m}",
+        "~ locality_delay: none -> {rack: 1m}",
         "- a",
         "+ b: weight: 2",
         "~ default: weight: none -> 0.5",

@@ -29,7 +29,7 @@ async def check_nodes(
         kinds=tuple(CheckKind(kind) for kind in dict.fromkeys(body.kinds)),
         paths=tuple(dict.fromkeys(body.paths)),
         seconds=body.seconds,
-        patience_seconds=body.patience_seconds,
+        max_wait_seconds=body.max_wait_seconds,
         secret=secrets.token_hex(32),
     )
     wish = await control.ask(request, by=caller.name, speaker=caller.speaker)

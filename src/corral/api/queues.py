@@ -227,10 +227,10 @@ async def queues(house: Within) -> wire.Queues:
     return wire.Queues(
         queues=QueueSnapshot(house.control).rows(),
         half_life_seconds=tree.half_life_seconds,
-        guard_seconds=tree.guard_seconds,
+        min_runtime_seconds=tree.min_runtime_seconds,
         relocation=_relocation(house.control.world, house.control.now().wall),
-        rack_patience_seconds=tree.rack_patience_seconds,
-        pod_patience_seconds=tree.pod_patience_seconds,
+        rack_locality_delay_seconds=tree.rack_locality_delay_seconds,
+        pod_locality_delay_seconds=tree.pod_locality_delay_seconds,
         currency=tree.currency,
     )
 

@@ -31,11 +31,9 @@ Nodes = Annotated[
 CheckSeconds = Annotated[
     Seconds, Parameter(name="--seconds", help="What each long check computes for.")
 ]
-Patience = Annotated[
+MaxWait = Annotated[
     Duration,
-    Parameter(
-        name="--patience", help="How long a node that is busy is waited for: 60s, 2h."
-    ),
+    Parameter(name="--max-wait", help="Longest wait for a busy node: 60s, 2h."),
 ]
 
 
@@ -43,7 +41,7 @@ def gpu(
     *,
     node: Nodes = (),
     seconds: CheckSeconds = 5.0,
-    patience: Patience = "60s",
+    max_wait: MaxWait = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
     """Test nodes: matrix products with a known hash, memory, all-reduce, disk and
@@ -52,21 +50,21 @@ def gpu(
     A node is tested while no job runs on it; a failure closes it until a test passes or
     you run corral node clear.
     """
-    return _checked("gpu", GPU, node, (), seconds, patience, common)
+    return _checked("gpu", GPU, node, (), seconds, max_wait, common)
 
 
 def net(
     *,
     node: Nodes = (),
     seconds: CheckSeconds = 5.0,
-    patience: Patience = "60s",
+    max_wait: MaxWait = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
     """Test the links between nodes, in a ring: each with the next.
 
     A slow link is reported with both ends; a node whose links are all slow is closed.
     """
-    return _checked("net", ("link", "clock"), node, (), seconds, patience, common)
+    return _checked("net", ("link", "clock"), node, (), seconds, max_wait, common)
 
 
 def data(
@@ -75,7 +73,7 @@ def data(
     *,
     node: Nodes = (),
     seconds: CheckSeconds = 5.0,
-    patience: Patience = "60s",
+    max_wait: MaxWait = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
     """Measure how fast a directory is read on each node, and whether all nodes see the
@@ -92,7 +90,7 @@ def data(
         path if path.startswith("/") or common.remote else str(Path(path).absolute())
     )
     return _checked(
-        f"data {path}", ("data",), node, (where,), seconds, patience, common
+        f"data {path}", ("data",), node, (where,), seconds, max_wait, common
     )
 
 
@@ -102,17 +100,17 @@ def _checked(
     nodes: Sequence[str],
     paths: Sequence[str],
     seconds: float,
-    patience: str,
+    max_wait: str,
     common: Change,
 ) -> int:
-    patience_seconds = _duration(patience)
+    max_wait_seconds = _duration(max_wait)
     with head_for(common), common.client() as client:
         begun = client.check_nodes(
             kinds,
             nodes=nodes,
             paths=paths,
             seconds=seconds,
-            patience_seconds=patience_seconds,
+            max_wait_seconds=max_wait_seconds,
         )
         checkup = _awaited(client, begun, quiet=common.json)
     if common.json:
@@ -171,7 +169,7 @@ def _say_next(found: "api.Checkup", again: str) -> None:
                 else "it was needed for work"
             )
             say(
-                f"{node.node} was not checked, {why}: {again} --node {node.node} --patience 2h"
+                f"{node.node} was not checked, {why}: {again} --node {node.node} --max-wait 2h"
             )
     if again == "corral doctor net" and len(found.nodes) < 2:
         say(
@@ -191,5 +189,5 @@ def _duration(text: str) -> float:
         return seconds_of(text)
     except ValueError as error:
         raise Usage(
-            f"--patience {text}: {error}", hint="for example: --patience 2h"
+            f"--max-wait {text}: {error}", hint="for example: --max-wait 2h"
         ) from None

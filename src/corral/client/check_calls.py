@@ -19,14 +19,14 @@ def check_nodes(
     nodes: Sequence[str],
     paths: Sequence[str],
     seconds: float,
-    patience_seconds: float,
+    max_wait_seconds: float,
 ) -> "ApiCall[api.Checkup]":
     body = {
         "kinds": list(kinds),
         "nodes": list(nodes),
         "paths": list(paths),
         "seconds": seconds,
-        "patience_seconds": patience_seconds,
+        "max_wait_seconds": max_wait_seconds,
     }
     return ApiCall(
         method="POST",
@@ -58,10 +58,10 @@ class SyncChecks:
         nodes: Sequence[str] = (),
         paths: Sequence[str] = (),
         seconds: float = 5.0,
-        patience_seconds: float = 60.0,
+        max_wait_seconds: float = 60.0,
     ) -> "api.Checkup":
         """Check these nodes, or all, as soon as nothing runs there."""
-        return self._call(check_nodes(kinds, nodes, paths, seconds, patience_seconds))
+        return self._call(check_nodes(kinds, nodes, paths, seconds, max_wait_seconds))
 
     def checkup(self, id: str) -> "api.Checkup":
         """Return the progress of a check-up and its results so far."""
@@ -81,10 +81,10 @@ class AsyncChecks:
         nodes: Sequence[str] = (),
         paths: Sequence[str] = (),
         seconds: float = 5.0,
-        patience_seconds: float = 60.0,
+        max_wait_seconds: float = 60.0,
     ) -> "api.Checkup":
         return await self._call(
-            check_nodes(kinds, nodes, paths, seconds, patience_seconds)
+            check_nodes(kinds, nodes, paths, seconds, max_wait_seconds)
         )
 
     async def checkup(self, id: str) -> "api.Checkup":

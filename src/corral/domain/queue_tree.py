@@ -16,7 +16,7 @@ from corral.domain.queue_policy import Policy, Visibility
 from corral.domain.relocation import RelocationRule
 
 HALF_LIFE_SECONDS: Final = 7 * 86400.0
-GUARD_SECONDS: Final = 120.0
+MIN_RUNTIME_SECONDS: Final = 120.0
 DEFAULT_CURRENCY: Final = "USD"
 CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)  # its code in ISO 4217
 
@@ -33,10 +33,10 @@ class NoTree(ValueError):
 class QueueTree:
     """All queues. One of them is always named default.
 
-    `half_life_seconds` is the time after which past use counts half. `guard_seconds` is
+    `half_life_seconds` is the time after which past use counts half. `min_runtime_seconds` is
     the run time before a job may be stopped for the owner of its GPUs. `relocation` is
-    the rule for moving jobs to make room. `rack_patience_seconds` and
-    `pod_patience_seconds` are how long a gang waits for one rack, and for one pod, that
+    the rule for moving jobs to make room. `rack_locality_delay_seconds` and
+    `pod_locality_delay_seconds` are how long a gang waits for one rack, and for one pod, that
     holds it whole. After that it takes any nodes. `currency` is that of budgets, rates
     and the prices in node labels.
     """
@@ -45,22 +45,27 @@ class QueueTree:
         default_factory=lambda: (Queue(name=DEFAULT_QUEUE),)
     )
     half_life_seconds: float = HALF_LIFE_SECONDS
-    guard_seconds: float = GUARD_SECONDS
+    min_runtime_seconds: float = MIN_RUNTIME_SECONDS
     relocation: RelocationRule | None = None
-    rack_patience_seconds: float = 0.0
-    pod_patience_seconds: float = 0.0
+    rack_locality_delay_seconds: float = 0.0
+    pod_locality_delay_seconds: float = 0.0
     currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
-        if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
+        if not (
+            0 < self.half_life_seconds < inf and 0 <= self.min_runtime_seconds < inf
+        ):
             raise ValueError(
-                "a half-life is more than 0 s, a guard not less, and both end"
+                "half_life must be more than 0 s, min_runtime at least 0 s, and both finite"
             )
         if not all(
-            0 <= patience < inf
-            for patience in (self.rack_patience_seconds, self.pod_patience_seconds)
+            0 <= delay < inf
+            for delay in (
+                self.rack_locality_delay_seconds,
+                self.pod_locality_delay_seconds,
+            )
         ):
-            raise ValueError("no patience is less than 0 s or without end")
+            raise ValueError("a locality delay must be at least 0 s and finite")
         if CURRENCY.fullmatch(self.currency) is None:
             raise ValueError("a currency is three capital letters")
         for fault in faults(self.queues):
@@ -187,12 +192,12 @@ def whole_tree(
     queues: Sequence[Queue],
     *,
     half_life_seconds: float = HALF_LIFE_SECONDS,
-    guard_seconds: float = GUARD_SECONDS,
+    min_runtime_seconds: float = MIN_RUNTIME_SECONDS,
 ) -> QueueTree:
     """The tree of these queues, with a default one where none of them is it."""
     named = any(queue.name == DEFAULT_QUEUE for queue in queues)
     return QueueTree(
         queues=tuple(queues) if named else (Queue(name=DEFAULT_QUEUE), *queues),
         half_life_seconds=half_life_seconds,
-        guard_seconds=guard_seconds,
+        min_runtime_seconds=min_runtime_seconds,
     )

@@ -133,14 +133,14 @@ class CordonSuspects:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckNodes:
     """Put these nodes to the proof as soon as nothing runs there, within
-    `patience_seconds`. LINK is between each and the next, in a ring, which know each
+    `max_wait_seconds`. LINK is between each and the next, in a ring, which know each
     other by `secret`."""
 
     nodes: tuple[NodeId, ...]
     kinds: tuple[CheckKind, ...]
     paths: tuple[str, ...] = ()
     seconds: float = 5.0
-    patience_seconds: float = 60.0
+    max_wait_seconds: float = 60.0
     secret: str = ""
 
 
@@ -158,7 +158,7 @@ class SetQueues:
     """Replacement of the whole tree. Without `whole`, these queues are added or
     changed, and those in `removed` are deleted.
 
-    None for `half_life_seconds`, `guard_seconds` or `currency` keeps the current value.
+    None for `half_life_seconds`, `min_runtime_seconds` or `currency` keeps the current value.
     The other values are set as for a whole tree. `changes` are the resulting changes at
     the time of the request, one line each, for the audit log.
     """
@@ -166,11 +166,11 @@ class SetQueues:
     queues: tuple[Queue, ...]
     whole: bool
     half_life_seconds: float | None = None
-    guard_seconds: float | None = None
+    min_runtime_seconds: float | None = None
     currency: str | None = None
     relocation: RelocationRule | None = None
-    rack_patience_seconds: float = 0.0
-    pod_patience_seconds: float = 0.0
+    rack_locality_delay_seconds: float = 0.0
+    pod_locality_delay_seconds: float = 0.0
     changes: tuple[str, ...] = ()
     removed: tuple[QueueName, ...] = ()
 

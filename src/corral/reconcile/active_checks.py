@@ -57,7 +57,7 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
         for id in dict.fromkeys(asked.nodes)
         if (checked_node := draft.node(id)) is not None
     ]
-    until = now + asked.patience_seconds
+    until = now + asked.max_wait_seconds
     kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
     for node in nodes if kinds else ():
         alone = CheckUp(
@@ -218,7 +218,7 @@ def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
     if not one.peer or now < one.until:
         return now >= one.until
     # A link whose ends do nothing but other links waits for those, whatever the
-    # patience.
+    # max_wait.
     return now >= one.until + LONGEST_SECONDS or any(
         _works(draft, id) for id in (node.id, one.peer)
     )

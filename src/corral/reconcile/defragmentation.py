@@ -14,7 +14,7 @@ from corral.domain.usage import PreemptWhy
 from corral.reconcile.attained_service import restart_seconds, unsaved_seconds
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import running_gang, standing_reservations
-from corral.reconcile.preemption.texts import guard_left_seconds
+from corral.reconcile.preemption.texts import min_runtime_left_seconds
 from corral.schedule.defragment import Movable, Movables
 from corral.schedule.waiting import Waiting
 
@@ -25,7 +25,7 @@ def movables_of(
     over: frozenset[QueueName],
     as_gang: Callable[[Job], Waiting],
 ) -> Movables:
-    """Return all running jobs that save, are past their guard, and were not moved
+    """Return all running jobs that save, are past their minimum run time, and were not moved
     recently.
 
     The list is empty while a job is on the way to its new place, because the cost of
@@ -115,7 +115,7 @@ def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
         and not is_protected
         and is_whole
         and all(seat.state == SeatState.HELD for seat in seats)
-        and guard_left_seconds(draft, job, attempt) <= 0
+        and min_runtime_left_seconds(draft, job, attempt) <= 0
     )
 
 

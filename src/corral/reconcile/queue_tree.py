@@ -32,7 +32,7 @@ def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
 
 def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
     """The tree after the wish. Raises: ValueError when it cannot be one."""
-    half_life, guard = asked.half_life_seconds, asked.guard_seconds
+    half_life, min_runtime = asked.half_life_seconds, asked.min_runtime_seconds
     tree = (
         whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
     )
@@ -45,13 +45,13 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
         tree = replace(
             tree,
             relocation=asked.relocation,
-            rack_patience_seconds=asked.rack_patience_seconds,
-            pod_patience_seconds=asked.pod_patience_seconds,
+            rack_locality_delay_seconds=asked.rack_locality_delay_seconds,
+            pod_locality_delay_seconds=asked.pod_locality_delay_seconds,
         )
     if half_life is not None:
         tree = replace(tree, half_life_seconds=half_life)
-    if guard is not None:
-        tree = replace(tree, guard_seconds=guard)
+    if min_runtime is not None:
+        tree = replace(tree, min_runtime_seconds=min_runtime)
     if asked.currency is not None:
         tree = replace(tree, currency=asked.currency)
     return begun(tree, before, at)

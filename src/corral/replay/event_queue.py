@@ -7,14 +7,14 @@ from typing import Final
 
 from corral.domain.ids import JobId
 from corral.domain.queue_tree import QueueTree
-from corral.replay.idle_wakeups import patience_ends
+from corral.replay.idle_wakeups import wait_ends
 from corral.replay.simulated_job import SimulatedJob
 from corral.replay.snapshot import Coming
 from corral.schedule import Groups, Waiting
 
 TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
 End = tuple[float, tuple[int, int], JobId, int]
-Patience = tuple[float, JobId, float]
+WaitEnd = tuple[float, JobId, float]
 
 
 class Agenda:
@@ -33,29 +33,29 @@ class Agenda:
     ) -> None:
         self._running, self._waiting = running, waiting
         self._ends: list[End] = []
-        self._patience: list[Patience] = []
+        self._wait_ends: list[WaitEnd] = []
         self._coming, self._came = coming, 0
 
     def plan_end(self, job: SimulatedJob, at: float) -> None:
         """Its seats come free then, if it is still in this start."""
         heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
 
-    def plan_patience(self, tree: QueueTree, gang: Waiting, now: float) -> None:
+    def plan_wait_ends(self, tree: QueueTree, gang: Waiting, now: float) -> None:
         """It waits from now on: nodes may be kept for it once it has for long
         enough."""
-        for over in patience_ends(tree, gang):
+        for over in wait_ends(tree, gang):
             if over > now:
-                heappush(self._patience, (over, gang.job, gang.since))
+                heappush(self._wait_ends, (over, gang.job, gang.since))
 
     @property
     def due_at(self) -> float:
         """The next moment of all of these; inf: nothing lies ahead."""
         while self._ends and not self._is_due(self._ends[0]):
             heappop(self._ends)
-        while self._patience and not self._still_waits(self._patience[0]):
-            heappop(self._patience)
+        while self._wait_ends and not self._still_waits(self._wait_ends[0]):
+            heappop(self._wait_ends)
         soonest = self._ends[0][0] if self._ends else inf
-        soonest = min(soonest, self._patience[0][0] if self._patience else inf)
+        soonest = min(soonest, self._wait_ends[0][0] if self._wait_ends else inf)
         if self._came < len(self._coming):
             soonest = min(soonest, self._coming[self._came].at)
         return soonest
@@ -74,17 +74,17 @@ class Agenda:
             self._came += 1
             yield self._coming[self._came - 1]
 
-    def has_lost_patience(self, now: float) -> bool:
+    def has_wait_ended(self, now: float) -> bool:
         """Whether a job that still waits has waited for long enough by now."""
         has_left = False
-        while self._patience and self._patience[0][0] <= now:
-            has_left |= self._still_waits(heappop(self._patience))
+        while self._wait_ends and self._wait_ends[0][0] <= now:
+            has_left |= self._still_waits(heappop(self._wait_ends))
         return has_left
 
     def _is_due(self, end: End) -> bool:
         """Whether it still runs in the start that this end was planned for."""
         return end[2] in self._running and self._running[end[2]].starts == end[3]
 
-    def _still_waits(self, patient: Patience) -> bool:
-        gang = self._waiting.get(patient[1])
-        return gang is not None and gang.since == patient[2]
+    def _still_waits(self, wait_end: WaitEnd) -> bool:
+        gang = self._waiting.get(wait_end[1])
+        return gang is not None and gang.since == wait_end[2]

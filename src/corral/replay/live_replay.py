@@ -84,7 +84,7 @@ class Play:
         self._failing = Failing(
             terms.failures, [n.id for n in present.nodes], present.now
         )
-        self._guard_seconds = present.tree.guard_seconds
+        self._min_runtime_seconds = present.tree.min_runtime_seconds
         self._stripped = present.stripped
         self._spending = Spending(
             present.tree if terms.counts_budgets else None, present.now
@@ -197,7 +197,7 @@ class Play:
         for at, gang, seconds, can_save in self._agenda.submitted(now):
             self._shares.arrive(gang.shapes[0])
             self._enter(replace(gang, since=at), seconds, can_save=can_save)
-        self._is_new |= self._agenda.has_lost_patience(now)
+        self._is_new |= self._agenda.has_wait_ended(now)
         self._is_new |= any(
             self._due_at(simulated_reservation) <= now
             for simulated_reservation in self._kept.values()
@@ -244,7 +244,7 @@ class Play:
     def _wait(self, gang: Waiting) -> None:
         self._waiting.put(gang)
         self._is_new = True
-        self._agenda.plan_patience(self._standing.tree, gang, self.now)
+        self._agenda.plan_wait_ends(self._standing.tree, gang, self.now)
 
     def _seat(self, holder: SeatHolder, seconds: float) -> None:
         """One that has its seats from the beginning on."""
@@ -452,14 +452,14 @@ class Play:
         )
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """Return when all victims that were not notified yet are past their guard;
+        """Return when all victims that were not notified yet are past their minimum run time;
         never, if there are none."""
         untold = [
             job.placed_at
             for job in victims_left(kept, self._running)
             if not job.stopping
         ]
-        return max(untold) + self._guard_seconds if untold else inf
+        return max(untold) + self._min_runtime_seconds if untold else inf
 
     def _tell_due(self) -> None:
         """All victims of a gang are notified together, and come free after their

@@ -77,7 +77,7 @@ class SimulatedJob:
         )
 
     def as_running(
-        self, now: float, guard_over: bool, *, save_seconds: float
+        self, now: float, min_runtime_over: bool, *, save_seconds: float
     ) -> RunningGang:
         """Return the running gang as a head would describe it."""
         gang, ran = self.gang, now - self.placed_at
@@ -92,7 +92,7 @@ class SimulatedJob:
             priority=gang.priority,
             seats=self.seats,
             started=self.placed_at,
-            guard_over=guard_over,
+            min_runtime_over=min_runtime_over,
             lost_gpu_seconds=gpus * unsaved,
             restart_seconds=self.restart_seconds,
             can_save=self.can_save,
@@ -190,24 +190,27 @@ def candidates_of(
         for job in running
         if job.stopping or job.can_save or may_give_way(tree, job.gang, beyond)
     ]
-    guard = tree.guard_seconds
+    min_runtime = tree.min_runtime_seconds
     return [
-        _known(job, now, now >= job.placed_at + guard, save_seconds)
+        _known(job, now, now >= job.placed_at + min_runtime, save_seconds)
         for job in sorted(simulated_jobs, key=lambda job: job.gang.order)
     ]
 
 
 def _known(
-    job: SimulatedJob, now: float, guard_over: bool, save_seconds: float
+    job: SimulatedJob, now: float, min_runtime_over: bool, save_seconds: float
 ) -> RunningGang:
     """The same object as before as long as it would be equal."""
     running_gang = None if save_seconds or not job.can_save else job.known
-    if running_gang is None or (running_gang.guard_over, running_gang.stopping) != (
-        guard_over,
+    if running_gang is None or (
+        running_gang.min_runtime_over,
+        running_gang.stopping,
+    ) != (
+        min_runtime_over,
         job.stopping,
     ):
         running_gang = job.known = job.as_running(
-            now, guard_over, save_seconds=save_seconds
+            now, min_runtime_over, save_seconds=save_seconds
         )
     return running_gang
 

@@ -40,7 +40,7 @@ from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
 # time for which smaller gangs may pass a larger one that waits
-PATIENCE_SECONDS: Final = 60.0
+RESERVE_AFTER_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def decide(
     """Place whole gangs in the order of Line, within the queues' limits; fullest nodes
     first.
 
-    A gang that waited longer than PATIENCE_SECONDS by `now` (wall clock) reserves its
+    A gang that waited longer than RESERVE_AFTER_SECONDS by `now` (wall clock) reserves its
     best nodes.
 
     Args:
@@ -282,7 +282,7 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
         )
     reason = state.relocating.told(gang, reason)
     state.refused[likeness] = reason
-    if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
+    if state.now - gang.since >= RESERVE_AFTER_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
     return reason
 
@@ -318,7 +318,7 @@ def _place(
 ) -> bool:
     """Place the gang, or an equal request with an earlier promise in its stead.
 
-    `near`: the gang still has patience, and some shape is kept together. `before`: its
+    `near`: the locality delay of the gang lasts, and some shape is kept together. `before`: its
     earlier promise.
     """
     is_weighed = state.shares.any and gang.takes_any

@@ -12,7 +12,7 @@ from corral.domain.units import MILLIS_PER_GPU
 class RunningGang:
     """A gang that holds its seats. Times are seconds, `started` is wall clock.
 
-    `guard_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work
+    `min_runtime_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work
     since the newest committed save. `restart_seconds`: from placement to its first
     step. `can_save`: it has a checkpoint rule. `stopping`: it is already about to end,
     for any reason. `kin`: the name that other jobs use to stay apart from it;
@@ -28,7 +28,7 @@ class RunningGang:
     priority: int
     seats: tuple[Seat, ...]
     started: float
-    guard_over: bool
+    min_runtime_over: bool
     lost_gpu_seconds: float
     restart_seconds: float
     can_save: bool = False
@@ -40,15 +40,22 @@ class RunningGang:
     serves_since: float | None = None
     protected_until: float | None = None
 
-    def later(self, *, guard_over: bool, lost_gpu_seconds: float) -> "RunningGang":
+    def later(
+        self, *, min_runtime_over: bool, lost_gpu_seconds: float
+    ) -> "RunningGang":
         """The same gang some time later, when nothing but time has gone by."""
-        if (guard_over, lost_gpu_seconds) == (self.guard_over, self.lost_gpu_seconds):
+        if (min_runtime_over, lost_gpu_seconds) == (
+            self.min_runtime_over,
+            self.lost_gpu_seconds,
+        ):
             return self
         running_gang = object.__new__(
             RunningGang
         )  # not replace(): thousands are looked at in each pass
         vars(running_gang).update(
-            vars(self), guard_over=guard_over, lost_gpu_seconds=lost_gpu_seconds
+            vars(self),
+            min_runtime_over=min_runtime_over,
+            lost_gpu_seconds=lost_gpu_seconds,
         )
         vars(running_gang).pop("price_gpu_seconds", None)
         return running_gang

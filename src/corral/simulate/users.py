@@ -82,9 +82,9 @@ class SimulatedUsers:
             self._queues = draw_queues(self._shares, gpus)
             if self._promises:
                 self._queues = draw_lines(self._lines, self._queues)
-            guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
+            min_runtime_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
             set_queues = SetQueues(
-                queues=self._queues, whole=True, guard_seconds=guard_seconds
+                queues=self._queues, whole=True, min_runtime_seconds=min_runtime_seconds
             )
             if not self._promises and min(self._stage.gpus, len(self._nodes)) > 1:
                 self._rule = draw_relocation(self._moves)

@@ -37,16 +37,16 @@ def read_tree(path: Path) -> QueueTree:
         raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
     set_queues = read_queues(documents[0])
     assert set_queues.half_life_seconds is not None
-    assert set_queues.guard_seconds is not None
+    assert set_queues.min_runtime_seconds is not None
     tree = whole_tree(
         set_queues.queues,
         half_life_seconds=set_queues.half_life_seconds,
-        guard_seconds=set_queues.guard_seconds,
+        min_runtime_seconds=set_queues.min_runtime_seconds,
     )
     return replace(
         tree,
-        rack_patience_seconds=set_queues.rack_patience_seconds,
-        pod_patience_seconds=set_queues.pod_patience_seconds,
+        rack_locality_delay_seconds=set_queues.rack_locality_delay_seconds,
+        pod_locality_delay_seconds=set_queues.pod_locality_delay_seconds,
     )
 
 

@@ -14,7 +14,7 @@ Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"
 class CheckAsked(BaseModel):
     """`nodes` empty: all. `kinds`: which checks; `paths`: folders that disk and data
     look at too. A long check computes for `seconds`; a node that is busy is waited for
-    `patience_seconds`."""
+    `max_wait_seconds`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -24,7 +24,7 @@ class CheckAsked(BaseModel):
         list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=8)
     ] = []
     seconds: Annotated[float, Field(gt=0, le=120)] = 5.0
-    patience_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
+    max_wait_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
 
 
 class CheckResult(ForecastView):

@@ -83,17 +83,17 @@ class RelocationRow(ForecastView):
 class Queues(ForecastView):
     """Queues and their common settings.
 
-    `relocation` null: no job is moved to make room. `rack_patience_seconds` and
-    `pod_patience_seconds`: time for which a gang waits for a single rack, or a single
+    `relocation` null: no job is moved to make room. `rack_locality_delay_seconds` and
+    `pod_locality_delay_seconds`: time for which a gang waits for a single rack, or a single
     pod. `currency`: of budgets, rates and the prices of nodes.
     """
 
     queues: list[QueueRow]
     half_life_seconds: float
-    guard_seconds: float
+    min_runtime_seconds: float
     relocation: RelocationRow | None = None
-    rack_patience_seconds: float = 0.0
-    pod_patience_seconds: float = 0.0
+    rack_locality_delay_seconds: float = 0.0
+    pod_locality_delay_seconds: float = 0.0
     currency: str = "USD"
 
 

@@ -111,9 +111,9 @@ def _rules(tree: QueueTree) -> dict[str, Any]:
     """Return the rules of all queues, in the form of a file."""
     return {
         "half_life": _written(tree.half_life_seconds),
-        "guard": _written(tree.guard_seconds),
+        "min_runtime": _written(tree.min_runtime_seconds),
         "relocation": relocation_form(tree),
-        "patience": patience_form(tree),
+        "locality_delay": locality_delay_form(tree),
         "currency": tree.currency,
     }
 
@@ -126,10 +126,13 @@ def relocation_form(tree: QueueTree) -> dict[str, Any] | None:
     return {"gpu_hours": rule.gpu_hours, "pause": _written(rule.pause_seconds)}
 
 
-def patience_form(tree: QueueTree) -> dict[str, Any] | None:
+def locality_delay_form(tree: QueueTree) -> dict[str, Any] | None:
     """Return the locality delay in the form of a file; None: no job waits for close
     nodes."""
-    form = {"rack": tree.rack_patience_seconds, "pod": tree.pod_patience_seconds}
+    form = {
+        "rack": tree.rack_locality_delay_seconds,
+        "pod": tree.pod_locality_delay_seconds,
+    }
     return {
         level: _written(seconds) for level, seconds in form.items() if seconds
     } or None

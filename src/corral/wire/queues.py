@@ -16,8 +16,8 @@ from corral.domain.queue_policy import Policy, Preempt, Visibility
 from corral.domain.queue_tree import (
     CURRENCY,
     DEFAULT_CURRENCY,
-    GUARD_SECONDS,
     HALF_LIFE_SECONDS,
+    MIN_RUNTIME_SECONDS,
 )
 from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
 from corral.domain.requests import SetQueues
@@ -44,7 +44,7 @@ _EXAMPLES: Final[Mapping[str, FieldCorrection]] = {
         corrected("gpu_hours", 10),
         corrected("parent", "research"),
         corrected("relocation", {"gpu_hours": 10, "pause": "6h"}),
-        corrected("patience", {"rack": "5m", "pod": "10m"}),
+        corrected("locality_delay", {"rack": "5m", "pod": "10m"}),
         corrected("kind", KIND),
     )
 }
@@ -161,9 +161,9 @@ class QueueFile(_Part):
 
     kind: Literal["queues"] = "queues"
     half_life: Annotated[float, _seconds("half_life")] = HALF_LIFE_SECONDS
-    guard: Annotated[float, _seconds("guard", 0.0)] = GUARD_SECONDS
+    min_runtime: Annotated[float, _seconds("min_runtime", 0.0)] = MIN_RUNTIME_SECONDS
     relocation: RelocationBody | None = None
-    patience: LocalityDelayBody = LocalityDelayBody()
+    locality_delay: LocalityDelayBody = LocalityDelayBody()
     currency: Annotated[str, Field(pattern=f"^{CURRENCY.pattern}$")] = DEFAULT_CURRENCY
     queues: tuple[QueueSpec, ...]
 
@@ -251,11 +251,11 @@ def read_queues(
         queues=tuple(queue for queue, _ in placed),
         whole=whole,
         half_life_seconds=queue_file.half_life if whole else None,
-        guard_seconds=queue_file.guard if whole else None,
+        min_runtime_seconds=queue_file.min_runtime if whole else None,
         currency=queue_file.currency if whole else None,
         relocation=_relocation(queue_file.relocation),
-        rack_patience_seconds=queue_file.patience.rack,
-        pod_patience_seconds=queue_file.patience.pod,
+        rack_locality_delay_seconds=queue_file.locality_delay.rack,
+        pod_locality_delay_seconds=queue_file.locality_delay.pod,
     )
 
 
@@ -310,7 +310,7 @@ def _problem(error: dict[str, Any], rendering: Rendering) -> Problem:
         parts: dict[str, type[_Part]] = {
             "budget": BudgetBody,
             "relocation": RelocationBody,
-            "patience": LocalityDelayBody,
+            "locality_delay": LocalityDelayBody,
         }
         known_part = (
             parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile

@@ -45,32 +45,34 @@ def test_the_nearest_level_is_the_lowest_that_holds_the_gang_when_all_is_idle() 
 def test_what_will_do_only_widens_with_the_wait_and_is_anything_in_the_end(
     nearest_level: int, waited: float, longer: float, rack: float, pod: float
 ) -> None:
-    patience = LocalityDelay(rack, rack + pod)
-    now = level_for(nearest_level, waited, patience)
-    assert nearest_level <= now <= level_for(nearest_level, waited + longer, patience)
-    assert level_for(nearest_level, rack + pod, patience) == ANYWHERE
+    delay = LocalityDelay(rack, rack + pod)
+    now = level_for(nearest_level, waited, delay)
+    assert nearest_level <= now <= level_for(nearest_level, waited + longer, delay)
+    assert level_for(nearest_level, rack + pod, delay) == ANYWHERE
 
 
 def test_a_rack_is_waited_for_first_then_a_pod_unless_neither_could_hold_the_gang() -> (
     None
 ):
-    patience = LocalityDelay(60.0, 600.0)
-    assert [level_for(RACK, wait, patience) for wait in (0, 59, 60, 599, 600)] == [
+    delay = LocalityDelay(60.0, 600.0)
+    assert [level_for(RACK, wait, delay) for wait in (0, 59, 60, 599, 600)] == [
         1,
         1,
         2,
         2,
         3,
     ]
-    assert [level_for(POD, wait, patience) for wait in (0, 599, 600)] == [
+    assert [level_for(POD, wait, delay) for wait in (0, 599, 600)] == [
         POD,
         POD,
         ANYWHERE,
     ]
-    assert level_for(ANYWHERE, 0, patience) == ANYWHERE
+    assert level_for(ANYWHERE, 0, delay) == ANYWHERE
 
 
-def test_a_patient_gang_takes_nothing_wider_and_others_are_placed_as_ever() -> None:
+def test_a_gang_within_its_delay_takes_nothing_wider_and_others_are_placed_as_ever() -> (
+    None
+):
     cluster, demand = cluster_of(ROWS), new_demand()
     for row in (0, 2, 4):
         take(cluster, row, 255, 1000, 0, 0, False)

@@ -149,7 +149,7 @@ CREATE TABLE queues (
 	crc INTEGER NOT NULL, 
 	PRIMARY KEY (id)
 );
-INSERT INTO "queues" VALUES(1,'{"queues":[{"name":"default","parent":null,"nominal":[],"weight":1.0,"borrow_limit_millis":null,"lend_limit_millis":null,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":null,"allow":null,"idle":null,"visibility":null,"operators":[]},{"name":"team","parent":null,"nominal":[["h100",8000]],"weight":1.0,"borrow_limit_millis":null,"lend_limit_millis":null,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":{"gpu_hours":null,"money":900.5,"rates":[["any",1.25],["h100",2.5]],"period_seconds":86400.0,"until":null,"demote_to":null,"since":0.0},"allow":null,"idle":null,"visibility":null,"operators":[]},{"name":"below","parent":"team","nominal":[],"weight":0.5,"borrow_limit_millis":null,"lend_limit_millis":0,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":null,"allow":null,"idle":null,"visibility":null,"operators":[]}],"half_life_seconds":604800.0,"guard_seconds":60.0,"relocation":null,"rack_patience_seconds":0.0,"pod_patience_seconds":0.0,"currency":"USD"}',3449812991);
+INSERT INTO "queues" VALUES(1,'{"queues":[{"name":"default","parent":null,"nominal":[],"weight":1.0,"borrow_limit_millis":null,"lend_limit_millis":null,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":null,"allow":null,"idle":null,"visibility":null,"operators":[]},{"name":"team","parent":null,"nominal":[["h100",8000]],"weight":1.0,"borrow_limit_millis":null,"lend_limit_millis":null,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":{"gpu_hours":null,"money":900.5,"rates":[["any",1.25],["h100",2.5]],"period_seconds":86400.0,"until":null,"demote_to":null,"since":0.0},"allow":null,"idle":null,"visibility":null,"operators":[]},{"name":"below","parent":"team","nominal":[],"weight":0.5,"borrow_limit_millis":null,"lend_limit_millis":0,"most_per_user_millis":null,"longest_seconds":null,"lowest_priority":null,"highest_priority":null,"policy":"default","preempt":"saving","budget":null,"allow":null,"idle":null,"visibility":null,"operators":[]}],"half_life_seconds":604800.0,"min_runtime_seconds":60.0,"relocation":null,"rack_locality_delay_seconds":0.0,"pod_locality_delay_seconds":0.0,"currency":"USD"}',3390241354);
 CREATE TABLE receipts (
 	number INTEGER NOT NULL, 
 	job TEXT NOT NULL, 
@@ -275,8 +275,8 @@ CREATE INDEX uploads_owner ON uploads (owner, bytes);
 CREATE INDEX events_job ON events (job, number) WHERE job IS NOT NULL;
 CREATE INDEX account_days_day ON account_days (day);
 CREATE INDEX imported_age ON imported (ended_at, id);
-CREATE INDEX audit_by ON audit ("by", number);
 CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_by ON audit ("by", number);
 CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number) BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;

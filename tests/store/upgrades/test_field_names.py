@@ -14,7 +14,7 @@ from corral.boot.settings import ClusterDir
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import NodeId
 from corral.domain.node_fault import Restriction
-from corral.domain.requests import CordonSuspects
+from corral.domain.requests import CheckNodes, CordonSuspects, SetQueues
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
 from corral.store.sqlite.database import SqliteDatabase
@@ -45,8 +45,22 @@ async def check(store: TableStore) -> None:
             'ailment "ailment"',
         )
         assert len(events) == 4
-        pending = [wish.asked for wish in await store.wishes(1)]
-        assert pending[0] == CordonSuspects()
+        tree = world.queues
+        assert (
+            tree.min_runtime_seconds,
+            tree.rack_locality_delay_seconds,
+            tree.pod_locality_delay_seconds,
+        ) == (60.0, 300.0, 600.0)
+        suspects, checks, queues = [wish.asked for wish in await store.wishes(1)]
+        assert suspects == CordonSuspects()
+        assert isinstance(checks, CheckNodes)
+        assert checks.max_wait_seconds == 90.0
+        assert isinstance(queues, SetQueues)
+        assert (
+            queues.min_runtime_seconds,
+            queues.rack_locality_delay_seconds,
+            queues.pod_locality_delay_seconds,
+        ) == (30.0, 5.0, 6.0)
         again = await store.wish(submit("again", key="first"), by=ANN, at=9.0)
         assert again.sequence == 1
         assert len(await store.audit(limit=9)) == 4
@@ -98,7 +112,7 @@ def put_rows_back(old: sqlite3.Connection, url: str) -> None:
             sets = ", ".join(f"{name} = %s" for name in names)
             where = " AND ".join(f"{name} = %s" for name in key)
             for row in rows:
-                raw.execute(f"UPDATE {table} SET {sets} WHERE {where}", row)  # type: ignore[arg-type]
+                raw.execute(f"UPDATE {table} SET {sets} WHERE {where}", row)
 
 
 def test_a_damaged_row_is_still_refused_after_the_upgrade(tmp_path: Path) -> None:

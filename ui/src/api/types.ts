@@ -116,9 +116,9 @@ export interface ChangedJob {
 
 export interface CheckAsked {
   kinds: ("matmul" | "memory" | "all-reduce" | "link" | "disk" | "clock" | "data")[];
+  max_wait_seconds: number;
   nodes: string[];
   paths: string[];
-  patience_seconds: number;
   seconds: number;
 }
 
@@ -945,11 +945,11 @@ export interface QueueRow {
 
 export interface Queues {
   currency: string;
-  guard_seconds: number;
   half_life_seconds: number;
-  pod_patience_seconds: number;
+  min_runtime_seconds: number;
+  pod_locality_delay_seconds: number;
   queues: QueueRow[];
-  rack_patience_seconds: number;
+  rack_locality_delay_seconds: number;
   relocation: RelocationRow | null;
 }
 

@@ -27,10 +27,10 @@ from corral.reconcile.attained_service import (
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.takings import account_of
 from corral.reconcile.preemption.texts import (
-    guard_left_seconds,
     is_untold,
     kept_text,
     left_seconds,
+    min_runtime_left_seconds,
     moved_text,
     name_of,
     right_text,
@@ -97,13 +97,13 @@ def gang_later(
 
 
 class _Going(TypedDict):
-    guard_over: bool
+    min_runtime_over: bool
     lost_gpu_seconds: float
 
 
 def _as_time_goes(draft: Draft, job: Job, attempt: Attempt, millis: int) -> _Going:
     return {
-        "guard_over": guard_left_seconds(draft, job, attempt) <= 0,
+        "min_runtime_over": min_runtime_left_seconds(draft, job, attempt) <= 0,
         "lost_gpu_seconds": millis / MILLIS_PER_GPU * unsaved_seconds(draft, attempt),
     }
 
@@ -293,11 +293,11 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
     job, attempt = draft.job(one.job), draft.attempt(one.job)
     assert job is not None
     assert attempt is not None
-    left_seconds_of_guard = max(0.0, guard_left_seconds(draft, job, attempt))
+    min_runtime_left = max(0.0, min_runtime_left_seconds(draft, job, attempt))
     return Victim(
         job=one.job,
         attempt=job.attempt,
-        due_at=draft.now.wall + left_seconds_of_guard,
+        due_at=draft.now.wall + min_runtime_left,
         why=one.why,
         gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
         to=one.to if isinstance(one, Relocated) else (),
@@ -384,7 +384,7 @@ def _drop(draft: Draft, id: JobId) -> None:
 
 
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
-    """Tell all of them together to stop, once none is within its guard any more."""
+    """Tell all of them together to stop, once none is within its minimum run time any more."""
     by = draft.job(reservation.job)
     untold = [victim for victim in reservation.victims if is_untold(draft, victim)]
     if by is None or any(left_seconds(draft, victim) > 0 for victim in untold):

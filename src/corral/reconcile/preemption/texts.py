@@ -1,5 +1,5 @@
 """Texts of preemption: which job stops for which, and how long a victim is still within
-its guard."""
+its minimum run time."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,12 @@ from corral.schedule import Reserved
 from corral.schedule.waiting import Reason
 
 
-def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
+def min_runtime_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
     """Return how long the job may still not be stopped for another, from when it was
     up."""
     if job.state == JobState.RUNNING:
-        return draft.tree.guard_seconds - ran_seconds(draft, attempt)
-    return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
+        return draft.tree.min_runtime_seconds - ran_seconds(draft, attempt)
+    return draft.tree.min_runtime_seconds - max(0.0, draft.now.wall - attempt.placed_at)
 
 
 def is_untold(draft: Draft, victim: Victim) -> bool:
@@ -36,12 +36,12 @@ def left_seconds(draft: Draft, victim: Victim) -> float:
     return (
         0.0
         if job is None or attempt is None
-        else guard_left_seconds(draft, job, attempt)
+        else min_runtime_left_seconds(draft, job, attempt)
     )
 
 
 def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
-    """For example: j3 of queue b (train, borrowing), in 40 s, after its guard."""
+    """For example: j3 of queue b (train, borrowing), in 40 s, after its minimum run time."""
     job, attempt = draft.job(id), draft.attempt(id)
     if job is None or attempt is None:
         return str(id)
@@ -53,8 +53,10 @@ def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
         PreemptWhy.PREEMPTIBLE: "preemptible",
         PreemptWhy.ROOM: "to be moved",
     }[why]
-    seconds = guard_left_seconds(draft, job, attempt)
-    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "at once"
+    seconds = min_runtime_left_seconds(draft, job, attempt)
+    when = (
+        f"in {seconds:.0f} s, after its minimum run time" if seconds > 0 else "at once"
+    )
     return f"{id} of queue {job.spec.queue} ({job.spec.name}, {because}), {when}"
 
 
@@ -135,7 +137,7 @@ def kept_text(draft: Draft, one: Reservation) -> str:
         left_seconds(draft, victim) if is_untold(draft, victim) else 0.0
         for victim in victims
     )
-    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
+    when = f"in {seconds:.0f} s, after its minimum run time" if seconds > 0 else "now"
     return (
         f"{reservation_text}; {names} {'has' if len(victims) == 1 else 'have'} to save and "
         f"stop {when}"

@@ -45,13 +45,11 @@ def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
 
 
 @compiled
-def level_for(
-    nearest_level: int, waited_seconds: float, patience: LocalityDelay
-) -> int:
+def level_for(nearest_level: int, waited_seconds: float, delay: LocalityDelay) -> int:
     """The widest domain that will do now; ANYWHERE: any nodes."""
-    if nearest_level <= RACK and waited_seconds < patience.rack_seconds:
+    if nearest_level <= RACK and waited_seconds < delay.rack_seconds:
         return RACK
-    if nearest_level <= POD and waited_seconds < patience.pod_seconds:
+    if nearest_level <= POD and waited_seconds < delay.pod_seconds:
         return POD
     return ANYWHERE
 

@@ -21,14 +21,17 @@ from corral.schedule.placement.topology import domain_of, largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
 
-def patience_seconds(tree: QueueTree, gang: Waiting) -> list[float]:
+def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
     """So long after it began to wait, nodes will do for the gang that would not
     before."""
     if max(shape.nodes for shape in gang.shapes) == 1:
         return []
     return [
         seconds
-        for seconds in (tree.rack_patience_seconds, tree.pod_patience_seconds)
+        for seconds in (
+            tree.rack_locality_delay_seconds,
+            tree.pod_locality_delay_seconds,
+        )
         if seconds
     ]
 
@@ -53,7 +56,7 @@ class Nearness:
         )
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:
-        """The gang, kept together for as long as it has patience."""
+        """The gang, kept together for as long as its locality delay lasts."""
         level = self._level(gang, shape) if self._is_on() else None
         if level is None:
             return gang
@@ -78,29 +81,38 @@ class Nearness:
 
     def _reason(self, level: Level, nodes: Sequence[NodeRoom]) -> Reason:
         domains = len({domain_of(room.id, room.labels, level) for room in nodes})
-        up_to = duration_text(self._patience_seconds(level))
+        up_to = duration_text(self._delay_seconds(level))
         return Reason(
             code=ReasonCode.TOPOLOGY,
             sentence=f"waits up to {up_to} for one {level}: fits now over {domains} {level}s",
         )
 
     def _is_on(self) -> bool:
-        return max(self.tree.rack_patience_seconds, self.tree.pod_patience_seconds) > 0
+        return (
+            max(
+                self.tree.rack_locality_delay_seconds,
+                self.tree.pod_locality_delay_seconds,
+            )
+            > 0
+        )
 
-    def _patience_seconds(self, level: Level) -> float:
-        rack, pod = self.tree.rack_patience_seconds, self.tree.pod_patience_seconds
+    def _delay_seconds(self, level: Level) -> float:
+        rack, pod = (
+            self.tree.rack_locality_delay_seconds,
+            self.tree.pod_locality_delay_seconds,
+        )
         return rack if level == Level.RACK else pod
 
     def _level(self, gang: Waiting, shape: Shape) -> Level | None:
         if shape.nodes == 1 or gang.place.topology.mode != Mode.PREFER:
             return None
         waited = self.now - gang.since
-        if waited >= max(map(self._patience_seconds, (Level.RACK, Level.POD))):
+        if waited >= max(map(self._delay_seconds, (Level.RACK, Level.POD))):
             return None
         nearest = self._nearest_of(gang, shape)
-        if nearest == Level.RACK and waited < self._patience_seconds(Level.RACK):
+        if nearest == Level.RACK and waited < self._delay_seconds(Level.RACK):
             return Level.RACK
-        if nearest is not None and waited < self._patience_seconds(Level.POD):
+        if nearest is not None and waited < self._delay_seconds(Level.POD):
             return Level.POD
         return None
 

@@ -7,7 +7,7 @@ The rule of `preempt` for live gangs. The gang must be better by the margin and 
 cost of the victim's restart. It must also have waited as long as all the restarts take,
 divided over its own GPUs. The GPU time lost is therefore never more than preemptors
 have waited for. No gang preempts a user with less service, where shares count, or a job
-within its guard.
+within its minimum run time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +59,7 @@ class Buying:
 
     def is_for_sale(self, victim: RunningGang) -> bool:
         """Whether anybody may buy its place now."""
-        if victim.preemptible or not victim.guard_over:
+        if victim.preemptible or not victim.min_runtime_over:
             return False
         if not (victim.can_save or self._rule(victim.queue) == Preempt.ANY):
             return False

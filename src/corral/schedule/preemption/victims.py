@@ -54,7 +54,10 @@ class _Told(NamedTuple):
 
 
 MOST_A_PASS: Final = 8  # gangs admitted by one pass, since each search takes time
-_SETTLED: Final = (True, False)  # first only those past their guard, then all
+_SETTLED: Final = (
+    True,
+    False,
+)  # first only those past their minimum run time, then all
 
 
 class Victims:
@@ -341,7 +344,7 @@ class Victims:
             some = [
                 victim_candidate
                 for victim_candidate in able
-                if victim_candidate.running.guard_over or not settled
+                if victim_candidate.running.min_runtime_over or not settled
             ]
             if settled and len(some) in (0, len(able)):
                 continue  # the second round is the same

@@ -35,7 +35,7 @@ class _Held:
 
 
 class Giving:
-    """Quota, rights, guards, what is kept, receipts. Queues of these worlds are not
+    """Quota, rights, minimum run times, what is kept, receipts. Queues of these worlds are not
     nested."""
 
     def __init__(self, books: Books) -> None:
@@ -325,7 +325,7 @@ class Giving:
 
     def _told(self, job: Job, before: Job) -> None:
         """Check that a job is stopped only for a waiting one, and not within its
-        guard."""
+        minimum run time."""
         by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
         if not by:
             self._books.breach(
@@ -334,10 +334,11 @@ class Giving:
         evidence, now = self._books.evidence, self._books.now()
         up = evidence.first_up.get((job.id, job.attempt))
         if before.state == JobState.RUNNING and up is not None:
-            ran, guard = now - up, self._tree.guard_seconds
-            if ran < guard - MARGIN_SECONDS:
+            ran, min_runtime = now - up, self._tree.min_runtime_seconds
+            if ran < min_runtime - MARGIN_SECONDS:
                 self._books.breach(
-                    "guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}"
+                    "min_runtime",
+                    f"{job.id} ran {ran:.1f} s of its minimum run time of {min_runtime}",
                 )
 
     def _gave_way(
@@ -411,7 +412,7 @@ class Giving:
         now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
-        bound = self._tree.guard_seconds + grace + STOP_SECONDS
+        bound = self._tree.min_runtime_seconds + grace + STOP_SECONDS
         entitled = {job.id for job in self._entitled_now(jobs)}
         for job in entitled | self._kept.keys():
             since = self._entitled.setdefault(job, max(now, healed_at))

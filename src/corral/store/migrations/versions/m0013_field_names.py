@@ -14,6 +14,15 @@ down_revision = "0012"
 
 NODE: Final = {"ailments": "conditions", "barred_at": "health_cordoned_at"}
 CONDITION: Final = {"bar": "restriction"}
+TREE: Final = {
+    "guard_seconds": "min_runtime_seconds",
+    "rack_patience_seconds": "rack_locality_delay_seconds",
+    "pod_patience_seconds": "pod_locality_delay_seconds",
+}
+FIELDS_OF_REQUESTS: Final = {
+    "set_queues": TREE,
+    "check_nodes": {"patience_seconds": "max_wait_seconds"},
+}
 KINDS_OF_EVENTS: Final = {"ailment": "condition"}
 KINDS_OF_REQUESTS: Final = {"bar_suspects": "cordon_suspects"}
 
@@ -21,7 +30,8 @@ KINDS_OF_REQUESTS: Final = {"bar_suspects": "cordon_suspects"}
 TABLES: Final = {
     "nodes": ("id", "record LIKE '%'"),
     "events": ("number", "record LIKE '%\"ailment\"%'"),
-    "wishes": ("sequence", "kind = 'bar_suspects'"),
+    "queues": ("id", "record LIKE '%'"),
+    "wishes": ("sequence", "kind IN ('bar_suspects', 'set_queues', 'check_nodes')"),
 }
 BATCH: Final = 1_000
 
@@ -64,9 +74,12 @@ def renamed(table: str, row: dict[str, Any]) -> dict[str, Any]:
     new = dict(row)
     if table == "nodes":
         _rename_node(record)
+    elif table == "queues":
+        _rename(record, TREE)
     elif table == "events":
         record["kind"] = KINDS_OF_EVENTS.get(record["kind"], record["kind"])
     else:
+        _rename(record, FIELDS_OF_REQUESTS.get(row["kind"], {}))
         new["kind"] = KINDS_OF_REQUESTS.get(row["kind"], row["kind"])
     if json.dumps(record) != before:
         new["record"] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))

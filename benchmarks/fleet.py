@@ -211,10 +211,10 @@ class PlayedNode:
             self.printed.pop(key, None)
         self.beats.wake()
 
-    def attach(self, wish: AttachNow) -> None:
+    def attach(self, request: AttachNow) -> None:
         pass
 
-    def signal(self, wish: SignalNow) -> None:
+    def signal(self, request: SignalNow) -> None:
         pass
 
     def _end(self, key: AttemptKey) -> None:

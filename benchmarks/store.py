@@ -1,11 +1,11 @@
-"""What a wish and a commit cost in the store, against the same rows written by raw sqlite3.
+"""What a request and a commit cost in the store, against the same rows written by raw sqlite3.
 
 Run: .venv/bin/python benchmarks/store.py [--rows N] [--rounds N] [--write FILE.md]
 
 In turns, in the same run, on the same disk, WAL and synchronous=FULL: the store one call at a time
 and in bursts of 500 at once, and sqlite3 with one transaction a row and one for 500 rows, the rows
 being the very records that the store writes, encoded beforehand. A commit is one job and its event.
-To reach: wish and commit <= 1 ms of CPU each.
+To reach: request and commit <= 1 ms of CPU each.
 """
 
 import argparse
@@ -99,8 +99,8 @@ async def through_the_store(path: Path, rows: int, meter: Meter) -> None:
     term = (await store.lead()).term
     numbers = iter(range(1, 10**9))
 
-    async def wish(number: int) -> None:
-        await store.wish(submit(number), by=ANN, at=1.0)
+    async def request(number: int) -> None:
+        await store.add_request(submit(number), by=ANN, at=1.0)
 
     async def commit(number: int) -> None:
         await store.commit(term, changes(number))
@@ -114,8 +114,8 @@ async def through_the_store(path: Path, rows: int, meter: Meter) -> None:
             await asyncio.gather(*(one(next(numbers)) for _ in range(BURST)))
 
     whole = -(-rows // BURST) * BURST
-    await meter.ask("wish, store, one at a time", rows, lambda: in_turn(wish))
-    await meter.ask("wish, store, 500 at once", whole, lambda: at_once(wish))
+    await meter.ask("request, store, one at a time", rows, lambda: in_turn(request))
+    await meter.ask("request, store, 500 at once", whole, lambda: at_once(request))
     await meter.ask("commit, store, one at a time", rows, lambda: in_turn(commit))
     await meter.ask("commit, store, 500 at once", whole, lambda: at_once(commit))
     await store.close()
@@ -136,7 +136,7 @@ def through_sqlite3(path: Path, rows: int, meter: Meter) -> None:
     one = changes(1)
     job, event = JOB.write(one.jobs[0])[0], EVENT.write(one.events[0])[0]
 
-    def wish() -> None:
+    def request() -> None:
         raw.execute(
             "INSERT INTO wishes VALUES (NULL, ?, ?)", (f"k{next(numbers)}", asked)
         )
@@ -158,8 +158,8 @@ def through_sqlite3(path: Path, rows: int, meter: Meter) -> None:
         return work
 
     whole = -(-rows // BURST) * BURST
-    meter.do("wish, sqlite3, one a transaction", rows, written(wish, 1))
-    meter.do("wish, sqlite3, 500 a transaction", whole, written(wish, BURST))
+    meter.do("request, sqlite3, one a transaction", rows, written(request, 1))
+    meter.do("request, sqlite3, 500 a transaction", whole, written(request, BURST))
     meter.do("commit, sqlite3, one a transaction", rows, written(commit, 1))
     meter.do("commit, sqlite3, 500 a transaction", whole, written(commit, BURST))
     raw.close()
@@ -200,7 +200,7 @@ def main() -> None:
     text = report(meter, asked.rows)
     print(text)
     if asked.write is not None:
-        asked.write.write_text("# Wishes and commits of the store\n\n" + text)
+        asked.write.write_text("# Requests and commits of the store\n\n" + text)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from corral.domain.job_states import JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import Facts, NodeFacts, Phase, Progress, Seen
-from corral.domain.requests import Asked, Submit, Wish
+from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.resources import Gpu, Inventory, Resources
 from corral.domain.world import World
 from corral.health.health_policy import HealthRules
@@ -77,18 +77,20 @@ class Cluster:
         self.health = HealthRules()
         self.tick()
 
-    def wish(self, asked: Asked) -> Wish:
+    def request(self, asked: Asked) -> StoredRequest:
         sequence = Order(self.world.granted + 1)
-        wish = Wish(sequence=sequence, by=ALICE, at=self.wall, asked=asked)
-        self.tick([wish])
-        return wish
+        request = StoredRequest(sequence=sequence, by=ALICE, at=self.wall, asked=asked)
+        self.tick([request])
+        return request
 
     def submit(self, *specs: JobSpec) -> JobId:
-        wish = self.wish(Submit(specs=specs, key=str(self.world.granted)))
+        request = self.request(Submit(specs=specs, key=str(self.world.granted)))
         suffix = "" if len(specs) == 1 and specs[0].array_index is None else "_0"
-        return JobId(f"j{wish.sequence}{suffix}")
+        return JobId(f"j{request.sequence}{suffix}")
 
-    def tick(self, wishes: Sequence[Wish] = (), *, seconds: float = 0.5) -> PassOutcome:
+    def tick(
+        self, requests: Sequence[StoredRequest] = (), *, seconds: float = 0.5
+    ) -> PassOutcome:
         self.wall += seconds
         self.serving += seconds
         for id, one in self.nodes.items():
@@ -101,15 +103,15 @@ class Cluster:
                     seen=tuple(self.seen.get(id, {}).values()),
                     signals=self.signals.get(id, ()),
                 )
-        self.outcome = self.decide(wishes, Now(wall=self.wall, serving=self.serving))
+        self.outcome = self.decide(requests, Now(wall=self.wall, serving=self.serving))
         self.world.apply(self.outcome.changes)
         return self.outcome
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
+    def decide(self, requests: Sequence[StoredRequest], now: Now) -> PassOutcome:
         return reconcile(
             self.world,
             self.facts,
-            wishes,
+            requests,
             now,
             learned=self.learned,
             health=self.health,

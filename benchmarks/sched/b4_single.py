@@ -6,7 +6,7 @@ The cluster is openb's, 16 times over (24,368 nodes, 99,392 GPUs), in racks of 1
 32 racks. It is filled to 80 %, once by pods of the default trace, which leave hardly a node idle,
 so that nearly all gangs are refused, and once by the mix of the decisions, most of it gangs. Each
 decision is one job: 4 of 5 are pods of the trace, 1 of 5 is a gang of 8 to 1,024 GPUs (powers of
-two, 8 GPUs a node); a third wishes for a type; half of the gangs (a tenth of all) must lie in one
+two, 8 GPUs a node); a third requests for a type; half of the gangs (a tenth of all) must lie in one
 rack. After each, jobs drawn at random end until the cluster is 80 % full again. A decision's time
 is that of learning from its arrival, finding its seats or none, and taking them; endings are not
 counted. `wall` is what passed, `cpu` what the thread itself used: they differ where other work

@@ -55,13 +55,13 @@ class Baseline:
         each, gpus = (
             (1000, pod.millis // 1000) if pod.millis >= 1000 else (pod.millis, 1)
         )
-        wish = sum(1 << types.index(kind) for kind in pod.types if kind in types)
+        request = sum(1 << types.index(kind) for kind in pod.types if kind in types)
         return (
             each,
             gpus if pod.millis else 0,
             pod.cpu_millis,
             pod.memory_mib,
-            wish or -1,
+            request or -1,
         )
 
     def run(self, policy: int, line: Sequence[Pod], seed: int) -> float:

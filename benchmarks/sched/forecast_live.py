@@ -30,7 +30,7 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.observed_state import Phase, Progress
-from corral.domain.requests import Submit, Wish
+from corral.domain.requests import StoredRequest, Submit
 from corral.domain.run_history import Question, Ran, StartForecastTold, ran_of
 from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.attained_service import ended_before, live_of
@@ -76,9 +76,9 @@ class Learning(Cluster):
         self.runs = runs
         super().__init__(*nodes)
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
+    def decide(self, requests: Sequence[StoredRequest], now: Now) -> PassOutcome:
         learned = Learned(ended_before(self.runs), live_of(self.world, now.wall))
-        return reconcile(self.world, self.facts, wishes, now, learned=learned)
+        return reconcile(self.world, self.facts, requests, now, learned=learned)
 
 
 class Town:
@@ -131,9 +131,9 @@ class Town:
             beat = Progress(step=step, until=STEPS, compute_seconds=seconds, at=at)
             self.cluster.say(id, Phase.UP, progress=beat)
 
-    def tick(self, at: float, wishes: tuple[Wish, ...] = ()) -> None:
+    def tick(self, at: float, requests: tuple[StoredRequest, ...] = ()) -> None:
         self.report_steps(at)
-        self.cluster.tick(wishes, seconds=max(0.0, at - self.cluster.wall))
+        self.cluster.tick(requests, seconds=max(0.0, at - self.cluster.wall))
         for job in list(self.cluster.world.jobs.values()):
             if job.state == JobState.STARTING and job.id not in self.up:
                 self.up.add(job.id)
@@ -161,7 +161,9 @@ class Town:
         if name.has_steps:
             self.stepping.add(id)
         asked = Submit(specs=(spec,), key=str(sequence))
-        self.tick(at, (Wish(sequence=sequence, by=name.user, at=at, asked=asked),))
+        self.tick(
+            at, (StoredRequest(sequence=sequence, by=name.user, at=at, asked=asked),)
+        )
         if self.cluster.world.jobs[id].state == JobState.QUEUED:
             self.ask(id)
 

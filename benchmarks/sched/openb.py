@@ -23,7 +23,7 @@ VARIANTS = (
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """GPUs in thousandths; `types`: those it wishes for, () for any."""
+    """GPUs in thousandths; `types`: those it requests, () for any."""
 
     millis: int
     cpu_millis: int
@@ -80,7 +80,7 @@ def arrivals(
 
 
 def classes_of(of: Sequence[Pod]) -> list[tuple[str, ...]]:
-    """Class 0 is that of pods without a wish."""
+    """Class 0 is that of pods without a request."""
     return [(), *sorted({pod.types for pod in of if pod.types})]
 
 
@@ -99,9 +99,9 @@ def cluster_for(
         for at, node in enumerate(nodes)
     ]
     cluster = cluster_of(rows, classes=len(classes))
-    for number, wish in enumerate(classes[1:], 1):
+    for number, request in enumerate(classes[1:], 1):
         for at, node in enumerate(nodes):
-            cluster.eligible[number * len(nodes) + at] = node.type in wish
+            cluster.eligible[number * len(nodes) + at] = node.type in request
     return cluster
 
 
@@ -138,7 +138,7 @@ def nodes_of(of: Sequence[Machine]) -> list[Node]:
 
 
 def gang_of(pod: Pod, number: int) -> Waiting:
-    """A pod as a head knows it: a shape for each type that it wishes for."""
+    """A pod as a head knows it: a shape for each type that it requests."""
     asked = Resources(
         gpu_millis=pod.millis,
         cpu_millis=pod.cpu_millis,

@@ -24,7 +24,7 @@ from corral.domain.ids import JobId
 from corral.domain.job import JobSpec
 from corral.domain.node import Node
 from corral.domain.observed_state import Phase
-from corral.domain.requests import Submit, Wish
+from corral.domain.requests import StoredRequest, Submit
 from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, Cluster, Exit, Order, gang, node
@@ -39,13 +39,13 @@ class Head(Cluster):
         self.memo, self.touched, self.spent = Memo(), frozenset[JobId](), list[float]()
         super().__init__(*nodes)
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
+    def decide(self, requests: Sequence[StoredRequest], now: Now) -> PassOutcome:
         began = process_time()
         try:
             return reconcile(
                 self.world,
                 self.facts,
-                wishes,
+                requests,
                 now,
                 touched=self.touched,
                 memo=self.memo,
@@ -57,7 +57,9 @@ class Head(Cluster):
 def submit(cluster: Cluster, specs: list[JobSpec]) -> None:
     sequence = Order(cluster.world.granted + 1)
     asked = Submit(specs=tuple(specs), key=str(sequence))
-    cluster.tick([Wish(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)])
+    cluster.tick(
+        [StoredRequest(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)]
+    )
 
 
 def shapes(chance: Random) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from corral.domain.ids import QueueName
 from corral.domain.queue import ANY_TYPE, Queue
-from corral.domain.requests import SetQueues, Submit, Wish
+from corral.domain.requests import SetQueues, StoredRequest, Submit
 from tests.worlds import ALICE, SAVING, Cluster, Order, gang, node
 
 QUEUES, GPUS, WAITING = 10, 8, 500
@@ -30,7 +30,9 @@ def submit(cluster: Cluster, count: int, *, priority: int = 0) -> None:
     )
     sequence = Order(cluster.world.granted + 1)
     asked = Submit(specs=specs, key=str(sequence))
-    cluster.tick([Wish(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)])
+    cluster.tick(
+        [StoredRequest(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)]
+    )
 
 
 def tell(cluster: Cluster, what: str) -> None:
@@ -49,7 +51,7 @@ def main() -> None:
     cluster = Cluster(*[node(f"n{n}", gpus=GPUS) for n in range(nodes)])
     own = ((ANY_TYPE, nodes * GPUS * 1000 // QUEUES),)
     queues = tuple(Queue(name=QueueName(f"q{n}"), nominal=own) for n in range(QUEUES))
-    cluster.wish(SetQueues(queues=queues, whole=True, min_runtime_seconds=1e9))
+    cluster.request(SetQueues(queues=queues, whole=True, min_runtime_seconds=1e9))
     submit(cluster, nodes * GPUS)
     tell(cluster, "nobody waits")
     submit(cluster, WAITING)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.observed_state import Phase, Progress
-from corral.domain.requests import SetQueues, Submit, Wish
+from corral.domain.requests import SetQueues, StoredRequest, Submit
 from corral.schedule.arrays.hazard import LEVELS, edges
 from corral.schedule.prediction.runtime_model import MOST_ENDED, Class, Ended, Learned
 from tests.worlds import ALICE, SAVING, Cluster, Order, gang, node
@@ -55,7 +55,9 @@ def submit(cluster: Cluster, count: int) -> None:
     specs = tuple(gang(f"j{n}", checkpoint=SAVING) for n in range(count))
     sequence = Order(cluster.world.granted + 1)
     asked = Submit(specs=specs, key=str(sequence))
-    cluster.tick([Wish(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)])
+    cluster.tick(
+        [StoredRequest(sequence=sequence, by=ALICE, at=cluster.wall, asked=asked)]
+    )
 
 
 def tell(cluster: Cluster, what: str, seconds: float = 0.5) -> None:
@@ -73,7 +75,7 @@ def main() -> None:
     nodes = parser.parse_args().nodes
     tell_table()
     cluster = Cluster(*[node(f"n{n}", gpus=GPUS) for n in range(nodes)])
-    cluster.wish(SetQueues(queues=(), whole=True, min_runtime_seconds=60.0))
+    cluster.request(SetQueues(queues=(), whole=True, min_runtime_seconds=60.0))
     submit(cluster, nodes * GPUS)
     for id in list(cluster.world.jobs):
         cluster.say(id, Phase.UP, progress=Progress(step=1))

@@ -193,8 +193,8 @@ def agent_in(
     async def look(held: frozenset[int]) -> Inventory:
         return Inventory(cpu_millis=2000, ports=tuple(held))
 
-    async def pump(wish: AttachNow, connection: ClientConnection) -> None:
-        attached.append(wish)
+    async def pump(request: AttachNow, connection: ClientConnection) -> None:
+        attached.append(request)
         async for frame in connection:
             await connection.send(b"echo " + bytes(frame))  # type: ignore[arg-type]
 

@@ -366,19 +366,19 @@ def test_a_stop_that_meets_a_launch_halfway_follows_it(tmp_path: Path) -> None:
 def test_a_terminal_is_dialled_and_carries_bytes(tmp_path: Path) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
-            wish = AttachNow(
+            request = AttachNow(
                 session="s1", job=ONE[0], attempt=ONE[1], rank=0, shell=True
             )
             for connection in list(here.head.connections):
                 if connection.request and connection.request.path.endswith("beats"):
-                    await connection.send(encode(wish))
+                    await connection.send(encode(request))
             await here.until(lambda: here.head.terminals)
             terminal = here.head.terminals["s1"]
             await terminal.send(b"ls")
             assert (
                 await asyncio.wait_for(terminal.recv(), PATIENCE_SECONDS) == b"echo ls"
             )
-            assert here.attached == [wish]
+            assert here.attached == [request]
             await terminal.close()
 
     asyncio.run(story())

@@ -304,12 +304,12 @@ def test_a_shell_beside_the_ranks_is_in_their_place() -> None:
         async with nodes("n1") as (node,):
             await node.head.want(1, run=(launch_of(ONE, "sleep 60"),))
             await node.until_phase(ONE, Phase.UP)
-            wish = AttachNow(
+            request = AttachNow(
                 session="s7", job=ONE[0], attempt=ONE[1], rank=0, shell=True
             )
             for connection in list(node.head.connections):
                 if connection.request and connection.request.path.endswith("beats"):
-                    await connection.send(encode(wish))
+                    await connection.send(encode(request))
             await node.head.until(lambda: node.head.terminals)
             terminal = node.head.terminals["s7"]
             await terminal.send(b"echo job=$CORRAL_JOB_ID in $PWD; exit\n")

@@ -212,8 +212,10 @@ async def test_a_reader_who_leaves_gives_its_place_back(tmp_path: Path) -> None:
     with (work / "big").open("wb") as big:
         big.truncate(64 * 1024**2)
     server = OutputServer(tmp_path)
-    wish = FilesNow(session="s", job=JobId("j1"), attempt=AttemptNumber(1), path="big")
+    request = FilesNow(
+        session="s", job=JobId("j1"), attempt=AttemptNumber(1), path="big"
+    )
     async with asyncio.timeout(30):
         for _ in range(AT_ONCE + 1):
             with pytest.raises(ConnectionResetError):
-                await server.serve(wish, LeavingReader())  # type: ignore[arg-type]
+                await server.serve(request, LeavingReader())  # type: ignore[arg-type]

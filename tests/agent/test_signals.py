@@ -154,11 +154,11 @@ async def test_the_shell_of_a_person_is_left_alone(node_dir: Path) -> None:
 def test_an_agent_hands_on_what_the_head_sends(tmp_path: Path) -> None:
     async def story() -> None:
         async with bench(tmp_path) as here:
-            wish = SignalNow(job=ONE[0], attempt=ONE[1], number=USR1, to="batch")
+            request = SignalNow(job=ONE[0], attempt=ONE[1], number=USR1, to="batch")
             for connection in list(here.head.connections):
                 if connection.request and connection.request.path.endswith("beats"):
-                    await connection.send(encode(wish))
+                    await connection.send(encode(request))
             await here.until(lambda: here.sent)
-            assert here.sent == [wish]
+            assert here.sent == [request]
 
     asyncio.run(story())

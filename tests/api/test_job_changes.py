@@ -1,4 +1,4 @@
-"""One change of many jobs: one request, one wish, one pass."""
+"""One change of many jobs: one call, one stored request, one pass."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def change(http: Any, to: str, *names: str) -> Any:
     return answer.json()
 
 
-def test_two_arrays_and_a_job_are_cancelled_by_one_wish(head: Head) -> None:
+def test_two_arrays_and_a_job_are_cancelled_by_one_request(head: Head) -> None:
     with head.http("alice") as http:
         first = submitted(http, name="first", array="0-2999")
         second = submitted(http, name="second", array="0-2999")

@@ -135,8 +135,8 @@ def test_to_a_program_on_its_own_ray_cluster_nothing_is_sent(
 def test_the_part_of_the_attempt_goes_before_its_node() -> None:
     key, node = (JobId("j1"), AttemptNumber(2)), NodeId("gpu01")
     part, channels = part_of(node, key), Channels()
-    wish = SignalNow(job=key[0], attempt=key[1], number=10)
-    assert channels.signal([node], wish) == [node]
+    request = SignalNow(job=key[0], attempt=key[1], number=10)
+    assert channels.signal([node], request) == [node]
     talks = {
         id: Talk(
             socket=None,  # type: ignore[arg-type]
@@ -149,8 +149,8 @@ def test_the_part_of_the_attempt_goes_before_its_node() -> None:
         for id in (node, part)
     }
     channels._talks.update(talks)
-    assert not channels.signal([node], wish)
-    assert (talks[part].wishes, talks[node].wishes) == ([wish], [])
+    assert not channels.signal([node], request)
+    assert (talks[part].requests, talks[node].requests) == ([request], [])
     assert talks[part].wake.is_set()
 
 

@@ -100,8 +100,8 @@ def world(
     """A head with a running job of alice's in the queue, and its id."""
     queue = request.param
     with serving(tmp_path_factory.mktemp("head")) as head:
-        wish = SetQueues(queues=TREE, whole=False)
-        head.run(head.control.ask(wish, by=UserName("admin")))
+        set_queues = SetQueues(queues=TREE, whole=False)
+        head.run(head.control.ask(set_queues, by=UserName("admin")))
         agent = Agent(head, "n1")
         agent.inventory = replace(
             agent.inventory,

@@ -69,7 +69,9 @@ def run(place: ClusterDir, work: Callable[[Store, KeyRing], Awaitable[None]]) ->
 
 async def write(store: Store, keys: KeyRing) -> None:
     """Entries of every way to append, several of them in one transaction."""
-    await asyncio.gather(*(store.wish(submit("gpt"), by=ANN, at=1.0) for _ in range(3)))
+    await asyncio.gather(
+        *(store.add_request(submit("gpt"), by=ANN, at=1.0) for _ in range(3))
+    )
     entry = AuditEntry(at=2.0, by=ANN, token=None, what="secret.set", on="A")
     await store.put_secret("A", keys.seal("A", b"v"), by=ANN, at=2.0, entry=entry)
     await store.record(entry)
@@ -173,13 +175,13 @@ def test_a_change_whose_entry_cannot_be_written_does_not_happen(
     execute(place, refuse)
 
     async def ask(store: Store, keys: KeyRing) -> None:
-        before = await store.wishes(0)
+        before = await store.requests_after(0)
         with pytest.raises(CorralError):
-            await store.wish(Cancel(job="j1"), by=ANN, at=3.0)  # type: ignore[arg-type]
+            await store.add_request(Cancel(job="j1"), by=ANN, at=3.0)  # type: ignore[arg-type]
         entry = AuditEntry(at=2.0, by=ANN, token=None, what="secret.set", on="B")
         with pytest.raises(CorralError):
             await store.put_secret("B", b"v", by=ANN, at=2.0, entry=entry)
-        assert await store.wishes(0) == before
+        assert await store.requests_after(0) == before
         assert [name for name, _, _ in await store.secrets()] == ["A"]
 
     run(place, ask)

@@ -209,7 +209,7 @@ def _wrongly_failed(book: Book, job: JobRecord, plan: Planned) -> str:
         return f"it is FAILED and has no attempt: {job.reason}"
     if last.cause == "infra":
         return f"it is FAILED by a fault of the cluster: {job.reason}"
-    if last.cause == "wish":
+    if last.cause == "request":
         return (
             "" if plan.limit_seconds is not None else f"it has no limit: {job.reason}"
         )

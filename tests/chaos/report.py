@@ -113,7 +113,7 @@ def _rows(runs: Sequence[Run]) -> list[list[object]]:
         ["attempts", *(attempts(one) for one in told)],
         ["ended by a fault of the cluster", *(causes(one)["infra"] for one in told)],
         ["ended by the job itself", *(causes(one)["user"] for one in told)],
-        ["ended by a wish or a limit", *(causes(one)["wish"] for one in told)],
+        ["ended by a request or a limit", *(causes(one)["request"] for one in told)],
         ["evidence files of ranks", *(len(one.evidence) for one in told)],
         ["saves recorded", *(sum(len(job.saves) for job in one.jobs) for one in told)],
         [

@@ -88,7 +88,7 @@ BY_USER = (attempt(cause="user", exit_code=7),)
 BY_CLUSTER = (attempt(cause="infra", exit_code=None),)
 SAVING = Planned(name="", kind="saves", saves=True)
 LIMITED = Planned(name="", kind="limit", limit_seconds=3.0, grace_seconds=1.0)
-BY_LIMIT = record(**FAILED, attempts=(attempt(cause="wish", exit_code=None),))
+BY_LIMIT = record(**FAILED, attempts=(attempt(cause="request", exit_code=None),))
 TWICE = (attempt(1, 10.0, cause="infra"), attempt(2, 20.0, resume_step=8))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.spec_input import read_wished
+from corral.client.spec_input import read_wire_specs
 from tests.chaos.clients import spec_of
 from tests.chaos.faults import WEIGHTS as FAULTS
 from tests.chaos.faults import injections
@@ -32,7 +32,7 @@ def test_a_seed_has_its_jobs_and_each_can_be_submitted() -> None:
         kind.__name__.strip("_") for kind in WEIGHTS
     }
     for one in some:
-        read_wished(spec_of(one, Path("/tmp")))
+        read_wire_specs(spec_of(one, Path("/tmp")))
 
 
 def test_a_seed_has_its_faults_and_every_kind_comes_early() -> None:

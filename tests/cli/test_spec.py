@@ -158,8 +158,8 @@ def test_the_home_directory_and_those_around_it_are_sent_only_when_they_are_name
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
 
-def test_every_wish_of_time_and_place_has_its_field() -> None:
-    wishes = RequestOptions(
+def test_every_request_of_time_and_place_has_its_field() -> None:
+    requests = RequestOptions(
         image="u:1",
         begin="30m",
         start_by="2h",
@@ -170,7 +170,7 @@ def test_every_wish_of_time_and_place_has_its_field() -> None:
         apart_from=("x",),
         preemptible=True,
     )
-    assert wishes.fields(NOON) == {
+    assert requests.fields(NOON) == {
         "image": "u:1",
         "begin": "30m",
         "start_by": "2h",

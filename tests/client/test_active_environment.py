@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral.client.active_environment import active_environment, with_active_environment
-from corral.client.spec_input import read_wished
+from corral.client.spec_input import read_wire_specs
 
 
 def made(folder: Path) -> str:
@@ -45,7 +45,7 @@ def test_a_spec_is_read_with_the_active_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = {"name": "a", "run": "true", "env": {"A": "1"}}
-    assert read_wished(spec).values[0]["env"] == {"A": "1"}
+    assert read_wire_specs(spec).values[0]["env"] == {"A": "1"}
     venv = made(tmp_path / "venv")
     monkeypatch.setenv("VIRTUAL_ENV", venv)
-    assert read_wished(spec).values[0]["env"] == {"VIRTUAL_ENV": venv, "A": "1"}
+    assert read_wire_specs(spec).values[0]["env"] == {"VIRTUAL_ENV": venv, "A": "1"}

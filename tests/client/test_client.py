@@ -183,7 +183,7 @@ def test_jobs_are_found_by_state_and_name_and_gpus_are_told(
     asyncio.run(awaited())
 
 
-def test_wishes_about_a_job(head: Head, client: Client) -> None:
+def test_requests_about_a_job(head: Head, client: Client) -> None:
     (job,) = client.submit({"name": "held", "run": "x"})
     assert client.suspend("held").state == "SUSPENDED"
     assert client.resume(job.id).state == "QUEUED"
@@ -328,10 +328,15 @@ def test_a_terminal_joins_a_person_and_the_agent(
     agent.beat(up((job.id, 1)))
 
     def answer() -> None:
-        while (wish := agent.receive()).__class__.__name__ != "AttachNow":
+        while (request := agent.receive()).__class__.__name__ != "AttachNow":
             pass
-        assert (wish.job, wish.rank, wish.shell, wish.columns) == (job.id, 0, True, 100)
-        with head.dial("n1", f"/v1/agents/attach/{wish.session}") as terminal:
+        assert (request.job, request.rank, request.shell, request.columns) == (
+            job.id,
+            0,
+            True,
+            100,
+        )
+        with head.dial("n1", f"/v1/agents/attach/{request.session}") as terminal:
             for piece in terminal:
                 assert isinstance(piece, bytes)
                 terminal.send(piece.upper())

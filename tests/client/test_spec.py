@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.spec_input import read_wished
+from corral.client.spec_input import read_wire_specs
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_checkpoint_path_is_seen_from_the_specs_file(
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "a.yaml").write_text(f"name: a\nrun: echo\n{written}\n")
-    rule = read_wished(folder / "a.yaml").values[0]["checkpoint"]
+    rule = read_wire_specs(folder / "a.yaml").values[0]["checkpoint"]
     places = {"folder": folder, "parent": tmp_path, "home": Path.home()}
     assert rule["path"] == meant.format(**places)
     assert rule.get("keep", 5) == 5

@@ -170,12 +170,12 @@ def test_what_no_wait_could_cure_is_refused_and_changes_nothing(
         with pytest.raises(refusal) as error:
             await head.control.submit([spec], key="k", by=ALICE)
         assert error.value.hint
-        assert not await head.store.wishes(0)
+        assert not await head.store.requests_after(0)
 
     story(tell())
 
 
-def test_wishes_that_cannot_be_granted_are_refused() -> None:
+def test_requests_that_cannot_be_granted_are_refused() -> None:
     async def tell() -> None:
         head = await Head().start()
         id = await head.submit(gang())
@@ -199,7 +199,7 @@ def test_a_dry_run_says_where_and_nothing_happens() -> None:
         assert planned[1].reason is not None
         assert planned[1].reason.code == "Resources"
         assert not head.control.world.jobs
-        assert not await head.store.wishes(0)
+        assert not await head.store.requests_after(0)
 
     story(tell())
 

@@ -86,11 +86,11 @@ def test_who_is_likely_to_end_first_is_told_with_when() -> None:
 def test_which_nodes_take_no_work_is_told_also_where_nobody_holds_them() -> None:
     cluster = Cluster(node("n1"), node("n2"), node("n3", gpus=1))
     for name in ("n1", "n3"):
-        cluster.wish(SetNode(node=NodeId(name), to="cordon"))
+        cluster.request(SetNode(node=NodeId(name), to="cordon"))
     big = cluster.submit(gang("big", gpus=2, nodes=2))
     assert told(cluster, big) == "n1 takes no work now, see: corral node ls"
     cluster.up(cluster.submit(gang("one")))
-    cluster.wish(SetNode(node=NodeId("n2"), to="cordon"))
+    cluster.request(SetNode(node=NodeId("n2"), to="cordon"))
     said = "n1 and n2 take no work now, see: corral node ls; one (j4) holds 1 GPU there"
     assert told(cluster, big) == said
 
@@ -100,5 +100,5 @@ def test_nothing_is_told_where_no_gpus_are_waited_for() -> None:
     assert told(cluster, id, ReasonCode.QUEUE_LIMIT) == ""
     cpus = cluster.submit(gang("cpus", gpus=0))
     assert told(cluster, cpus) == ""
-    cluster.wish(SetNode(node=NodeId("n1"), to="cordon"))
+    cluster.request(SetNode(node=NodeId("n1"), to="cordon"))
     assert told(cluster, cpus) == "n1 takes no work now, see: corral node ls"

@@ -180,7 +180,7 @@ def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:
     id, now = cluster.submit(gang("train")), Now(wall=0.0, serving=0.0)
     cluster.up(id)
     check_asked(cluster.world, Suspend(job=id), now)
-    cluster.wish(Cancel(job=id))
+    cluster.request(Cancel(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
     with pytest.raises(Conflict, match="train is being cancelled"):
         check_asked(cluster.world, Suspend(job=id), now)
@@ -208,6 +208,6 @@ def test_who_is_suspended_is_told_how_to_go_on() -> None:
     cluster, now = Cluster(node("n1", gpus=1)), Now(wall=0.0, serving=0.0)
     cluster.submit(gang("first"))
     id = cluster.submit(gang("second"))
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     found = reason_held(cluster.world, cluster.world.jobs[id], now)
     assert found.suggestions == (f"it goes on with: corral resume {id}",)

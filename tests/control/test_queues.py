@@ -43,7 +43,7 @@ TEAM = Queue(
 
 def house() -> Cluster:
     cluster = Cluster(node("n1", gpus=8))
-    cluster.wish(SetQueues(queues=(TOP, TEAM), whole=True))
+    cluster.request(SetQueues(queues=(TOP, TEAM), whole=True))
     return cluster
 
 
@@ -92,7 +92,7 @@ def test_the_queues_are_those_of_the_next_tick_and_the_change_is_told() -> None:
     assert list(cluster.world.queues.by_name) == ["default", "top", "team"]
     assert cluster.outcome is not None
     assert [event.kind for event in cluster.outcome.changes.events] == ["queues"]
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=(replace(TEAM, weight=3.0),), whole=False, min_runtime_seconds=5.0
         )
@@ -108,7 +108,7 @@ def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_noth
     lost = SetQueues(queues=(replace(TEAM, parent=QueueName("gone")),), whole=False)
     with pytest.raises(SpecInvalid, match="no queue gone"):
         check_asked(cluster.world, lost, NOW)
-    cluster.wish(lost)
+    cluster.request(lost)
     assert cluster.world.queues.queue(TEAM.name) == TEAM
     assert cluster.outcome is not None
     assert [event.kind for event in cluster.outcome.changes.events] == [
@@ -180,7 +180,7 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
         check_queues(cluster.world, asked, 99.0).queue(dated.name).budget
         == dated.budget
     )
-    cluster.wish(asked)
+    cluster.request(asked)
     asked = replace(asked, queues=(replace(dated, weight=2.0),))
     assert check_queues(cluster.world, asked, 100.0).queue(dated.name).weight == 2.0
     other = replace(dated, budget=Budget(gpu_hours=1.0, until=50.0))
@@ -206,9 +206,9 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
 def test_one_queue_that_cannot_be_is_refused_with_the_command_that_mends_it(
     asked: dict[str, Any], hint: str
 ) -> None:
-    wish = SetQueues(queues=(replace(TEAM, **asked),), whole=False)
+    request = SetQueues(queues=(replace(TEAM, **asked),), whole=False)
     with pytest.raises(SpecInvalid) as refused:
-        check_queues(house().world, wish, 0.0)
+        check_queues(house().world, request, 0.0)
     assert hint in refused.value.hint
 
 
@@ -229,7 +229,7 @@ def test_a_dry_run_tells_whom_it_would_stop() -> None:
         Queue(name=QueueName(name), nominal=(("any", millis),))
         for name, millis in (("own", 2000), ("poor", 0))
     )
-    cluster.wish(SetQueues(queues=owners, whole=True))
+    cluster.request(SetQueues(queues=owners, whole=True))
     borrows = cluster.submit(gang("long", gpus=2, queue="poor"))
     cluster.up(borrows)
     for seconds, when in (
@@ -287,7 +287,7 @@ def test_a_queue_that_goes_by_length_tells_what_it_assumes(
     runs: list[tuple[UserName, str, float]], limit_seconds: float | None, said: str
 ) -> None:
     cluster = Cluster(node("n1", gpus=1))
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=(Queue(name=QueueName("quick"), policy=Policy.SJF),), whole=True
         )

@@ -46,8 +46,10 @@ def test_nothing_is_decided_on_a_world_that_could_not_be_loaded_again() -> None:
         head = await Head(store).start()
         running = asyncio.ensure_future(head.control.run())
         store.lose_answer = True
-        wish = asyncio.ensure_future(head.control.submit([gang()], key="k", by=ALICE))
-        id = (await asyncio.wait_for(wish, PATIENCE_SECONDS))[0].id
+        request = asyncio.ensure_future(
+            head.control.submit([gang()], key="k", by=ALICE)
+        )
+        id = (await asyncio.wait_for(request, PATIENCE_SECONDS))[0].id
         running.cancel()
         assert store.leads == 2
         assert head.control.world.attempts[id].number == 1
@@ -102,7 +104,7 @@ def test_a_reference_to_no_job_of_the_submission_is_refused(reference: str) -> N
         spec = gang(after=(After(job=JobId(reference)),))
         with pytest.raises(NotFound):
             await head.control.submit([gang("first"), spec], key="k", by=ALICE)
-        assert not await head.store.wishes(0)
+        assert not await head.store.requests_after(0)
 
     story(tell())
 

@@ -28,7 +28,7 @@ FACTS = (
     JobEvent.RANKS_FAILED,
     JobEvent.NODE_LOST,
 )
-WISHES = (JobEvent.ASKED_CANCEL, JobEvent.ASKED_SUSPEND, JobEvent.ASKED_RESUME)
+REQUESTS = (JobEvent.ASKED_CANCEL, JobEvent.ASKED_SUSPEND, JobEvent.ASKED_RESUME)
 
 
 def reachable(start: JobState) -> set[JobState]:
@@ -99,7 +99,7 @@ def test_a_cancel_is_granted_from_everywhere(state: JobState) -> None:
 def test_a_fact_that_comes_late_never_brings_a_job_to_life(
     state: JobState, event: JobEvent
 ) -> None:
-    """Facts are true whenever they arrive; only a wish or a placement starts
+    """Facts are true whenever they arrive; only a request or a placement starts
     anything."""
     after = move(state, event)
     if state not in ON_NODES:
@@ -109,7 +109,7 @@ def test_a_fact_that_comes_late_never_brings_a_job_to_life(
     )
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(JobState, WISHES)))
+@pytest.mark.parametrize(("state", "event"), list(product(JobState, REQUESTS)))
 def test_a_person_may_ask_anything_at_any_time(
     state: JobState, event: JobEvent
 ) -> None:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, UserName
+from corral.domain.ids import Sequence as Order
 from corral.domain.job import Retry
 from corral.domain.node_fault import Restriction
 from corral.domain.node_signal import SignalKind
-from corral.domain.requests import Cancel, SetNode, Submit, Wish
+from corral.domain.requests import Cancel, SetNode, StoredRequest, Submit
 from corral.store.row_codec import NODE
 from tests.worlds import Cluster, gang, node
 
@@ -22,9 +23,8 @@ def run_one(cluster: Cluster, user: str, name: str) -> NodeId:
     number = cluster.world.granted + 1
     spec = gang(name, gpus=2, retry=Retry(user=3))
     asked = Submit(specs=(spec,), key=f"{number}")
-    cluster.tick(
-        [Wish(sequence=number, by=UserName(user), at=cluster.wall, asked=asked)]  # type: ignore[arg-type]
-    )
+    by, at = UserName(user), cluster.wall
+    cluster.tick([StoredRequest(sequence=Order(number), by=by, at=at, asked=asked)])
     job = next(
         id for id in cluster.world.jobs if cluster.world.jobs[id].spec.name == name
     )
@@ -92,7 +92,7 @@ def test_a_failed_check_closes_it() -> None:
 
 def test_a_persons_word_returns_it_too() -> None:
     cluster = blamed()
-    cluster.wish(SetNode(node=BAD, to="clear"))
+    cluster.request(SetNode(node=BAD, to="clear"))
     assert cluster.world.nodes[BAD].restriction == Restriction.OPEN
     assert cluster.world.nodes[BAD].record.users == ()
 
@@ -104,7 +104,7 @@ def test_a_fault_of_the_cluster_is_no_evidence_against_a_node() -> None:
         cluster.up(job)
         cluster.notice("n0", SignalKind.XID, 94, gpu=0)
         cluster.end(job, Exit(code=1, at=cluster.wall))
-        cluster.wish(Cancel(job=job))
+        cluster.request(Cancel(job=job))
         cluster.tick()
         cluster.world.nodes[BAD] = replace(cluster.world.nodes[BAD], conditions=())
     assert cluster.world.nodes[BAD].record.failures == 0

@@ -17,11 +17,13 @@ def test_what_is_named_of_a_waiting_job_is_so_from_the_next_pass_on() -> None:
     runs = cluster.submit(gang("runs", gpus=2))
     cluster.up(runs)
     first, second = cluster.submit(gang("a", gpus=2)), cluster.submit(gang("b", gpus=2))
-    cluster.wish(SetJob(job=second, name="big", priority=5, max_duration_seconds=60.0))
+    cluster.request(
+        SetJob(job=second, name="big", priority=5, max_duration_seconds=60.0)
+    )
     spec = cluster.world.jobs[second].spec
     assert (spec.name, spec.priority, spec.max_duration_seconds) == ("big", 5, 60.0)
     assert (spec.resources, spec.queue) == (gang("b", gpus=2).resources, gang().queue)
-    cluster.wish(SetJob(job=runs, name="other"))
+    cluster.request(SetJob(job=runs, name="other"))
     assert cluster.world.jobs[runs].spec.name == "runs"
     cluster.end(runs, Exit(code=0))
     states = [cluster.world.jobs[id].state for id in (first, second)]

@@ -58,7 +58,7 @@ def doing(cluster: Cluster, id: str) -> CheckUp | None:
 
 def ask(cluster: Cluster, *ids: str, kinds: tuple[CheckKind, ...] = WHOLE) -> str:
     nodes = tuple(map(NodeId, ids))
-    return f"{cluster.wish(CheckNodes(nodes=nodes, kinds=kinds)).sequence}"
+    return f"{cluster.request(CheckNodes(nodes=nodes, kinds=kinds)).sequence}"
 
 
 def answer(
@@ -144,7 +144,7 @@ def test_a_job_takes_a_node_that_is_checked_at_once_and_the_check_is_wanted_no_m
 def test_who_waits_is_placed_alike_with_and_without_checks() -> None:
     with_checks, without = cluster_of(3), cluster_of(3)
     ask(with_checks, "n0", "n1", "n2")
-    without.wish(CheckNodes(nodes=(), kinds=WHOLE))
+    without.request(CheckNodes(nodes=(), kinds=WHOLE))
     for cluster in (with_checks, without):
         for number in range(5):
             cluster.submit(gang(f"t{number}", gpus=1))
@@ -461,7 +461,7 @@ def test_a_gated_gang_that_is_cancelled_goes_at_once() -> None:
 
     cluster = cluster_of(2, gang_gpus=4)
     job = big(cluster)
-    cluster.wish(Cancel(job=job))
+    cluster.request(Cancel(job=job))
     assert {stop.key[0] for stop in word(cluster, "n0").stop} == {job}
     cluster.say(job, Phase.REFUSED)
     cluster.tick()

@@ -69,7 +69,7 @@ def test_what_a_node_still_holds_in_the_books_is_not_given_twice() -> None:
 def test_one_that_was_cancelled_meanwhile_does_not_begin() -> None:
     world = Places()
     id = world.submit(gang())
-    world.wish(Cancel(job=id))
+    world.request(Cancel(job=id))
     world.choose(id, N1)
     assert world.world.state_of(id) == JobState.CANCELLED
     assert not world.world.allocations
@@ -99,5 +99,5 @@ def test_candidates_are_by_priority_then_age_and_nodes_that_will_not_do_are_name
     high = world.submit(gang("high", priority=100, place=on_n2))
     assert [one.key[0] for one in candidates_of(world.world)] == [high, low]
     assert [one.excluded for one in candidates_of(world.world)] == [(N1,), ()]
-    world.wish(SetNode(node=N1, to="cordon"))
+    world.request(SetNode(node=N1, to="cordon"))
     assert [one.excluded for one in candidates_of(world.world)] == [(N1,), (N1,)]

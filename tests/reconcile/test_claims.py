@@ -21,7 +21,7 @@ GENEROUS = Retry(infra=10_000, user=0)
 
 def fails(cluster: Cluster, job: JobId, how: str, step: int | None = None) -> None:
     """End the newest attempt as a program can that wants the cluster to pay."""
-    cluster.wish(Resume(job=job))  # at once, without the delay of the last retry
+    cluster.request(Resume(job=job))  # at once, without the delay of the last retry
     cluster.up(job)
     progress = None if step is None else Progress(step=step)
     if how == "refuses":

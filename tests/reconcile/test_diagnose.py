@@ -121,7 +121,7 @@ def test_a_time_limit_that_is_reached_while_it_waits_for_input_says_so() -> None
         reason
         == "ran as long as its max_duration of 60 s allows; it waited for standard input"
     )
-    assert (attempt.failure, attempt.cause) == (FailureKind.INPUT, Cause.WISH)
+    assert (attempt.failure, attempt.cause) == (FailureKind.INPUT, Cause.REQUEST)
     assert attempt.quote == "Go on? [y/N]"
 
 

@@ -70,7 +70,7 @@ def test_who_does_not_run_has_no_end() -> None:
     cluster, id = running()
     waits = cluster.submit(gang("train-8", gpus=2))
     assert ending_of(cluster.world.jobs[waits], None, [], cluster.wall) is None
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     assert (
         ending_of(cluster.world.jobs[id], cluster.world.attempts[id], [], 0.0) is None
     )

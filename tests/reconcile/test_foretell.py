@@ -96,7 +96,7 @@ def test_one_that_stops_is_gone_as_soon_as_it_has_saved_or_else_when_its_grace_i
     cluster.say(holder, Phase.UP, progress=Progress(step=2), saves=saves)
     cluster.tick()
     waiting = cluster.submit(gang("eval"))
-    cluster.wish(Cancel(job=holder))
+    cluster.request(Cancel(job=holder))
     cluster.tick(seconds=0.1 + after)
     found = asked(cluster, waiting, [ended("eval", 400.0)] * 20)
     assert found is not None
@@ -277,7 +277,7 @@ def test_a_suggestion_says_whom_it_would_stop(gpus: int, said: str) -> None:
     name = QueueName("owner")
     owner = Queue(name=name, nominal=(("any", 1000 * gpus),) if gpus else ())
     poor = Queue(name=QueueName("poor"), borrow_limit_millis=2000)
-    cluster.wish(SetQueues(queues=(owner, poor), whole=False))
+    cluster.request(SetQueues(queues=(owner, poor), whole=False))
     spec = gang("eval", nodes=2, queue=QueueName("poor"))
     waiting = cluster.submit(spec)
     changes = [("in queue owner", replace(spec, queue=name))]
@@ -413,7 +413,7 @@ def test_those_who_usually_come_may_go_first() -> None:
 
 def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -> None:
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True
         )
@@ -434,7 +434,7 @@ def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -
 @pytest.mark.parametrize("earlier", [900.0, 9000.0])
 def test_no_end_of_the_interval_lies_behind_a_promised_start(earlier: float) -> None:
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True
         )

@@ -24,7 +24,7 @@ def over(cluster: Cluster, count: int) -> list[JobId]:
     """Jobs that were cancelled, one after the other."""
     ids = [cluster.submit(gang(gpus=9)) for _ in range(count)]
     for id in ids:
-        cluster.wish(Cancel(job=id))
+        cluster.request(Cancel(job=id))
     return ids
 
 
@@ -75,7 +75,7 @@ def test_what_an_unfinished_job_waits_for_stays_and_goes_when_that_is_over() -> 
     assert waiting in world.ended, "j99 is not there and never will be"
     assert forgotten(cluster, ONE) == [second, third, waiting]
     assert forgotten(cluster, ONE) == []
-    cluster.wish(Cancel(job=held))
+    cluster.request(Cancel(job=held))
     assert forgotten(cluster, ONE) == [first]
 
 

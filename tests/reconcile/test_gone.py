@@ -62,7 +62,7 @@ def test_only_what_is_believed_dead_is_forgotten() -> None:
 
 def test_a_node_that_comes_under_a_name_that_is_gone_is_a_new_one() -> None:
     cluster = Cluster(node("n1"), node("n2"))
-    cluster.wish(SetNode(node=N2, to="cordon"))
+    cluster.request(SetNode(node=N2, to="cordon"))
     lose(cluster, N2)
     cluster.facts.gone.clear()
     cluster.facts.proofs.clear()

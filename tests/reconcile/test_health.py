@@ -170,7 +170,7 @@ def test_a_person_who_cordons_a_suspect_has_decided() -> None:
     cluster.health = HealthRules(mode="observe")
     cluster.notice("n0", XID, 79, gpu=0)
     cluster.tick()
-    cluster.wish(SetNode(node=N0, to="cordon"))
+    cluster.request(SetNode(node=N0, to="cordon"))
     assert (at(cluster, "n0").cordoned_by, suspects(cluster)) == ("", [])
 
 
@@ -191,7 +191,7 @@ def test_what_a_person_has_cordoned_health_does_not_open() -> None:
     cluster = cluster_of(1)
     cluster.notice("n0", SignalKind.DISK_FULL, device="/")
     cluster.tick()
-    cluster.wish(SetNode(node=N0, to="cordon"))
+    cluster.request(SetNode(node=N0, to="cordon"))
     cluster.tick(seconds=7200.0)
     assert closed(cluster) == ["n0"]
 
@@ -211,7 +211,7 @@ def test_who_says_that_a_node_is_mended_opens_what_health_has_closed() -> None:
     cluster.tick(seconds=20.0)
     cluster.tick(seconds=20.0)
     assert closed(cluster) == ["n0"]
-    cluster.wish(SetNode(node=N0, to="clear"))
+    cluster.request(SetNode(node=N0, to="clear"))
     assert closed(cluster) == []
     cluster.tick()
     assert closed(cluster) == []
@@ -223,7 +223,7 @@ def test_an_uncordon_lets_the_node_work_with_what_ails_it_until_that_comes_again
     cluster = cluster_of(1)
     cluster.notice("n0", XID, 79, gpu=0)
     cluster.tick()
-    cluster.wish(SetNode(node=N0, to="uncordon"))
+    cluster.request(SetNode(node=N0, to="uncordon"))
     cluster.tick(seconds=400.0)
     assert (closed(cluster), suspects(cluster)) == ([], [])
     cluster.notice("n0", XID, 79, gpu=0)
@@ -246,7 +246,7 @@ def test_i16_a_decision_beyond_the_breaker_is_refused() -> None:
         check(draft, HealthRules())
 
 
-def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_themselves() -> (
+def test_one_request_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_themselves() -> (
     None
 ):
     cluster = cluster_of(20)
@@ -254,7 +254,7 @@ def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_th
         cluster.notice(f"n{number}", XID, 79, gpu=0)
     cluster.tick()
     assert len(suspects(cluster)) == 18
-    cluster.wish(CordonSuspects())
+    cluster.request(CordonSuspects())
     assert (len(closed(cluster)), suspects(cluster)) == (20, [])
     assert all(one.draining for one in cluster.world.nodes.values())
     cluster.nodes[N0] = replace(cluster.nodes[N0], boot=BootId("anew"))
@@ -262,9 +262,9 @@ def test_one_wish_bars_all_suspects_beyond_the_breaker_and_they_open_again_by_th
     assert len(closed(cluster)) == 19
 
 
-def test_with_no_suspect_the_wish_changes_nothing() -> None:
+def test_with_no_suspect_the_request_changes_nothing() -> None:
     cluster = cluster_of(2)
-    cluster.wish(CordonSuspects())
+    cluster.request(CordonSuspects())
     assert closed(cluster) == []
 
 
@@ -284,5 +284,5 @@ def test_of_a_storm_the_breakers_share_is_barred_and_all_others_are_listed() -> 
         cluster.notice(f"n{number}", XID, 79, gpu=0)
     cluster.tick()
     assert (len(closed(cluster)), len(suspects(cluster))) == (30, 120)
-    cluster.wish(CordonSuspects())
+    cluster.request(CordonSuspects())
     assert (len(closed(cluster)), len(suspects(cluster))) == (150, 0)

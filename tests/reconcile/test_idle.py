@@ -25,7 +25,7 @@ class Idler:
         self.cluster = Cluster(node("n1"))
         self.told: list[tuple[str, str]] = []
         queues = (Queue(name=TOP, idle=rule), Queue(name=TEAM, parent=TOP))
-        self.cluster.wish(SetQueues(queues=queues, whole=True))
+        self.cluster.request(SetQueues(queues=queues, whole=True))
         self.job: JobId = self.cluster.submit(gang(queue=TEAM, checkpoint=SAVING))
         self.cluster.up(self.job)
 

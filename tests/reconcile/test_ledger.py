@@ -122,14 +122,14 @@ def test_a_cancelled_job_has_lost_nothing_and_a_suspended_one_what_was_not_saved
     first = cluster.submit(gang())
     cluster.up(first)
     cluster.tick(seconds=30.0)
-    cluster.wish(Cancel(job=first))
+    cluster.request(Cancel(job=first))
     cluster.end(first, Exit(signal=15, at=cluster.wall))
     assert cluster.sums.stopped_gpu_seconds == 0.0
     assert cluster.sums.useful_gpu_seconds == pytest.approx(30.0, abs=2.0)
     second = cluster.submit(gang())
     cluster.up(second)
     cluster.tick(seconds=30.0)
-    cluster.wish(Suspend(job=second))
+    cluster.request(Suspend(job=second))
     cluster.end(second, Exit(signal=15, at=cluster.wall))
     assert cluster.sums.stopped_gpu_seconds == pytest.approx(30.0, abs=2.0)
 
@@ -183,7 +183,7 @@ def test_money_is_by_the_nodes_label_else_the_queues_rates_else_the_catalog() ->
         (node("n1"), "default", 3.0),  # of an H100, by the catalog: more than this
     ):
         cluster = Watched(nodes)
-        cluster.wish(SetQueues(queues=(queue,), whole=False))
+        cluster.request(SetQueues(queues=(queue,), whole=False))
         id = cluster.submit(gang(queue=QueueName(name)))
         cluster.up(id)
         cluster.tick(seconds=HOUR)

@@ -247,8 +247,8 @@ def test_a_cancel_wins_over_everything_and_is_not_called_done_while_it_runs() ->
     cluster = trio()
     id = cluster.submit(gang())
     cluster.up(id)
-    cluster.wish(Suspend(job=id))
-    cluster.wish(Cancel(job=id))
+    cluster.request(Suspend(job=id))
+    cluster.request(Cancel(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.STOPPING
@@ -260,7 +260,7 @@ def test_suspend_and_resume_keep_the_save_and_charge_nobody() -> None:
     cluster = trio()
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     cluster.say(
         id,
         Phase.ENDED,
@@ -269,7 +269,7 @@ def test_suspend_and_resume_keep_the_save_and_charge_nobody() -> None:
     )
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
-    cluster.wish(Resume(job=id))
+    cluster.request(Resume(job=id))
     job = cluster.world.jobs[id]
     assert (job.state, job.infra_retries, job.user_retries) == (JobState.STARTING, 0, 0)
     assert cluster.world.attempts[id].resume_step == 5
@@ -281,9 +281,9 @@ def test_a_job_that_stops_to_be_suspended_goes_on_when_it_is_resumed_meanwhile()
     cluster = trio()
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
-    cluster.wish(Resume(job=id))
+    cluster.request(Resume(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
     saves, ended = (save_of(id, cluster, 5),), ((0, Exit(code=75, at=1.0)),)
     beat = Progress(step=5, at=1.0)
@@ -300,7 +300,7 @@ def test_a_job_that_finished_before_it_could_be_suspended_is_done() -> None:
     cluster = trio()
     id = cluster.submit(gang())
     cluster.up(id)
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     cluster.end(id, CLEAN)
     assert cluster.world.ended[id] == JobState.DONE
 
@@ -310,7 +310,7 @@ def test_a_draining_node_gives_its_jobs_back_and_takes_none() -> None:
     id = cluster.submit(gang(gpus=2))
     cluster.up(id)
     drained = cluster.world.attempts[id].nodes[0]
-    cluster.wish(SetNode(node=drained, to="drain"))
+    cluster.request(SetNode(node=drained, to="drain"))
     assert cluster.world.jobs[id].state == JobState.STOPPING
     cluster.end(id, Exit(signal=15, at=1.0))
     cluster.tick()
@@ -326,7 +326,7 @@ def test_the_receipt_of_what_begins_anew_says_whether_it_was_asked_for_or_a_node
         id = cluster.submit(gang(gpus=2))
         cluster.up(id)
         on = cluster.world.attempts[id].nodes[0]
-        cluster.wish(
+        cluster.request(
             Requeue(job=id) if kind == "requeue" else SetNode(node=on, to="drain")
         )
         cluster.say(id, Phase.ENDED, exits=((0, Exit(signal=15, at=1.0)),))
@@ -400,15 +400,15 @@ def test_a_synchronous_gang_that_steps_on_is_alive_silent_node_and_all() -> None
     )
 
 
-def test_a_wish_is_granted_once_however_often_it_is_read() -> None:
+def test_a_request_is_granted_once_however_often_it_is_read() -> None:
     cluster = trio()
     id = cluster.submit(gang())
     cluster.up(id)
-    wish = cluster.wish(Suspend(job=id))
+    request = cluster.request(Suspend(job=id))
     cluster.end(id, Exit(code=75, at=1.0))
-    cluster.wish(Resume(job=id))
+    cluster.request(Resume(job=id))
     cluster.seen.clear()
-    cluster.tick([wish])
+    cluster.tick([request])
     assert cluster.world.jobs[id].state == JobState.STARTING
 
 

@@ -55,7 +55,7 @@ def test_what_follows_is_of_no_use_in_the_ledger() -> None:
 
 def test_a_receipt_tells_what_stopping_took_from_what_was_lost() -> None:
     receipt = Receipt(
-        job=JobId("j1"), attempt=AttemptNumber(1), kind=ReceiptKind.SUSPENSION, cause=Cause.WISH,
+        job=JobId("j1"), attempt=AttemptNumber(1), kind=ReceiptKind.SUSPENSION, cause=Cause.REQUEST,
         culprit="", evidence="", steps_lost=0, gpu_seconds_lost=33.6, seen_at=0.0,
         resumed_from_step=874, seconds_lost=0.0,
     )  # fmt: skip

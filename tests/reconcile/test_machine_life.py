@@ -1,4 +1,4 @@
-"""Reconcile against a plain model of nodes and ranks, in any order of wishes, facts and
+"""Reconcile against a plain model of nodes and ranks, in any order of requests, facts and
 faults.
 
 The model keeps what is physically true: which parts of which attempts live on which
@@ -144,16 +144,18 @@ class Life(RuleBasedStateMachine):
             priority=priority,
             grace_seconds=1.0,
         )
-        wish = run_now(
-            self.store.wish(Submit(specs=(spec,), key=""), by=ALICE, at=self.wall)
+        request = run_now(
+            self.store.add_request(
+                Submit(specs=(spec,), key=""), by=ALICE, at=self.wall
+            )
         )
-        return ids_of(wish)[0]
+        return ids_of(request)[0]
 
     @rule(job=jobs, what=st.sampled_from([Cancel, Suspend, Resume]))
     def ask(
         self, job: JobId, what: type[Cancel] | type[Suspend] | type[Resume]
     ) -> None:
-        self.wish(what(job=job))
+        self.request(what(job=job))
         self.tick()
         if what is Cancel:
             self.cancelled.add(job)
@@ -162,10 +164,10 @@ class Life(RuleBasedStateMachine):
         node=st.sampled_from(NODES), to=st.sampled_from(["cordon", "drain", "uncordon"])
     )
     def tend(self, node: NodeId, to: str) -> None:
-        self.wish(SetNode(node=node, to=to))  # type: ignore[arg-type]
+        self.request(SetNode(node=node, to=to))  # type: ignore[arg-type]
 
-    def wish(self, asked: Asked) -> None:
-        run_now(self.store.wish(asked, by=ALICE, at=self.wall))
+    def request(self, asked: Asked) -> None:
+        run_now(self.store.add_request(asked, by=ALICE, at=self.wall))
 
     # -- what happens on nodes -------------------------------------------------------------------
 
@@ -227,8 +229,8 @@ class Life(RuleBasedStateMachine):
         for _ in range(times):
             self.pass_seconds(0.3)
             now = Now(wall=self.wall, serving=self.serving)
-            wishes = run_now(self.store.wishes(self.world.granted))
-            outcome = reconcile(self.world, self.facts, wishes, now)
+            requests = run_now(self.store.requests_after(self.world.granted))
+            outcome = reconcile(self.world, self.facts, requests, now)
             assert not outcome.bugs
             run_now(self.store.commit(self.world.term, outcome.changes))
             self.world.apply(outcome.changes)
@@ -373,13 +375,13 @@ class Life(RuleBasedStateMachine):
         for node, machine in self.machines.items():
             machine.heard = True
             self.come_back(node)
-            self.wish(SetNode(node=node, to="uncordon"))
+            self.request(SetNode(node=node, to="uncordon"))
         for _ in range(200):
             self.beat()
             self.tick()
             for id, job in self.world.jobs.items():
                 if job.state == JobState.SUSPENDED:
-                    self.wish(Resume(job=id))
+                    self.request(Resume(job=id))
             for node in NODES:
                 for _, part in self.alive(node):
                     part.end = Exit(code=0, at=self.wall)

@@ -14,7 +14,14 @@ from corral.domain.observed_state import Phase
 from corral.domain.queue import ANY_TYPE, Budget, Queue
 from corral.domain.queue_policy import Preempt
 from corral.domain.queue_tree import QueueTree
-from corral.domain.requests import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
+from corral.domain.requests import (
+    Cancel,
+    SetJob,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    StoredRequest,
+)
 from corral.domain.usage import Reservation, Victim
 from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.capacity import SUSPECTED_SECONDS
@@ -69,12 +76,12 @@ class Kept(Cluster):
         self.memo, self.chance = Memo(), chance
         super().__init__(*[node(f"n{number}", gpus=4) for number in range(NODES)])
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
+    def decide(self, requests: Sequence[StoredRequest], now: Now) -> PassOutcome:
         self._compare(now)
         if self.chance.random() < 0.3:  # what it decides comes to nothing
-            reconcile(self.world, self.facts, wishes, now, memo=self.memo)
-        kept = reconcile(self.world, self.facts, wishes, now, memo=self.memo)
-        fresh = reconcile(self.world, self.facts, wishes, now)
+            reconcile(self.world, self.facts, requests, now, memo=self.memo)
+        kept = reconcile(self.world, self.facts, requests, now, memo=self.memo)
+        fresh = reconcile(self.world, self.facts, requests, now)
         assert kept.changes == fresh.changes
         assert kept.reasons == fresh.reasons
         return kept
@@ -118,11 +125,11 @@ def change(cluster: Kept, chance: Random, number: int) -> None:
         case 5 if running := list(cluster.world.in_state(JobState.RUNNING)):
             cluster.end(chance.choice(running), Exit(code=chance.choice([0, 1])))
         case 6 if everyone := list(cluster.world.jobs):
-            cluster.wish(Cancel(job=JobId(chance.choice(everyone))))
+            cluster.request(Cancel(job=JobId(chance.choice(everyone))))
         case 7 if waiting := list(cluster.world.in_state(JobState.QUEUED)):
             queue = chance.choice(QUEUES[:1] if number < 20 else QUEUES)
             id, priority = JobId(chance.choice(waiting)), chance.choice([0, 100])
-            cluster.wish(
+            cluster.request(
                 SetJob(job=id, queue=queue, priority=priority, name=f"new{number % 3}")
             )
         case _:
@@ -138,14 +145,14 @@ def disturb(cluster: Kept, chance: Random) -> None:
     match chance.randrange(10):
         case 0:
             to = chance.choice(["cordon", "uncordon", "uncordon", "drain"])
-            cluster.wish(SetNode(node=id, to=to))  # type: ignore[arg-type]
+            cluster.request(SetNode(node=id, to=to))  # type: ignore[arg-type]
         case 1 | 2:
             cluster.mute ^= {id}
             cluster.tick(seconds=11.0)
         case 3:
             cluster.facts.awaited.symmetric_difference_update({id})
         case 4:
-            cluster.wish(SetLabels(node=id, labels=(("zone", chance.choice("ab")),)))
+            cluster.request(SetLabels(node=id, labels=(("zone", chance.choice("ab")),)))
         case 5:
             cluster.nodes[NodeId("late")] = node("late", gpus=2)
         case 6:
@@ -174,7 +181,7 @@ def test_a_look_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
                 name=QUEUES[1], nominal=((ANY_TYPE, 8000),), preempt=Preempt.ANY
             )
             other = Queue(name=QUEUES[2], nominal=((ANY_TYPE, 4000),))
-            cluster.wish(SetQueues(queues=(team, other), whole=False))
+            cluster.request(SetQueues(queues=(team, other), whole=False))
 
 
 def test_a_node_is_trusted_anew_after_a_day_though_nothing_else_has_changed() -> None:

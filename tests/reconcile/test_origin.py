@@ -92,7 +92,7 @@ def test_the_other_job_is_kept_until_the_one_that_starts_from_it_is_over() -> No
     cluster = Cluster()
     other, more, last = (cluster.submit(gang(gpus=9)) for _ in range(3))
     for id in (other, more, last):
-        cluster.wish(Cancel(job=id))
+        cluster.request(Cancel(job=id))
     waits = cluster.submit(begun(origin_on("n1", job=other), gpus=9))
 
     def forgotten() -> list[JobId]:
@@ -104,7 +104,7 @@ def test_the_other_job_is_kept_until_the_one_that_starts_from_it_is_over() -> No
         return list(outcome.changes.forgotten)
 
     assert forgotten() == [more, last]
-    cluster.wish(Cancel(job=waits))
+    cluster.request(Cancel(job=waits))
     assert forgotten() == [other]
 
 

@@ -1,4 +1,4 @@
-"""Where a job goes by what it wished, as reconcile remembers it."""
+"""Where a job goes by its requests, as reconcile remembers it."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_dec
     rule = PlaceRule(constraints=(Constraint(label="zone", values=("b",)),))
     id = cluster.submit(gang(place=rule))
     assert cluster.world.jobs[id].state == JobState.QUEUED
-    cluster.wish(SetLabels(node=NodeId("n2"), labels=(("zone", "b"),)))
+    cluster.request(SetLabels(node=NodeId("n2"), labels=(("zone", "b"),)))
     assert cluster.world.attempts[id].nodes == (NodeId("n2"),)
     cluster.up(id)
     declared = replace(cluster.nodes[NodeId("n2")].inventory, labels=(("zone", "a"),))
@@ -100,6 +100,6 @@ def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_dec
     )
     cluster.tick()
     assert cluster.world.nodes[NodeId("n2")].labels["zone"] == "b"
-    cluster.wish(SetLabels(node=NodeId("n2"), labels=(("zone", None),)))
+    cluster.request(SetLabels(node=NodeId("n2"), labels=(("zone", None),)))
     assert "zone" not in cluster.world.nodes[NodeId("n2")].labels
     assert cluster.world.jobs[id].state == JobState.RUNNING, "who runs there runs on"

@@ -27,7 +27,7 @@ def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
         Queue(name=name, nominal=((ANY_TYPE, 4000),), preempt=preempt)
         for name in (VISION, SPEECH)
     ]
-    cluster.wish(
+    cluster.request(
         SetQueues(queues=tuple(queues), whole=True, min_runtime_seconds=MIN_RUNTIME)
     )
     return cluster
@@ -191,7 +191,7 @@ def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_star
         owner = submit(cluster, VISION, 4)
         (victim,) = cluster.world.reservations[owner].victims
         if ends == "cancel":
-            cluster.wish(Cancel(job=owner))
+            cluster.request(Cancel(job=owner))
         else:
             other = second if victim.job == first else first
             cluster.end(other, Exit(code=0, at=1.0))
@@ -281,7 +281,9 @@ def test_a_node_that_is_lost_or_cordoned_ends_what_was_kept_there_and_another_is
     first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
     owner = submit(cluster, VISION, 4)
     (victim,) = cluster.world.reservations[owner].victims
-    cluster.wish(SetNode(node=cluster.world.attempts[victim.job].nodes[0], to="cordon"))
+    cluster.request(
+        SetNode(node=cluster.world.attempts[victim.job].nodes[0], to="cordon")
+    )
     (other,) = cluster.world.reservations[owner].victims
     assert {victim.job, other.job} == {first, second}
 
@@ -320,7 +322,9 @@ def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_righ
     high = submit(cluster, SPEECH, 4, priority=100)
     (told,) = cluster.world.reservations[high].victims
     assert state(cluster, told.job) == JobState.STOPPING
-    cluster.wish(SetNode(node=cluster.world.attempts[told.job].nodes[0], to="cordon"))
+    cluster.request(
+        SetNode(node=cluster.world.attempts[told.job].nodes[0], to="cordon")
+    )
     victims = cluster.world.reservations[high].victims
     assert {one.job for one in victims} == low
     assert {one.why for one in victims} == {PreemptWhy.PRIORITY}
@@ -334,13 +338,13 @@ def test_service_is_what_was_not_lost_of_each_attempt() -> None:
     run_on(cluster, second, 10, saves=(save_of(cluster, second, 10),))
     cluster.tick(seconds=MIN_RUNTIME)
     for id in (first, second):
-        cluster.wish(Suspend(job=id))
+        cluster.request(Suspend(job=id))
         cluster.end(id, SAVED)
     kept = [cluster.world.jobs[id].served_seconds for id in (first, second)]
     assert MIN_RUNTIME < kept[0] < MIN_RUNTIME + 10, "up to its save"
     assert 2 * MIN_RUNTIME < kept[1] < 2 * MIN_RUNTIME + 10, "it lost nothing"
     for id in (first, second):
-        cluster.wish(Resume(job=id))
+        cluster.request(Resume(job=id))
     cluster.up(first, 11)
     cluster.tick()
     cluster.tick(seconds=MIN_RUNTIME)
@@ -407,10 +411,10 @@ def test_a_job_knows_how_long_it_has_waited_before_each_of_its_attempts() -> Non
     once = cluster.world.jobs[waits].waited_seconds
     assert 1000.0 <= once < 1010.0
     cluster.up(waits)
-    cluster.wish(Suspend(job=waits))
+    cluster.request(Suspend(job=waits))
     cluster.end(waits, SAVED)
     cluster.tick(seconds=5000.0)
-    cluster.wish(Resume(job=waits))
+    cluster.request(Resume(job=waits))
     cluster.tick()
     assert once <= cluster.world.jobs[waits].waited_seconds < once + 10.0, (
         "its rest was no wait"
@@ -425,7 +429,7 @@ def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() ->
         for name in (VISION, SPEECH)
     ]
     top = Queue(name=everything, nominal=((ANY_TYPE, 4000),), policy=Policy.SERVICE)
-    cluster.wish(
+    cluster.request(
         SetQueues(queues=(top, *below), whole=True, min_runtime_seconds=MIN_RUNTIME)
     )
     cluster.learned = Learned(

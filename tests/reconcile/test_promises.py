@@ -29,7 +29,7 @@ def job(name: str, limit: float | None, **more: object) -> JobSpec:
 def promised() -> tuple[Cluster, JobId, float]:
     """First holds one of two nodes for at most 1000 s; wide wants both of them."""
     cluster = Cluster(node("n1"), node("n2"))
-    cluster.wish(
+    cluster.request(
         SetQueues(queues=(Queue(name=EASY, policy=Policy.BACKFILL),), whole=False)
     )
     first = cluster.submit(job("first", 1000.0, gpus=2))
@@ -80,7 +80,7 @@ def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanw
     run on n2."""
     cluster = Cluster(node("n1"), node("n2"))
     queue = Queue(name=EASY, policy=Policy.CONSERVATIVE, preempt=Preempt.ANY)
-    cluster.wish(SetQueues(queues=(queue,), whole=False, min_runtime_seconds=0.0))
+    cluster.request(SetQueues(queues=(queue,), whole=False, min_runtime_seconds=0.0))
     firm = cluster.submit(job("firm", 500.0, gpus=2, priority=200))
     some = [cluster.submit(job(name, 100.0)) for name in ("gone", "slow")]
     for id in (firm, *some):
@@ -89,9 +89,9 @@ def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanw
     assert {cluster.world.jobs[id].state for id in some} == {JobState.STOPPING}
     cluster.end(some[0], Exit(signal=15))
     kept = cluster.world.reservations[owner].seats[0].node
-    cluster.wish(SetNode(node=kept, to="cordon"))
+    cluster.request(SetNode(node=kept, to="cordon"))
     assert cluster.world.reservations[owner].latest_start is not None
-    cluster.wish(SetNode(node=kept, to="uncordon"))
+    cluster.request(SetNode(node=kept, to="uncordon"))
     cluster.say(some[1], Phase.ENDED, exits=((0, Exit(signal=15)),))
     for _ in range(3):
         changes = cluster.tick().changes
@@ -114,7 +114,7 @@ class House(Cluster):
     def __init__(self) -> None:
         super().__init__(*(node(f"n{at}") for at in (1, 2, 3)))
         self.queue = Queue(name=ALL, policy=Policy.CONSERVATIVE)
-        self.wish(SetQueues(queues=(self.queue,), whole=False))
+        self.request(SetQueues(queues=(self.queue,), whole=False))
         self.up_at: dict[JobId, float] = {}
         self.told: list[tuple[str, str]] = []
         self.events: list[Event] = []

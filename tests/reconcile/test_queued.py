@@ -10,7 +10,7 @@ from corral.domain.attempt import Exit
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job_states import JobState
 from corral.domain.queue import ANY_TYPE, Queue
-from corral.domain.requests import Cancel, SetQueues, Wish
+from corral.domain.requests import Cancel, SetQueues, StoredRequest
 from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
@@ -25,9 +25,9 @@ class Kept(Cluster):
         self.memo = Memo()
         super().__init__(*[node(f"n{number}", gpus=4) for number in range(3)])
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
-        kept = reconcile(self.world, self.facts, wishes, now, memo=self.memo)
-        fresh = reconcile(self.world, self.facts, wishes, now)
+    def decide(self, requests: Sequence[StoredRequest], now: Now) -> PassOutcome:
+        kept = reconcile(self.world, self.facts, requests, now, memo=self.memo)
+        fresh = reconcile(self.world, self.facts, requests, now)
         assert kept.changes == fresh.changes
         assert kept.reasons == fresh.reasons
         return kept
@@ -54,12 +54,12 @@ def test_a_tick_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
             case 4 if running := list(cluster.world.in_state(JobState.RUNNING)):
                 cluster.end(chance.choice(running), Exit(code=chance.choice([0, 1])))
             case 5 if everyone := list(cluster.world.jobs):
-                cluster.wish(Cancel(job=JobId(chance.choice(everyone))))
+                cluster.request(Cancel(job=JobId(chance.choice(everyone))))
             case _:
                 cluster.tick()
         if number == 19:
             team = Queue(name=QUEUES[1], nominal=((ANY_TYPE, 4000),))
-            cluster.wish(SetQueues(queues=(team,), whole=False))
+            cluster.request(SetQueues(queues=(team,), whole=False))
 
 
 def test_a_job_waits_where_no_node_has_an_account_for_its_owner_and_starts_when_one_has() -> (

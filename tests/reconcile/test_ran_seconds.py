@@ -38,7 +38,7 @@ def test_a_suspended_job_keeps_what_it_ran() -> None:
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
     cluster.tick(seconds=60.0)
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     cluster.end(id, Exit(code=75, at=cluster.wall))
     job = after(cluster, id)
     assert job.state == JobState.SUSPENDED

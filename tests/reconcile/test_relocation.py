@@ -29,7 +29,7 @@ def rules(
     if gpu_hours is not None:
         rule = RelocationRule(gpu_hours=gpu_hours, pause_seconds=pause)
     queue = Queue(name=DEFAULT, nominal=((ANY_TYPE, 8000),))
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=(queue,),
             whole=True,
@@ -213,7 +213,7 @@ def test_one_that_is_on_the_way_returns_when_it_is_wanted_no_more() -> None:
     saves_now(cluster, right, 5)
     big = cluster.submit(gang("big", gpus=4))
     patient(cluster, big)
-    cluster.wish(Cancel(job=big))
+    cluster.request(Cancel(job=big))
     assert cluster.world.reservations == {}
     gone(cluster, right, step=95)
     assert state(cluster, right) == JobState.STARTING
@@ -225,7 +225,7 @@ def test_one_that_its_user_suspends_meanwhile_is_not_started_elsewhere() -> None
     saves_now(cluster, right, 5)
     big = cluster.submit(gang("big", gpus=4))
     patient(cluster, big)
-    cluster.wish(Suspend(job=right))
+    cluster.request(Suspend(job=right))
     gone(cluster, right, step=95)
     assert state(cluster, right) == JobState.SUSPENDED
     assert state(cluster, big) == JobState.STARTING

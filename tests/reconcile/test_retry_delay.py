@@ -71,7 +71,7 @@ def test_whoever_resumes_the_job_does_not_wait() -> None:
     check_asked(
         cluster.world, Resume(job=job), Now(wall=cluster.wall, serving=cluster.serving)
     )
-    cluster.wish(Resume(job=job))
+    cluster.request(Resume(job=job))
     assert cluster.world.jobs[job].state == JobState.STARTING
 
 
@@ -79,9 +79,9 @@ def test_whoever_resumes_the_job_does_not_wait() -> None:
 def test_a_suspended_job_stays_so_after_the_delay(resumes: bool) -> None:
     cluster = Cluster(node("n1"))
     job = delayed(cluster)
-    cluster.wish(Suspend(job=job))
+    cluster.request(Suspend(job=job))
     cluster.tick(seconds=2.0)
     assert cluster.world.jobs[job].state == JobState.SUSPENDED
-    cluster.wish(Resume(job=job) if resumes else Cancel(job=job))
+    cluster.request(Resume(job=job) if resumes else Cancel(job=job))
     state = cluster.world.jobs[job].state if resumes else cluster.world.ended[job]
     assert state == (JobState.STARTING if resumes else JobState.CANCELLED)

@@ -38,7 +38,7 @@ def test_a_cancel_is_granted_though_a_bug_is_met_on_the_job_in_the_same_tick(
     id = cluster.submit(gang())
     cluster.up(id)
     break_step_on(id, monkeypatch)
-    cluster.wish(Cancel(job=id))
+    cluster.request(Cancel(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
 
 
@@ -61,9 +61,9 @@ def test_of_a_step_that_fails_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -
     assert not any(rows)
 
 
-def test_a_wish_that_cannot_be_granted_takes_no_other_with_it() -> None:
+def test_a_request_that_cannot_be_granted_takes_no_other_with_it() -> None:
     cluster = trio()
-    bad = cluster.wish(
+    bad = cluster.request(
         Submit(specs=(gang("first"), gang(after=(After(job=JobId("@x")),))), key="")
     )
     assert cluster.world.granted == bad.sequence
@@ -79,10 +79,10 @@ def test_a_suspension_outlasts_a_drain_that_is_under_way() -> None:
     id = cluster.submit(gang())
     cluster.up(id)
     where = cluster.world.attempts[id].nodes[0]
-    cluster.wish(SetNode(node=where, to="drain"))
+    cluster.request(SetNode(node=where, to="drain"))
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.STOPPING
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     cluster.say(id, Phase.ENDED, trouble="stopped")
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
@@ -138,7 +138,7 @@ def test_a_drained_job_that_exits_0_when_told_to_stop_is_queued_again() -> None:
     cluster = trio()
     id = cluster.submit(gang())
     cluster.up(id)
-    cluster.wish(SetNode(node=cluster.world.attempts[id].nodes[0], to="drain"))
+    cluster.request(SetNode(node=cluster.world.attempts[id].nodes[0], to="drain"))
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.STOPPING
     cluster.end(id, Exit(code=0, at=cluster.wall + 1.0))
@@ -172,9 +172,9 @@ def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_
     assert cluster.world.attempts[id].number == 2
 
 
-@pytest.mark.parametrize(("wish", "kinds"), [(Cancel, []), (Suspend, ["failure"])])
+@pytest.mark.parametrize(("request", "kinds"), [(Cancel, []), (Suspend, ["failure"])])
 def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit(
-    wish: type[Cancel] | type[Suspend], kinds: list[str]
+    request: type[Cancel] | type[Suspend], kinds: list[str]
 ) -> None:
     cluster = trio()
     id = cluster.submit(gang(nodes=2, gpus=2, retry=Retry(user=3)))
@@ -182,7 +182,7 @@ def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit
     first, second = cluster.world.attempts[id].nodes
     cluster.end(id, Exit(code=3), on=first)
     assert cluster.world.jobs[id].state == JobState.RECOVERING
-    cluster.wish(wish(job=id))
+    cluster.request(request(job=id))
     assert cluster.world.jobs[id].reason == "asked by alice"
     cluster.say(id, Phase.ENDED, on=second, exits=((1, Exit(signal=15)),))
     changes = cluster.tick().changes

@@ -5,7 +5,7 @@ from dataclasses import replace
 from corral.domain.ids import Sequence
 from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
-from corral.domain.requests import Resume, Submit, Wish
+from corral.domain.requests import Resume, StoredRequest, Submit
 from corral.reconcile.apply_requests import arrays_of, ids_of
 from tests.worlds import ALICE, Cluster, gang, node
 
@@ -19,8 +19,8 @@ def array(
     )
 
 
-def submitted(*specs: JobSpec) -> Wish:
-    return Wish(
+def submitted(*specs: JobSpec) -> StoredRequest:
+    return StoredRequest(
         sequence=Sequence(7), by=ALICE, at=0.0, asked=Submit(specs=specs, key="")
     )
 
@@ -58,11 +58,11 @@ def test_each_array_of_a_submission_has_a_limit_of_its_own() -> None:
 
 def test_jobs_that_are_held_from_the_start_begin_only_when_they_are_resumed() -> None:
     cluster = Cluster(node("n1"))
-    cluster.wish(Submit(specs=array("a", 0, 1), key="k", held=True))
+    cluster.request(Submit(specs=array("a", 0, 1), key="k", held=True))
     cluster.tick()
     first, second = cluster.world.jobs.values()
     assert (first.state, first.reason_code) == (JobState.SUSPENDED, "Suspend")
-    cluster.wish(Resume(job=first.id))
+    cluster.request(Resume(job=first.id))
     cluster.tick()
     states = [cluster.world.jobs[job.id].state for job in (first, second)]
     assert states == [JobState.STARTING, JobState.SUSPENDED]

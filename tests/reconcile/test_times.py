@@ -67,11 +67,11 @@ def test_a_resume_does_not_come_before_the_begin() -> None:
     id = cluster.submit(gang(begin=SOON))
     with pytest.raises(Conflict, match="it begins in 59"):
         check_asked(cluster.world, Resume(job=id), now_of(cluster))
-    cluster.wish(Suspend(job=id))
-    cluster.wish(Resume(job=id))
+    cluster.request(Suspend(job=id))
+    cluster.request(Resume(job=id))
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
     cluster.tick(seconds=61.0)
-    cluster.wish(Resume(job=id))
+    cluster.request(Resume(job=id))
     assert cluster.world.jobs[id].state == JobState.STARTING
 
 
@@ -103,7 +103,7 @@ def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_
     assert "0 of the 1 node that could hold its part have room now" in job.reason
     [receipt] = outcome.changes.receipts
     assert receipt == Receipt(
-        job=id, attempt=job.attempt, kind=ReceiptKind.DEADLINE, cause=Cause.WISH,
+        job=id, attempt=job.attempt, kind=ReceiptKind.DEADLINE, cause=Cause.REQUEST,
         culprit="start_by",
         evidence=job.reason, steps_lost=None, gpu_seconds_lost=0.0, seen_at=cluster.wall,
     )  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_
 def test_what_is_held_or_suspended_ends_then_too(state: JobState) -> None:
     cluster, id = late(gang(gpus=2, begin=Moment(after_seconds=900.0)))
     if state == JobState.SUSPENDED:
-        cluster.wish(Suspend(job=id))
+        cluster.request(Suspend(job=id))
     assert cluster.world.jobs[id].state == state
     cluster.tick(seconds=61.0)
     assert cluster.world.ended[id] == JobState.FAILED
@@ -132,7 +132,7 @@ def test_a_job_that_has_run_is_never_too_late() -> None:
     cluster = Cluster(node("n1"))
     id = cluster.submit(gang(start_by=SOON, checkpoint=SAVING))
     cluster.up(id)
-    cluster.wish(Suspend(job=id))
+    cluster.request(Suspend(job=id))
     cluster.end(id, Exit(code=75, at=1.0))
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
     cluster.tick(seconds=1000.0)
@@ -185,7 +185,7 @@ def test_without_a_word_of_its_own_a_save_is_asked_for_and_no_signal_sent() -> N
 def test_a_cancel_of_a_held_job_wins_over_its_begin() -> None:
     cluster = Cluster(node("n1"))
     id = cluster.submit(gang(begin=SOON))
-    cluster.wish(Cancel(job=id))
+    cluster.request(Cancel(job=id))
     cluster.tick(seconds=61.0)
     assert cluster.world.ended[id] == JobState.CANCELLED
 

@@ -30,7 +30,7 @@ HALF = 100.0
 
 def house(*queues: Queue) -> Cluster:
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
-    cluster.wish(
+    cluster.request(
         SetQueues(
             queues=queues or (Queue(name=TEAM),), whole=True, half_life_seconds=HALF
         )
@@ -206,7 +206,7 @@ def test_a_budget_that_lasts_until_a_date_is_over_then() -> None:
     cluster = house()
     until = cluster.wall + 100.0
     queue = Queue(name=TEAM, budget=Budget(gpu_hours=99.0, until=until))
-    cluster.wish(SetQueues(queues=(queue,), whole=False))
+    cluster.request(SetQueues(queues=(queue,), whole=False))
     cluster.tick(seconds=60.0)
     assert not cluster.world.spent
     cluster.tick(seconds=60.0)
@@ -227,7 +227,7 @@ def test_a_job_waits_for_its_queue_and_starts_when_the_limit_is_raised() -> None
     assert reason.code == "QueueLimit"
     assert "uses 2 of its 2 GPUs and may borrow none" in reason.sentence
     wider = replace(team, borrow_limit_millis=2000)
-    cluster.wish(SetQueues(queues=(wider,), whole=False))
+    cluster.request(SetQueues(queues=(wider,), whole=False))
     assert cluster.world.jobs[waits].state == JobState.STARTING
     assert cluster.world.attempts[waits].borrowed_gpu_millis == 2000
 

@@ -145,11 +145,11 @@ class LiveHead:
         await self.control.start()
         self.control._serving = EvenClock(T0)
         await self._tick()
-        wish = SetQueues(
+        request = SetQueues(
             queues=tree.queues, whole=True, half_life_seconds=tree.half_life_seconds,
             min_runtime_seconds=tree.min_runtime_seconds,
         )  # fmt: skip
-        await self.control.acknowledge(wish, by=ALICE)
+        await self.control.acknowledge(request, by=ALICE)
         await self._tick()
         came = 0
         while came < len(self.rows) or self.lives:
@@ -200,8 +200,8 @@ class LiveHead:
             checkpoint=SAVING, max_duration_seconds=row.limit,
         )  # fmt: skip
         asked = Submit(specs=(spec,), key=str(number))
-        wish = await self.control.acknowledge(asked, by=UserName(row.user))
-        self.row_of[job_id(wish.sequence)] = number
+        request = await self.control.acknowledge(asked, by=UserName(row.user))
+        self.row_of[job_id(request.sequence)] = number
 
     # -- the nodes -------------------------------------------------------------------------------
 

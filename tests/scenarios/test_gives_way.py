@@ -42,7 +42,7 @@ def test_three_queues_lend_take_back_and_are_told_what_it_cost(here: House) -> N
     victim, taker = here.job(trains), here.job(owner)
     assert (victim.submitted_at, victim.attempts[0].cause) == (
         before.submitted_at,
-        "wish",
+        "request",
     )
     given, taken = receipt(victim, "preemption"), receipt(taker, "taking")
     assert (given.others, taken.others) == ([owner], [trains])

@@ -234,7 +234,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "a domain that is required is only preferred",
             "schedule.placement.topology:_ways",
-            "if wish.mode == Mode.REQUIRE else _ANYWHERE",
+            "if topology.mode == Mode.REQUIRE else _ANYWHERE",
             "if False else _ANYWHERE",
             "",
         ),

@@ -65,9 +65,9 @@ def test_a_gang_takes_the_nodes_it_likes_within_the_nearest_that_hold_it() -> No
         )
         for one in plain
     ]
-    wish = PlaceRule(topology=Topology(mode=Mode.PREFER))
+    request = PlaceRule(topology=Topology(mode=Mode.PREFER))
     likes = frozenset({NodeId("n2"), NodeId("n3")})
-    placed = seats(nodes, gang(2, nodes=2, place=wish, likes=likes))
+    placed = seats(nodes, gang(2, nodes=2, place=request, likes=likes))
     assert set(placed) == {"n0", "n2"}
 
 

@@ -330,16 +330,16 @@ def test_where_every_node_had_faults_a_job_goes_where_it_failed_longest_ago() ->
 
 def test_require_is_explained_by_the_level_and_what_is_free_in_it() -> None:
     nodes = [labelled(f"n{at}", 1, rack="r1" if at < 2 else "r2") for at in range(4)]
-    wish = Topology(mode=Mode.REQUIRE, within=Level.RACK)
+    request = Topology(mode=Mode.REQUIRE, within=Level.RACK)
     busy = gang("busy", constraints=(Constraint(label="node", values=("n0",)),))
     other = gang("other", constraints=(Constraint(label="node", values=("n2",)),))
-    decision = run(nodes, busy, other, gang("near", nodes=2, order=9, topology=wish))
+    decision = run(nodes, busy, other, gang("near", nodes=2, order=9, topology=request))
     [held] = decision.held
     assert (held.reason.code, held.reason.sentence) == (
         "Topology",
         "it asks for 2 nodes in one rack; 2 have room now, and at most 1 of them lie in one rack",
     )
-    assert why(run(nodes, gang("far", nodes=3, topology=wish))) == {
+    assert why(run(nodes, gang("far", nodes=3, topology=request))) == {
         "far": "BadTopology"
     }
 

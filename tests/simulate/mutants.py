@@ -16,7 +16,7 @@ from tests.simulate.mutants_giving import GIVING
 from tests.simulate.mutants_health import HEALTH
 from tests.simulate.mutants_moving import MOVING
 from tests.simulate.mutants_promises import PROMISES
-from tests.simulate.mutants_wishes import WISHES
+from tests.simulate.mutants_wishes import REQUESTS
 
 MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
 
@@ -24,7 +24,7 @@ MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
 STORE = [
     Mutant(
         "a repeated submit makes another job",
-        "store.memory_store:MemoryStore.wish",
+        "store.memory_store:MemoryStore.add_request",
         "if key is not None and (by, key) in self._keys:",
         "if False:",
         "I1",
@@ -70,7 +70,7 @@ CONTROL = [
     Mutant(
         "a cancel is acknowledged before it is granted",
         "control.control:Control.ask",
-        "await self._granted.wait(self.world, wish)",
+        "await self._granted.wait(self.world, request)",
         "pass",
         "I6",
         seed=2,
@@ -220,10 +220,10 @@ RECONCILE = [
         seed=29,
     ),
     Mutant(
-        "wishes are skipped after they were acknowledged",
+        "requests are skipped after they were acknowledged",
         "reconcile.apply_requests:grant",
-        "draft.granted = wish.sequence",
-        "draft.granted = wish.sequence + 1",
+        "draft.granted = request.sequence",
+        "draft.granted = request.sequence + 1",
         "I1 bug I10",
     ),
     Mutant(
@@ -507,7 +507,7 @@ FORGETTING = [
 
 MUTANTS = [
     *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *GIVING, *AGENT, *FORGETTING,
-    *WISHES, *MOVING, *PROMISES, *LEDGER, *HEALTH,
+    *REQUESTS, *MOVING, *PROMISES, *LEDGER, *HEALTH,
 ]  # fmt: skip
 
 

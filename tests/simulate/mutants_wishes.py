@@ -1,8 +1,8 @@
-"""Rules about what jobs wish of time and place, taken out one at a time."""
+"""Rules about what jobs request of time and place, taken out one at a time."""
 
 from tests.simulate.mutant import Mutant
 
-WISHES = [
+REQUESTS = [
     Mutant(
         "a job is let go before its begin",
         "reconcile.dependencies:held_by",
@@ -78,7 +78,7 @@ WISHES = [
     Mutant(
         "a gang that requires one rack gets nodes of two",
         "schedule.placement.topology:_ways",
-        "LEVELS.index(wish.within) if wish.mode == Mode.REQUIRE else _ANYWHERE",
+        "LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE",
         "_ANYWHERE",
         "require",
         seed=57,

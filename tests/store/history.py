@@ -20,7 +20,7 @@ from corral.domain.attempt import SeatState
 from corral.domain.errors import StoreTrouble, TermLost
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.job_states import JobState
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.domain.world import Changes, Event, World
 from corral.store.postgres import PostgresStore
 from tests.postgres import Server
@@ -44,7 +44,7 @@ class Told:
     # the term was lost: nothing may be written
     refused: set[str] = field(default_factory=set)
     # acknowledged: key -> sequence
-    wishes: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     terms: int = 0
 
@@ -61,10 +61,10 @@ async def again(ask: Callable[[], Awaitable[T]]) -> T:
             return await ask()
 
 
-def changes_of(world: World, wishes: list[Wish], mark: str) -> Changes:
-    """Jobs of the wishes are queued, two that are queued are placed, one that was
+def changes_of(world: World, requests: list[StoredRequest], mark: str) -> Changes:
+    """Jobs of the requests are queued, two that are queued are placed, one that was
     placed ends."""
-    made = [job(one.sequence) for one in wishes]
+    made = [job(one.sequence) for one in requests]
     queued = [one for one in world.jobs.values() if one.state == JobState.QUEUED][:2]
     placed = [
         job(one.submitted, JobState.STARTING, attempt=AttemptNumber(one.attempt + 1))
@@ -87,7 +87,7 @@ def changes_of(world: World, wishes: list[Wish], mark: str) -> Changes:
             *(event("placed", one.id) for one in placed),
             *(event("over", one.id) for one in over),
         ),
-        granted=max((one.sequence for one in wishes), default=None),
+        granted=max((one.sequence for one in requests), default=None),
     )
 
 
@@ -145,7 +145,9 @@ class History:
         for number in range(rounds):
             mark = f"term {world.term} of {name}, commit {number}"
             fresh = [
-                one for one in await store.wishes(0) if one.sequence > world.granted
+                one
+                for one in await store.requests_after(0)
+                if one.sequence > world.granted
             ]
             changes = changes_of(world, fresh, mark)
             try:
@@ -172,8 +174,10 @@ class History:
                 if url not in stores:
                     stores[url] = await asyncio.to_thread(_opened, url)
                 key = f"{number}-{count}"
-                wish = await stores[url].wish(submit(key, key), by=ANN, at=1.0)
-                self.told.wishes[key] = wish.sequence
+                request = await stores[url].add_request(
+                    submit(key, key), by=ANN, at=1.0
+                )
+                self.told.requests[key] = request.sequence
                 count += 1
             await asyncio.sleep(chance.uniform(0.0, 0.05))
         for store in stores.values():
@@ -230,7 +234,7 @@ class History:
             with Quietly:
                 await self._lead(store, "the last", 1)
                 world = await store.lead()
-                if not world.jobs and not await store.wishes(0):
+                if not world.jobs and not await store.requests_after(0):
                     return
 
     async def _check(self, store: PostgresStore) -> None:
@@ -242,14 +246,14 @@ class History:
         placed = Counter(one.job for one in log if one.text == "placed")
         ended = Counter(one.job for one in log if one.text == "over")
         assert set(placed.values()) <= {1}, f"placed twice: {placed.most_common(3)}"
-        for key, sequence in self.told.wishes.items():
-            kept = await again(partial(store.wish_of, key, by=ANN))
+        for key, sequence in self.told.requests.items():
+            kept = await again(partial(store.request_of_key, key, by=ANN))
             assert kept is not None, f"{key} was acknowledged and is lost"
             assert kept.sequence == sequence, f"{key} is there twice"
         jobs = {
             one.id for one in await again(lambda: store.jobs(final=True, limit=MOST))
         }
-        assert {JobId(f"j{one}") for one in self.told.wishes.values()} <= jobs
+        assert {JobId(f"j{one}") for one in self.told.requests.values()} <= jobs
         assert placed == ended == Counter(jobs), "what was submitted ran once"
 
     def _check_commits(self, log: Sequence[Event]) -> None:

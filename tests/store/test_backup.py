@@ -98,11 +98,11 @@ def test_the_restored_store_is_far_ahead_and_goes_on_counting(
         assert world.term > backup.TERMS
         assert list(world.jobs) == ["j1"]
         assert (
-            await store.wish(submit("first", key="first"), by=ANN, at=9.0)
+            await store.add_request(submit("first", key="first"), by=ANN, at=9.0)
         ).sequence == 1
         assert (
-            await store.wish(submit("new"), by=ANN, at=9.0)
-        ).sequence > backup.WISHES
+            await store.add_request(submit("new"), by=ANN, at=9.0)
+        ).sequence > backup.REQUESTS
         made = await store.commit(
             world.term,
             Changes(

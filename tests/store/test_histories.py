@@ -44,7 +44,7 @@ def run(server: Server, seed: int, seconds: float) -> Told:
 def test_what_was_acknowledged_is_there_once(own_server: Server, seed: int) -> None:
     told = run(own_server, seed, 2.0)
     assert told.commits
-    assert told.wishes
+    assert told.requests
 
 
 @pytest.mark.soak
@@ -62,7 +62,7 @@ def test_what_was_acknowledged_is_there_once_in_many_histories(
             told.unknown
         )
         count["commits of old leaders, refused"] += len(told.refused)
-        count["submissions acknowledged"] += len(told.wishes)
+        count["submissions acknowledged"] += len(told.requests)
     rows = [
         f"| {what} | {number:,} |" for what, number in (*count.items(), *faults.items())
     ]

@@ -32,7 +32,7 @@ def test_a_burst_of_500_submits_is_a_handful_of_transactions(path: Path) -> None
         await store.lead()
         before = store.counts.transactions
         asks = (
-            store.wish(submit(f"job-{i}", key=f"k{i}"), by=ANN, at=1.0)
+            store.add_request(submit(f"job-{i}", key=f"k{i}"), by=ANN, at=1.0)
             for i in range(500)
         )
         await asyncio.gather(*asks)
@@ -69,14 +69,14 @@ def test_a_closed_store_answers_with_trouble_and_may_be_closed_again(
     async def scenario() -> None:
         store = SqliteStore(path)
         waiting = asyncio.gather(
-            *(store.wish(submit(), by=ANN, at=1.0) for _ in range(9))
+            *(store.add_request(submit(), by=ANN, at=1.0) for _ in range(9))
         )
         await asyncio.sleep(0)
         await store.close()
         assert len(await waiting) == 9  # what waited was finished first
         await store.close()
         with pytest.raises(StoreTrouble, match="closed"):
-            await store.wish(submit(), by=ANN, at=1.0)
+            await store.add_request(submit(), by=ANN, at=1.0)
         with pytest.raises(StoreTrouble, match="closed"):
             await store.jobs(final=True, limit=1)
 
@@ -94,7 +94,7 @@ def test_a_store_that_another_process_holds_is_trouble_that_passes(
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         ended = await asyncio.gather(
-            *(store.wish(submit(), by=ANN, at=1.0) for _ in range(50)),
+            *(store.add_request(submit(), by=ANN, at=1.0) for _ in range(50)),
             return_exceptions=True,
         )
         assert {type(one) for one in ended} == {StoreTrouble}
@@ -102,7 +102,7 @@ def test_a_store_that_another_process_holds_is_trouble_that_passes(
         assert await store.job(job_id(1)) is None  # reads go on
         other.execute("ROLLBACK")
         other.close()
-        assert (await store.wish(submit(), by=ANN, at=1.0)).sequence == 1
+        assert (await store.add_request(submit(), by=ANN, at=1.0)).sequence == 1
         await store.close()
 
     asyncio.run(scenario())
@@ -143,13 +143,13 @@ def test_what_would_not_read_back_is_never_written(path: Path) -> None:
         )
         assert [type(one) for one in ended] == [Unrecordable, list]
         asked = submit("x")
-        bad_wish = type(asked)(
+        bad_request = type(asked)(
             specs=(spec("x", max_duration_seconds=float("inf")),), key="k"
         )
         with pytest.raises(SpecInvalid):
-            await store.wish(bad_wish, by=ANN, at=1.0)
+            await store.add_request(bad_request, by=ANN, at=1.0)
         assert (await store.lead()).jobs == {}
-        assert await store.wishes(0) == []
+        assert await store.requests_after(0) == []
         await store.close()
 
     asyncio.run(scenario())

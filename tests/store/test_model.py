@@ -170,16 +170,16 @@ class Stores(RuleBasedStateMachine):
         name=st.sampled_from("ab"),
     )
     def submit(self, user: UserName, key: str, name: str) -> None:
-        self.both(lambda store: store.wish(submit(name, key), by=user, at=1.5))
+        self.both(lambda store: store.add_request(submit(name, key), by=user, at=1.5))
 
     @rule(user=users, id=ids)
     def cancel(self, user: UserName, id: JobId) -> None:
-        self.both(lambda store: store.wish(Cancel(job=id), by=user, at=2.0))
+        self.both(lambda store: store.add_request(Cancel(job=id), by=user, at=2.0))
 
     @rule(user=users)
     def drain(self, user: UserName) -> None:
         self.both(
-            lambda store: store.wish(
+            lambda store: store.add_request(
                 SetNode(node=NodeId("n1"), to="drain"), by=user, at=3.0
             )
         )
@@ -313,7 +313,7 @@ class Stores(RuleBasedStateMachine):
     @rule()
     def another_process_takes_over(self) -> None:
         before, self.store = self.store, self.opened()
-        self.both(lambda store: store.wishes(0))
+        self.both(lambda store: store.requests_after(0))
         self.loop.run_until_complete(before.close())
 
     @rule(id=ids, after=st.integers(0, 9), limit=st.integers(0, 5))
@@ -329,8 +329,8 @@ class Stores(RuleBasedStateMachine):
         self.both(lambda store: store.secrets())
 
     @invariant()
-    def wishes_are_the_same(self) -> None:
-        self.both(lambda store: store.wishes(0))
+    def requests_are_the_same(self) -> None:
+        self.both(lambda store: store.requests_after(0))
 
     def teardown(self) -> None:
         for id in map(job_id, range(1, 7)):

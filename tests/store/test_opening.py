@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 async def fill(store: SqliteStore) -> None:
     world = await store.lead()
     states = [JobState.DONE if i % 3 else JobState.RUNNING for i in range(len(JOBS))]
-    await store.wish(submit("waits", key="k"), by=ANN, at=1.0)
+    await store.add_request(submit("waits", key="k"), by=ANN, at=1.0)
     await store.commit(
         world.term,
         Changes(
@@ -86,7 +86,7 @@ def content(path: Path) -> list[Any]:
             ]
             listed = await store.jobs(final=True, limit=99)
             events = await store.events(after=0, job=None, limit=99)
-            return [world, await store.wishes(0), listed, events, of_job]
+            return [world, await store.requests_after(0), listed, events, of_job]
         finally:
             await store.close()
 
@@ -298,19 +298,19 @@ async def main():
             break
     assert trouble is not None and str(sys.argv[1]) in trouble.message and trouble.hint
     assert written, "nothing could be written at all"
-    wished = 0
+    stored = 0
     try:
-        while wished < 100:
-            await store.wish(submit(), by=ANN, at=1.0)
-            wished += 1
+        while stored < 100:
+            await store.add_request(submit(), by=ANN, at=1.0)
+            stored += 1
     except StoreTrouble:
         pass
-    assert wished < 100, "wishes were acknowledged on a full disk"
+    assert stored < 100, "requests were acknowledged on a full disk"
     assert [job.id for job in reversed(await store.jobs(final=True, limit=999))] == written
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     world = await store.lead()
     assert list(world.jobs) == written
-    assert (await store.wish(submit(), by=ANN, at=1.0)).sequence == wished + 1
+    assert (await store.add_request(submit(), by=ANN, at=1.0)).sequence == stored + 1
     await store.commit(world.term, Changes(events=(event(),)))
     await store.close()
 

@@ -125,11 +125,13 @@ def test_who_holds_the_lock_for_too_long_is_trouble_that_passes(
         await store.lead()
         with psycopg.connect(url) as other:
             other.execute("SELECT FROM head FOR UPDATE")
-            asks = (store.wish(submit(f"a{i}"), by=ANN, at=1.0) for i in range(20))
+            asks = (
+                store.add_request(submit(f"a{i}"), by=ANN, at=1.0) for i in range(20)
+            )
             ended = await asyncio.gather(*asks, return_exceptions=True)
             assert {type(one) for one in ended} == {StoreTrouble}
             assert await store.jobs(final=True, limit=1) == []  # reads go on
-        assert (await store.wish(submit(), by=ANN, at=1.0)).sequence == 1
+        assert (await store.add_request(submit(), by=ANN, at=1.0)).sequence == 1
 
     run(url, scenario)
 
@@ -152,7 +154,7 @@ def test_a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
         while True:
             try:
                 asked = Submit(specs=submit(f"a{number}").specs, key=f"k{number}")
-                await store.wish(asked, by=ANN, at=1.0)
+                await store.add_request(asked, by=ANN, at=1.0)
                 return acknowledged.append(f"k{number}")
             except StoreTrouble as error:
                 trouble.append(error.message)
@@ -172,7 +174,7 @@ def test_a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
         await gone.wait()
         await asyncio.to_thread(own_server.start)
         await asyncio.gather(*load, *late)
-        keys = [wish.asked.key for wish in await store.wishes(0)]  # type: ignore[union-attr]
+        keys = [request.asked.key for request in await store.requests_after(0)]  # type: ignore[union-attr]
         assert sorted(keys) == sorted(acknowledged)
         assert len(keys) == len(set(keys)) == 200
         await store.commit(term, Changes(jobs=(job(1),)))  # nobody has led since
@@ -260,7 +262,7 @@ def test_what_is_no_address_is_refused_without_telling_its_password() -> None:
 )
 def test_the_audit_log_cannot_be_rewritten(url: str, statement: str) -> None:
     async def scenario(store: PostgresStore) -> None:
-        await store.wish(submit(), by=ANN, at=1.0)
+        await store.add_request(submit(), by=ANN, at=1.0)
         with (
             pytest.raises(psycopg.errors.RaiseException),
             psycopg.connect(url) as other,

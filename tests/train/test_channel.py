@@ -84,7 +84,7 @@ def test_it_dials_again_when_the_shim_hangs_up(
         assert second.of("hello")
 
 
-def test_wishes_arrive_and_what_is_not_understood_is_passed_over(
+def test_requests_arrive_and_what_is_not_understood_is_passed_over(
     lines: list[Channel], tmp_path: Path
 ) -> None:
     committed: list[int] = []
@@ -96,7 +96,7 @@ def test_wishes_arrive_and_what_is_not_understood_is_passed_over(
         shim.tell({"kind": "stop"})
         shim.tell({"type": "committed", "steps": [10, 20]})
         shim.tell({"type": "stop", "save": True, "grace_seconds": 12, "why": "suspend"})
-        wait_for(lambda: line.stop, "the wish")
+        wait_for(lambda: line.stop, "the request")
     assert committed == [10, 20]
     assert line.stop is not None
     assert (line.stop.save, line.stop.grace_seconds, line.stop.why) == (
@@ -132,5 +132,5 @@ def test_it_hears_that_a_save_is_asked_for(
         wait_for(lambda: shim.of("hello"), "hello")
         assert not line.save_is_asked
         shim.tell({"type": "save"})
-        wait_for(lambda: line.save_is_asked, "the wish")
+        wait_for(lambda: line.save_is_asked, "the request")
         assert line.stop is None

@@ -184,7 +184,7 @@ def test_old_saves_go_only_when_newer_ones_are_recorded(
         gang.wait()
 
 
-@pytest.mark.parametrize("how", ["wish", "SIGTERM"])
+@pytest.mark.parametrize("how", ["request", "SIGTERM"])
 def test_asked_to_stop_it_saves_and_ends_with_75(
     world: World, tmp_path: Path, how: str
 ) -> None:
@@ -198,7 +198,7 @@ def test_asked_to_stop_it_saves_and_ends_with_75(
             pause_seconds=0.002,
         )
         wait_for(lambda: len(shim.of("progress")) > 3, "it trains")
-        if how == "wish":
+        if how == "request":
             shim.tell(
                 {"type": "stop", "save": True, "grace_seconds": 600, "why": "suspend"}
             )

@@ -310,8 +310,8 @@ def test_a_file_with_queues_that_says_no_kind_is_one_of_queues() -> None:
 def test_a_rule_for_idle_jobs_reads_back_as_written(
     text: str, told: dict[str, str]
 ) -> None:
-    wish = read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
-    assert form_of(wish.queues[0])["idle"] == told
+    request = read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
+    assert form_of(request.queues[0])["idle"] == told
 
 
 @pytest.mark.parametrize(

@@ -268,14 +268,14 @@ class Agent:
     def wanted(self, wanted: DesiredState) -> None:
         self.obedience.wanted(wanted)
 
-    def attach(self, wish: AttachNow) -> None:
-        self._carry(wish, self.pump)
+    def attach(self, request: AttachNow) -> None:
+        self._carry(request, self.pump)
 
-    def send_files(self, wish: FilesNow) -> None:
-        self._carry(wish, self.outputs.serve)
+    def send_files(self, request: FilesNow) -> None:
+        self._carry(request, self.outputs.serve)
 
-    def _carry(self, wish: Carried, carry: Carry[Carried]) -> None:
-        self._keep(self._dial_back(wish, carry))
+    def _carry(self, request: Carried, carry: Carry[Carried]) -> None:
+        self._keep(self._dial_back(request, carry))
 
     def _keep(self, work: Coroutine[None, None, None]) -> None:
         """Run the coroutine in the background, concurrently with the head channel."""
@@ -283,18 +283,23 @@ class Agent:
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    def signal(self, wish: SignalNow) -> None:
-        self.send(wish)
+    def signal(self, request: SignalNow) -> None:
+        self.send(request)
 
-    async def _dial_back(self, wish: Carried, carry: Carry[Carried]) -> None:
+    async def _dial_back(self, request: Carried, carry: Carry[Carried]) -> None:
         try:
-            async with await self.dialler.dial(f"{ATTACH}{wish.session}") as connection:
-                await carry(wish, connection)
+            async with await self.dialler.dial(
+                f"{ATTACH}{request.session}"
+            ) as connection:
+                await carry(request, connection)
         except ConnectionClosedOK:
             pass  # the head has all that it needs
         except (CorralError, OSError, ValueError, WebSocketException) as trouble:
             log.warning(
-                "a connection for %s.%s ended: %s", wish.job, wish.attempt, trouble
+                "a connection for %s.%s ended: %s",
+                request.job,
+                request.attempt,
+                trouble,
             )
 
     def _drained(self, key: AttemptKey) -> None:

@@ -138,21 +138,21 @@ def assemble(
     async def look(held_ports: frozenset[int]) -> Inventory:
         return await probe.look(supervisor.launcher_pid, held_ports)
 
-    async def pump(wish: AttachNow, connection: ClientConnection) -> None:
+    async def pump(request: AttachNow, connection: ClientConnection) -> None:
         await carry(
             connection,
             *await supervisor.attach(
-                (wish.job, wish.attempt),
-                wish.rank,
-                wish.shell,
-                wish.rows,
-                wish.columns,
-                wish.command,
+                (request.job, request.attempt),
+                request.rank,
+                request.shell,
+                request.rows,
+                request.columns,
+                request.command,
             ),
         )
 
-    def send(wish: SignalNow) -> None:
-        supervisor.signal((wish.job, wish.attempt), wish.number, wish.to)
+    def send(request: SignalNow) -> None:
+        supervisor.signal((request.job, request.attempt), request.number, request.to)
 
     return Agent(
         node_dir=node_dir,

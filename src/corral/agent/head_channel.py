@@ -82,11 +82,11 @@ class ChannelNode(Protocol):
 
     def wanted(self, wanted: DesiredState) -> None: ...
 
-    def attach(self, wish: AttachNow) -> None: ...
+    def attach(self, request: AttachNow) -> None: ...
 
-    def signal(self, wish: SignalNow) -> None: ...
+    def signal(self, request: SignalNow) -> None: ...
 
-    def send_files(self, wish: FilesNow) -> None: ...
+    def send_files(self, request: FilesNow) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,12 +167,12 @@ class Beats:
                         self.node.users(heard.users)
                 case WantedNow(wanted=wanted):
                     self.node.wanted(wanted)
-                case AttachNow() as wish:
-                    self.node.attach(wish)
-                case SignalNow() as wish:
-                    self.node.signal(wish)
-                case FilesNow() as wish:
-                    self.node.send_files(wish)
+                case AttachNow() as request:
+                    self.node.attach(request)
+                case SignalNow() as request:
+                    self.node.signal(request)
+                case FilesNow() as request:
+                    self.node.send_files(request)
                 case other:
                     raise ValueError(
                         f"the head sent {type(other).__name__} among the beats"

@@ -43,8 +43,8 @@ class PortBlock:
     def _take(self, remembered: int | None, index: int) -> range:
         starts = list(_starts())
         first = (os.getuid() * 16 + index) % len(starts)
-        wished = [start for start in starts if start == remembered]
-        for start in (*wished, *starts[first:], *starts[:first]):
+        preferred = [start for start in starts if start == remembered]
+        for start in (*preferred, *starts[first:], *starts[:first]):
             try:
                 self._lock.bind(f"\0corral-ports-{start}")
             except OSError:

@@ -32,12 +32,14 @@ async def check_nodes(
         max_wait_seconds=body.max_wait_seconds,
         secret=secrets.token_hex(32),
     )
-    wish = await control.ask(request, by=caller.name, speaker=caller.speaker)
+    stored = await control.ask(request, by=caller.name, speaker=caller.speaker)
     sight = sight_of(control, caller)
     able = [id for id in request.nodes if control.world.nodes[id].inventory.checks]
     unable: list[str] = [id for id in request.nodes if id not in able]
-    nodes = [checked(sight, control.world.nodes[id], f"{wish.sequence}") for id in able]
-    return api.Checkup(id=f"{wish.sequence}", nodes=nodes, unable=unable)
+    nodes = [
+        checked(sight, control.world.nodes[id], f"{stored.sequence}") for id in able
+    ]
+    return api.Checkup(id=f"{stored.sequence}", nodes=nodes, unable=unable)
 
 
 @router.get("/v1/checkups/{checkup}")

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from corral.api.auth import caller_of
 from corral.api.desired_state_frames import word_frame
 from corral.api.kept_logs import LogKeeper
-from corral.api.node_messages import Taking, Talk, Wish, recorded
+from corral.api.node_messages import AgentRequest, Taking, Talk, recorded
 from corral.api.node_trust import ranks_of
 from corral.control import Control
 from corral.domain.desired_state import DesiredState
@@ -114,17 +114,19 @@ class Channels:
     def is_connected(self, node: NodeId) -> bool:
         return node in self._talks
 
-    def attach(self, node: NodeId, wish: AttachNow | FilesNow) -> bool:
+    def attach(self, node: NodeId, request: AttachNow | FilesNow) -> bool:
         """Ask the node's agent to dial, or its part's; False when none is connected."""
-        return not self._ask([node], wish)
+        return not self._ask([node], request)
 
-    def signal(self, nodes: Collection[NodeId], wish: SignalNow) -> Sequence[NodeId]:
+    def signal(self, nodes: Collection[NodeId], request: SignalNow) -> Sequence[NodeId]:
         """Let the agents of all these nodes, or their parts, send it. Unless all are
         connected none does, and those that are not are the answer."""
-        return self._ask(nodes, wish)
+        return self._ask(nodes, request)
 
-    def _ask(self, nodes: Collection[NodeId], wish: Wish) -> Sequence[NodeId]:
-        key = (wish.job, wish.attempt)
+    def _ask(
+        self, nodes: Collection[NodeId], request: AgentRequest
+    ) -> Sequence[NodeId]:
+        key = (request.job, request.attempt)
         talks = {
             node: self._talks.get(part_of(node, key)) or self._talks.get(node)
             for node in nodes
@@ -133,7 +135,7 @@ class Channels:
             return lost
         for talk in talks.values():
             assert talk is not None
-            talk.wishes.append(wish)
+            talk.requests.append(request)
             talk.wake.set()
         return ()
 
@@ -317,8 +319,8 @@ class Channels:
                 frame, is_whole = word_frame(wanted, talk.seen)
                 talk.is_partial = not is_whole
                 await talk.socket.send_bytes(frame)
-            while talk.wishes:
-                await talk.socket.send_bytes(encode(talk.wishes.pop(0)))
+            while talk.requests:
+                await talk.socket.send_bytes(encode(talk.requests.pop(0)))
 
     async def logs(
         self,

@@ -193,8 +193,8 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
     now = house.control.clock.wall()
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
     if unfinished:
-        wish = ChangeJobs(jobs=tuple(unfinished), to="cancel")
-        await house.control.acknowledge(wish, by=caller.name, speaker=caller.speaker)
+        request = ChangeJobs(jobs=tuple(unfinished), to="cancel")
+        await house.control.acknowledge(request, by=caller.name, speaker=caller.speaker)
     house.later(_stop(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
 

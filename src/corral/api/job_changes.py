@@ -1,4 +1,4 @@
-"""The same change of many jobs by one request: one wish, granted in one pass."""
+"""The same change of many jobs by one call: one stored request, granted in one pass."""
 
 import asyncio
 from collections.abc import Sequence
@@ -133,8 +133,8 @@ async def change_jobs(
     for name in dict.fromkeys(body.jobs):
         await chosen.add(name)
     if chosen.jobs:
-        wish = ChangeJobs(jobs=tuple(chosen.jobs), to=body.to)
-        await control.ask(wish, by=caller.name, speaker=caller.speaker)
+        change = ChangeJobs(jobs=tuple(chosen.jobs), to=body.to)
+        await control.ask(change, by=caller.name, speaker=caller.speaker)
     for change_refused in chosen.refused:
         if change_refused.code == Forbidden.code:
             on = ids_text(change_refused.jobs)

@@ -100,7 +100,7 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
-    """Whether there may have been a job of this id. Other wishes than jobs have
+    """Whether there may have been a job of this id. Other requests than jobs have
     numbers, too: one above the newest job's was never given to any."""
     newest = await control.store.jobs(final=True, limit=1)
     is_above = bool(newest) and (sequence_of(id) or 0) > (

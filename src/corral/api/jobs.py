@@ -246,8 +246,8 @@ async def _send(
     now = house.control.clock.wall()
     detail = name if to == "ranks" else f"{name} to {to}"
     await house.control.store.record(caller.entry(now, on=job.id, detail=detail))
-    wish = SignalNow(job=job.id, attempt=attempt.number, number=number, to=to)
-    if lost := house.channels.signal(attempt.nodes, wish):
+    request = SignalNow(job=job.id, attempt=attempt.number, number=number, to=to)
+    if lost := house.channels.signal(attempt.nodes, request):
         raise Conflict(
             f"nothing was sent: not connected now is {', '.join(lost)}",
             hint=f"run: corral node show {lost[0]}",

@@ -35,7 +35,7 @@ log = HeadLogger("corral.agents")
 TOO_FAST: Final = "more than one node may send in this time"
 SEE_LOG: Final = "the log of the job's first rank on the node says why"
 MOST_LABELS: Final = 5  # that an event names
-Wish = AttachNow | SignalNow | FilesNow
+AgentRequest = AttachNow | SignalNow | FilesNow
 MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 
@@ -52,7 +52,7 @@ class Talk:
     has: Version | None = None
     told: Version | None = None
     told_at: float = 0.0
-    wishes: list[Wish] = field(default_factory=list)
+    requests: list[AgentRequest] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     pace: NodeRates = field(default_factory=NodeRates)
     heads: tuple[str, ...] = ()  # last list sent to it

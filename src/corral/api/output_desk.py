@@ -134,8 +134,8 @@ class OutputDesk:
             )
         id = self._control.clock.fresh_id()
         with self._sessions.opened(id, node, key) as session:
-            wish = FilesNow(session=id, job=key[0], attempt=key[1], path=path)
-            if not self._channels.attach(node, wish):
+            request = FilesNow(session=id, job=key[0], attempt=key[1], path=path)
+            if not self._channels.attach(node, request):
                 raise Conflict(
                     f"node {node} is not connected now",
                     hint=f"run: corral node show {node}",

@@ -67,7 +67,7 @@ class Terminals:
     async def _dialled(
         self, session: DialledSession, id: str, job: Job, asked: Terminal
     ) -> WebSocket:
-        wish = AttachNow(
+        request = AttachNow(
             session=id,
             job=job.id,
             attempt=job.attempt,
@@ -77,7 +77,7 @@ class Terminals:
             columns=asked.columns,
             command=asked.command,
         )
-        if not self._channels.attach(session.node, wish):
+        if not self._channels.attach(session.node, request):
             hint = f"run: corral node show {session.node}"
             raise Conflict(f"node {session.node} is not connected now", hint=hint)
         return await session.dialled("terminal")

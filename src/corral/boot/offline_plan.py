@@ -30,11 +30,11 @@ from corral.wire.submission import to_domain
 PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node starts
 
 
-def plan_without_head(place: ClusterDir, wished: WireSpecs) -> list[api.PlannedJob]:
+def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.PlannedJob]:
     """The plan; nothing is started, written or sent. Raises: the refusals of a
     submit."""
     world = expected_world(place)
-    parsed = parse_values(wished.without_workdirs(), source="spec")
+    parsed = parse_values(wire_specs.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
     check_specs(world, specs, CANNOT)
     for spec in specs:

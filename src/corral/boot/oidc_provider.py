@@ -78,7 +78,7 @@ class Provider:
             "code_challenge_method": "S256",
         }
         if self.rule.hosted_domain is not None:
-            # a wish to Google; the claim is checked
+            # a request to Google; the claim is checked
             query["hd"] = self.rule.hosted_domain
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 

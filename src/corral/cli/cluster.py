@@ -242,7 +242,7 @@ def down(
     place = common.place
     if end_joined(common, leave_jobs=leave or jobs == "leave"):
         return
-    wish: Literal["leave", "stop"] = "leave" if leave else jobs
+    request: Literal["leave", "stop"] = "leave" if leave else jobs
     if not head_runs(place):
         if not node_processes(place):
             _tell_down(common, [], "there is nothing to stop")
@@ -251,15 +251,15 @@ def down(
         start_head(place)
     with common.client() as client:
         running = unfinished(client)
-        if running and wish == "stop":
+        if running and request == "stop":
             say(_unfinished(running), stderr=True)
             stops = [job.id for job in running if job.state not in WAITING]
             if not agreed_to_lose(client, stops, "stop them and the cluster?", common):
                 raise Conflict(
                     "nothing was stopped", hint="leave them: corral down --leave"
                 )
-        end_head(place, client, running, jobs=wish)
-    left_jobs = len(running) if wish == "leave" else 0
+        end_head(place, client, running, jobs=request)
+    left_jobs = len(running) if request == "leave" else 0
     _tell_down(
         common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down"
     )

@@ -42,7 +42,7 @@ class Typed:
     after: tuple[str, ...] = ()
     array: str | None = None
     retry: int | None = None
-    wishes: RequestOptions = RequestOptions()
+    request_options: RequestOptions = RequestOptions()
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "run": command_text(typed.command),
         **nodes_of(typed.nodes),
         "resources": resources,
-        "any_of": forms_of(typed.wishes.any_of, resources),
+        "any_of": forms_of(typed.request_options.any_of, resources),
         "queue": typed.queue,
         "priority": number(typed.priority),
         "max_duration": typed.time,
@@ -72,7 +72,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "after": [_after(text) for text in typed.after],
         "array": typed.array,
         "retry": {"user": typed.retry} if typed.retry is not None else None,
-        **typed.wishes.fields(_now()),
+        **typed.request_options.fields(_now()),
     }
     return _given(fields)
 

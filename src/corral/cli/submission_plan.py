@@ -14,11 +14,11 @@ MOST = 10  # plans of an array that are shown one by one
 
 
 def show_plan(
-    plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool
+    plan: "list[api.PlannedJob]", wire_specs: "WireSpecs", *, whole: bool
 ) -> None:
     """Print where each job would be placed. `whole`: it is the answer, with its
     environment; else it goes to stderr, as stdout is for the output of the ranks."""
-    workdirs = {str(path) for path in wished.workdirs}
+    workdirs = {str(path) for path in wire_specs.workdirs}
     for number, planned_job in enumerate(plan[:MOST]):
         if number:
             say(stderr=not whole)

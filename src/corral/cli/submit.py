@@ -67,7 +67,7 @@ def run(
     after: Annotated[tuple[JobDependency, ...], _REPEATED] = (),
     array: ArrayIndices | None = None,
     retry: WholeNumber | None = None,
-    wishes: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
+    request_options: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
     detach: Annotated[bool, _DETACH] = False,
     common: Change = Change(),  # noqa: B008 - frozen
@@ -206,17 +206,17 @@ def _go(
     spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool
 ) -> int:
     from corral.cli.submission_plan import show_plan
-    from corral.client.spec_input import read_wished
+    from corral.client.spec_input import read_wire_specs
     from corral.client.workdir_snapshot import notes_on
     from corral.domain.errors import Conflict
 
-    wished = read_wished(spec)  # reports errors before anything is started
-    _note_past(wished)
-    for path in wished.workdirs:
+    wire_specs = read_wire_specs(spec)  # reports errors before anything is started
+    _note_past(wire_specs)
+    for path in wire_specs.workdirs:
         for left_out in notes_on(path):
             note(left_out)
     if dry_run:
-        planned = _plan(common, wished, spec)
+        planned = _plan(common, wire_specs, spec)
         if common.json:
             print_json(
                 {
@@ -226,13 +226,13 @@ def _go(
                 }
             )
         else:
-            show_plan(planned, wished, whole=True)
+            show_plan(planned, wire_specs, whole=True)
         return 0
     with head_for(common), common.client() as client:
         is_shown = common.asks or not (detach or common.json)
         plan = client.begin_plan(spec) if is_shown else None
         if plan is not None and common.asks:
-            show_plan(plan(), wished, whole=False)
+            show_plan(plan(), wire_specs, whole=False)
         if not common.agreed("submit?"):
             raise Conflict(
                 "nothing was submitted", hint="run it again when it is right"
@@ -240,7 +240,7 @@ def _go(
         jobs = client.submit(spec)
         # the job does not wait for this to load
         if plan is not None and not common.asks:
-            show_plan(plan(), wished, whole=False)
+            show_plan(plan(), wire_specs, whole=False)
     with common.client() as client:
         if detach:
             _answer(jobs, common)
@@ -249,18 +249,18 @@ def _go(
         return _follow(client, jobs, common)
 
 
-def _note_past(wished: "WireSpecs") -> None:
+def _note_past(wire_specs: "WireSpecs") -> None:
     """A begin that holds nothing back may be a slip of the pen."""
     from corral.domain.time_point import moment_text
 
     now = SystemClock().wall()
-    for at in dict.fromkeys(wished.begins):
+    for at in dict.fromkeys(wire_specs.begins):
         if at <= now:
             note(f"begin is past, {moment_text(at)}: it may start at once")
 
 
 def _plan(
-    common: Change, wished: "WireSpecs", spec: dict[str, Any] | Path
+    common: Change, wire_specs: "WireSpecs", spec: dict[str, Any] | Path
 ) -> "list[api.PlannedJob]":
     from corral.boot.start_head import head_runs
 
@@ -271,7 +271,7 @@ def _plan(
         note(
             f"no head runs in {common.place.root}: this is the plan for one started now"
         )
-        return plan_without_head(common.place, wished)
+        return plan_without_head(common.place, wire_specs)
     with common.client() as client:
         return client.plan(spec)
 

@@ -31,7 +31,7 @@ from corral.client.request_rules import (
     retry_after,
     worth_another_try,
 )
-from corral.client.spec_input import Spec, read_wished
+from corral.client.spec_input import Spec, read_wire_specs
 from corral.client.user_calls import AsyncPeople
 from corral.client.workdir_snapshot import Snapshot, pack
 from corral.domain.errors import WrongHead
@@ -86,7 +86,9 @@ class AsyncClient(
         return await self._call(api_calls.submit(ready, key or secrets.token_hex(16)))
 
     async def plan(self, spec: Spec) -> "list[api.PlannedJob]":
-        return await self._call(api_calls.plan(read_wished(spec).without_workdirs()))
+        return await self._call(
+            api_calls.plan(read_wire_specs(spec).without_workdirs())
+        )
 
     async def jobs(
         self,
@@ -311,9 +313,11 @@ class AsyncClient(
     # -- how -------------------------------------------------------------------------------------
 
     async def _ready(self, spec: Spec) -> list[dict[str, Any]]:
-        wished = read_wished(spec)
-        digests = {path: await self.upload_workdir(path) for path in wished.workdirs}
-        return wished.with_workdirs(digests)
+        wire_specs = read_wire_specs(spec)
+        digests = {
+            path: await self.upload_workdir(path) for path in wire_specs.workdirs
+        }
+        return wire_specs.with_workdirs(digests)
 
     def _client(self, target: HeadTarget) -> "httpx2.AsyncClient":
         if target.is_tls not in self._http:

@@ -27,7 +27,7 @@ from corral.client.request_rules import (
     retry_after,
     worth_another_try,
 )
-from corral.client.spec_input import Spec, WireSpecs, read_wished
+from corral.client.spec_input import Spec, WireSpecs, read_wire_specs
 from corral.client.user_calls import SyncPeople
 from corral.client.workdir_snapshot import Snapshot, pack
 from corral.domain.errors import WrongHead
@@ -93,12 +93,14 @@ class Client(
     def plan(self, spec: Spec) -> "list[api.PlannedJob]":
         """Return what submitting would do now. Nothing happens, and nothing is
         uploaded."""
-        return self._call(api_calls.plan(read_wished(spec).without_workdirs()))
+        return self._call(api_calls.plan(read_wire_specs(spec).without_workdirs()))
 
     def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
         """Request a plan, as `plan` does; the returned function reads the answer, since
         loading the reader takes longer than submitting."""
-        return self._call(api_calls.begin_plan(read_wished(spec).without_workdirs()))
+        return self._call(
+            api_calls.begin_plan(read_wire_specs(spec).without_workdirs())
+        )
 
     def jobs(
         self,
@@ -343,9 +345,9 @@ class Client(
     # -- how -------------------------------------------------------------------------------------
 
     def _ready(self, spec: Spec) -> list[dict[str, Any]]:
-        wished: WireSpecs = read_wished(spec)
-        digests = {path: self.upload_workdir(path) for path in wished.workdirs}
-        return wished.with_workdirs(digests)
+        wire_specs: WireSpecs = read_wire_specs(spec)
+        digests = {path: self.upload_workdir(path) for path in wire_specs.workdirs}
+        return wire_specs.with_workdirs(digests)
 
     def _client(self, target: HeadTarget) -> "httpx2.Client":
         if target.is_tls not in self._http:

@@ -53,7 +53,7 @@ class WireSpecs:
         ]
 
 
-def read_wished(spec: Spec) -> WireSpecs:
+def read_wire_specs(spec: Spec) -> WireSpecs:
     """Read and check everything that can be checked here, before anything is sent.
 
     Raises: SpecInvalid with file and line; a field alone where there is one spec and no

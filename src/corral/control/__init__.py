@@ -1,4 +1,4 @@
-"""The head's mind: intake of wishes, and the loop: observe, reconcile, commit,
+"""The head's mind: intake of requests, and the loop: observe, reconcile, commit,
 apply."""
 
 from corral.control.alert_delivery import Alerting

@@ -30,7 +30,7 @@ from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, T
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Job, JobSpec
 from corral.domain.observed_state import Facts, NodeFacts, Progress
-from corral.domain.requests import Asked, Submit, Wish
+from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.retention import Retention
 from corral.domain.users import THE_HEAD, Speaker
 from corral.domain.world import Changes, Event, World
@@ -102,7 +102,7 @@ class Control:
         self._book = Book()
         self._memo = Memo()
         self._touched: set[JobId] = set()
-        self._wishes_waiting = True
+        self._requests_waiting = True
         self._wake = asyncio.Event()
         self._granted = Granted()
         self._looked_at_all = float("-inf")
@@ -137,57 +137,59 @@ class Control:
         job_specs = accepted(self.world, specs, self.engine, self._wall.read())
         with self.keeping.sparing(job_specs):
             submission = Submit(specs=job_specs, key=key, held=held)
-            wish = await self.acknowledge(submission, by=by, speaker=speaker)
-            return await self._jobs_of(wish)
+            request = await self.acknowledge(submission, by=by, speaker=speaker)
+            return await self._jobs_of(request)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
         """The jobs that this user has submitted with this key; None when there was no
-        such wish.
+        such request.
 
         Asked before a submission is checked: the cluster may have changed, the answer
         must not.
         """
-        wish = await self.store.wish_of(key, by=by) if key else None
-        return None if wish is None else await self._jobs_of(wish)
+        request = await self.store.request_of_key(key, by=by) if key else None
+        return None if request is None else await self._jobs_of(request)
 
-    async def _jobs_of(self, wish: Wish) -> list[Job]:
+    async def _jobs_of(self, request: StoredRequest) -> list[Job]:
         """Return the jobs of a granted request. Raises: Forgotten for a repeated
         one."""
         repeated, forgotten = (
-            wish.sequence <= self.world.granted,
+            request.sequence <= self.world.granted,
             self.keeping.forgotten,
         )
-        await self._granted.wait(self.world, wish)
+        await self._granted.wait(self.world, request)
         jobs = [
-            self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)
+            self.world.jobs.get(id) or await self.store.job(id)
+            for id in ids_of(request)
         ]
         if None in jobs and (repeated or self.keeping.forgotten > forgotten):
             raise self.keeping.retention.refusal("what was submitted with this key")
         if None in jobs:
             raise Bug(
-                f"wish {wish.sequence} could not be granted", hint="run: corral events"
+                f"request {request.sequence} could not be granted",
+                hint="run: corral events",
             )
         return [job for job in jobs if job is not None]
 
     async def ask(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
-    ) -> Wish:
-        """Take a wish about a job or a node; it is granted when this returns."""
+    ) -> StoredRequest:
+        """Take a request about a job or a node; it is granted when this returns."""
         check_asked(self.world, asked, self.now())
-        wish = await self.acknowledge(asked, by=by, speaker=speaker)
-        await self._granted.wait(self.world, wish)
-        return wish
+        request = await self.acknowledge(asked, by=by, speaker=speaker)
+        await self._granted.wait(self.world, request)
+        return request
 
     async def acknowledge(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
-    ) -> Wish:
-        """Make the wish durable: from here on it will be granted, whatever dies."""
-        wish = await self.store.wish(
+    ) -> StoredRequest:
+        """Make the request durable: from here on it will be granted, whatever dies."""
+        request = await self.store.add_request(
             asked, by=by, at=self._wall.read(), speaker=speaker
         )
-        self._wishes_waiting = True
+        self._requests_waiting = True
         self._wake.set()
-        return wish
+        return request
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """Return what submitting would do now. Raises the same refusals."""
@@ -274,7 +276,7 @@ class Control:
         self._book = Book()
         self._memo = Memo()
         self.learning = await learned_of(self.store, self._world, self.now())
-        self._wishes_waiting = True
+        self._requests_waiting = True
         self._looked_at_all = float("-inf")
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
 
@@ -306,12 +308,12 @@ class Control:
             await self.start()
         self._serving.beat(self.clock.monotonic())
         self._observe()
-        wishes = await self._new_wishes()
+        requests = await self._new_requests()
         now = self.now()
         touched = self._take_touched(now.serving)
         news = self.ledger.news(self.world, self.facts, now)
         news = replace(news, events=(*news.events, *self.dropped.take_events()))
-        outcome, changes, events = await self._decide(wishes, now, touched, news)
+        outcome, changes, events = await self._decide(requests, now, touched, news)
         words.excuse(self.facts, outcome.frozen, now.serving - self._ticked_at)
         self._ticked_at = now.serving
         self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
@@ -335,7 +337,7 @@ class Control:
 
     async def _decide(
         self,
-        wishes: Seq[Wish],
+        requests: Seq[StoredRequest],
         now: Now,
         touched: Iterable[JobId] | None,
         news: Changes,
@@ -348,7 +350,7 @@ class Control:
 
         def reconciled(anew: bool) -> PassOutcome:
             self._memo = Memo() if anew else self._memo
-            return self._reconcile(wishes, now, None if anew else touched)
+            return self._reconcile(requests, now, None if anew else touched)
 
         async def commit(changes: Changes) -> Seq[Event] | None:
             if not changes and not is_due:
@@ -370,13 +372,13 @@ class Control:
             self.facts = replace(self.facts, placing=self.placer.placing())
 
     def _reconcile(
-        self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None
+        self, requests: Seq[StoredRequest], now: Now, touched: Iterable[JobId] | None
     ) -> PassOutcome:
         decide = partial(
             reconcile,
             self.world,
             self.facts,
-            wishes,
+            requests,
             now,
             touched=touched,
             keep=self.keeping.due(now.serving) if touched is None else None,
@@ -392,7 +394,7 @@ class Control:
                 f"placement is stopped, cancels go on: {error.message}"
             )
             log.error("placement_stopped", error=error.message)
-            self._replay("placement", wishes, error)
+            self._replay("placement", requests, error)
             outcome = decide(placing=False)
         except Exception as error:
             # tried again at the next tick; what is not placing goes on
@@ -401,28 +403,30 @@ class Control:
                 f"placement failed and is being tried again: {error!r}"
             )
             log.exception("placement_failed")
-            self._replay("placement", wishes, error)
+            self._replay("placement", requests, error)
         else:
             self.failed_placing = ""
         for job, bug in outcome.bugs:
             log.error("bug_in_one_job", job=job, error=repr(bug))
-            self._replay(job, wishes, bug)
+            self._replay(job, requests, bug)
         return outcome
 
-    def _replay(self, name: str, wishes: Seq[Wish], error: Exception) -> None:
+    def _replay(
+        self, name: str, requests: Seq[StoredRequest], error: Exception
+    ) -> None:
         """Keep what was being decided, so that the decision can be made again."""
         if self._keep_replay is not None:
-            parts = (error, self.now(), wishes, self.facts, self.world)
+            parts = (error, self.now(), requests, self.facts, self.world)
             self._keep_replay(name, "\n".join(map(repr, parts)))
 
-    async def _new_wishes(self) -> Seq[Wish]:
-        if not self._wishes_waiting:
+    async def _new_requests(self) -> Seq[StoredRequest]:
+        if not self._requests_waiting:
             return ()
-        self._wishes_waiting = False
+        self._requests_waiting = False
         try:
-            return await self.store.wishes(self.world.granted)
+            return await self.store.requests_after(self.world.granted)
         except Trouble:
-            self._wishes_waiting = True
+            self._requests_waiting = True
             raise
 
     def _take_touched(self, serving: float) -> set[JobId] | None:
@@ -430,7 +434,7 @@ class Control:
         touched, self._touched = self._touched, set()
         if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
             # another head may take some
-            self._looked_at_all, self._wishes_waiting = serving, True
+            self._looked_at_all, self._requests_waiting = serving, True
             return None
         return touched
 

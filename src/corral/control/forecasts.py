@@ -17,12 +17,12 @@ from corral.control.suggestions import changes_of
 from corral.domain.errors import Trouble
 from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, UserName
-from corral.domain.ids import Sequence as WishNumber
+from corral.domain.ids import Sequence as RequestNumber
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
 from corral.domain.reason_code import UNSATISFIABLE
-from corral.domain.requests import Submit, Wish
+from corral.domain.requests import StoredRequest, Submit
 from corral.domain.run_history import (
     ExpectedEnd,
     Question,
@@ -138,15 +138,15 @@ class Forecasts:
     ) -> dict[int, StartForecast]:
         world = _kept(self._control.world)
         now = self._control.now()
-        sequence = WishNumber(world.granted + 1)
-        wish = Wish(
+        sequence = RequestNumber(world.granted + 1)
+        request = StoredRequest(
             sequence=sequence,
             by=by,
             at=now.wall,
             asked=Submit(specs=tuple(specs), key=""),
         )
         draft = Draft(world, self._control.facts, now)
-        new = grant_new(draft, wish)
+        new = grant_new(draft, request)
         new = [replace(job, spec=without_commands(job.spec)) for job in new]
         world.jobs |= {job.id: job for job in new if not job.is_final}
         place = next(

@@ -67,7 +67,7 @@ def warnings_of(world: World, tree: QueueTree) -> list[str]:
 
 
 def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
-    """The tree after the wish, which is made now (wall clock).
+    """The tree after the request, which is made now (wall clock).
 
     Raises: SpecInvalid, NotFound, Conflict when a queue with jobs or queues below it
     would go.

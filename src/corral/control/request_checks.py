@@ -21,7 +21,7 @@ from corral.domain.errors import (
     Unsupported,
 )
 from corral.domain.ids import JobId, UserName
-from corral.domain.ids import Sequence as WishNumber
+from corral.domain.ids import Sequence as RequestNumber
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.node import NodeKind
@@ -39,9 +39,9 @@ from corral.domain.requests import (
     SetLabels,
     SetNode,
     SetQueues,
+    StoredRequest,
     Submit,
     Suspend,
-    Wish,
 )
 from corral.domain.resources import Resources, Shape
 from corral.domain.time_point import EndWarning, moment_text
@@ -210,13 +210,13 @@ def plan(
 ) -> list[Planned]:
     """Return what the scheduler would do with the user's jobs now; nothing happens."""
     draft, memo = Draft(world, facts, now), Memo()
-    wish = Wish(
-        sequence=WishNumber(world.granted + 1),
+    request = StoredRequest(
+        sequence=RequestNumber(world.granted + 1),
         by=by,
         at=now.wall,
         asked=Submit(specs=tuple(specs), key=""),
     )
-    new = grant_new(draft, wish)
+    new = grant_new(draft, request)
     if facts.placing is not None:
         return [_planned_by_engine(draft, job) for job in new]
     memo.look(draft)
@@ -264,7 +264,7 @@ def _planned_by_engine(draft: Draft, job: Job) -> Planned:
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
-    """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound,
+    """Refuse a request about a job or a node that cannot be granted. Raises: NotFound,
     Conflict."""
     match asked:
         case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
@@ -316,7 +316,7 @@ def _check_suspend(job: Job) -> None:
 def _check_requeue(job: Job) -> None:
     """Check that a job can be requeued: only a running attempt can start again.
 
-    A wish that outranks this one wins.
+    A request that outranks this one wins.
     """
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         return

@@ -1,9 +1,9 @@
-"""Callers that wait for their wishes to be granted."""
+"""Callers that wait for their requests to be granted."""
 
 import asyncio
 
 from corral.domain.ids import Sequence
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.domain.world import World
 
 
@@ -14,15 +14,15 @@ class Granted:
     def __init__(self) -> None:
         self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []
 
-    async def wait(self, world: World, wish: Wish) -> None:
-        """Wait for the tick that takes the wish in."""
-        if world.granted < wish.sequence:
+    async def wait(self, world: World, request: StoredRequest) -> None:
+        """Wait for the tick that takes the request in."""
+        if world.granted < request.sequence:
             granted = asyncio.get_running_loop().create_future()
-            self._waiting.append((wish.sequence, granted))
+            self._waiting.append((request.sequence, granted))
             await granted
 
     def announce(self, world: World) -> None:
-        """Wake the callers whose wishes are granted by now."""
+        """Wake the callers whose requests are granted by now."""
         waiting, self._waiting = self._waiting, []
         for sequence, granted in waiting:
             if sequence > world.granted:

@@ -9,4 +9,4 @@ class Cause(Coded):
     NONE = "none", "the attempt ended as it should"
     USER = "user", "the job's own program failed"
     INFRA = "infra", "the cluster is at fault: a node, a GPU, a network, a disk"
-    WISH = "wish", "it was ended on request: cancel, suspend, preempt, time"
+    REQUEST = "request", "it was ended on request: cancel, suspend, preempt, time"

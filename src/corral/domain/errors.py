@@ -145,7 +145,7 @@ class TooLarge(Refusal):
 
 
 class Unsupported(Refusal):
-    """A right wish that this engine or this cluster cannot grant."""
+    """A valid request that this engine or this cluster cannot grant."""
 
     code = "unsupported"
 

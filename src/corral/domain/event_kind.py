@@ -102,7 +102,7 @@ class EventKind(Coded):
     QUEUES_REFUSED = "queues_refused", "a change of the queues could not be made"
     BUDGET_SPENT = "budget_spent", "the budget of a queue is spent or over"
     BUDGET_RENEWED = "budget_renewed", "a queue has a budget again"
-    WISH_FAILED = "wish_failed", "a request could not be carried out"
+    REQUEST_FAILED = "request_failed", "a request could not be carried out"
     DROPPED = "dropped", "data of ranks or nodes was out of bounds and was not taken"
 
 

@@ -12,7 +12,7 @@ ClusterId = NewType("ClusterId", str)
 BootId = NewType("BootId", str)  # changes with each boot; earlier processes are gone
 # from 1; it is also the epoch that fences an attempt
 AttemptNumber = NewType("AttemptNumber", int)
-Sequence = NewType("Sequence", int)  # order in which wishes were acknowledged
+Sequence = NewType("Sequence", int)  # order in which requests were acknowledged
 
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9}){0,2}", re.ASCII)

@@ -207,7 +207,7 @@ class JobSpec:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Every form that would do, the first wish first."""
+        """Every form that would do, the preferred one first."""
         sizes = [self.nodes]
         if self.elastic is not None:
             sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))

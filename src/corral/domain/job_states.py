@@ -130,15 +130,15 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
 }
 
 # True, but it changes nothing: facts that come late, twice, or from a fenced attempt,
-# and wishes that are already granted.
+# and requests that are already granted.
 _LATE = (E.RANKS_UP, E.FINISHED, E.RANKS_FAILED, E.NODE_LOST, E.TIME_UP, E.PREEMPTED)
-_WISHES = (E.ASKED_CANCEL, E.ASKED_SUSPEND, E.ASKED_RESUME)
+_REQUESTS = (E.ASKED_CANCEL, E.ASKED_SUSPEND, E.ASKED_RESUME)
 MOOT: Final = (
     frozenset(
         {
             (state, event)
             for state in FINAL
-            for event in (*_LATE, *_WISHES, E.QUARANTINED)
+            for event in (*_LATE, *_REQUESTS, E.QUARANTINED)
         }
         | {(state, event) for state in (*_WAITING, S.SUSPENDED) for event in _LATE}
         | {(state, event) for state in (S.STOPPING, S.RECOVERING) for event in _LATE}

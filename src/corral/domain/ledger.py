@@ -21,7 +21,7 @@ class UsageAmounts(NamedTuple):
     and of that `used` is the integral of utilisation and `idle` the time in which next
     to no kernel ran. By the attempts' lives: `useful` steps that were kept, `starting`,
     `saving`, and what was lost to failures, to jobs that came before (`preempted`) and
-    to wishes and limits (`stopped`). `unpriced`: allocated at no known price. `money`
+    to requests and limits (`stopped`). `unpriced`: allocated at no known price. `money`
     is by the cluster's own prices in its currency, `list_money` by what clouds ask, in
     USD: they are never added.
     """

@@ -192,7 +192,7 @@ Asked = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class StoredRequest:
     """Request with its user and time. `sequence` comes from the store: the order of
     granting."""
 

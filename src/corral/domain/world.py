@@ -58,7 +58,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """One commit: whole new rows, events, receipts, and how far the wishes were
+    """One commit: whole new rows, events, receipts, and how far the requests were
     granted."""
 
     jobs: tuple[Job, ...] = ()

@@ -16,7 +16,7 @@ from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.quota import UserHoldings
 from corral.domain.receipt import Receipt
-from corral.domain.requests import Asked, Wish
+from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
@@ -115,22 +115,22 @@ class Store(UserStore, Protocol):
         it in the audit log. Whether it was."""
         ...
 
-    async def wish(
+    async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
-    ) -> Wish:
-        """Append a wish, and its line of the audit log, durably.
+    ) -> StoredRequest:
+        """Append a request, and its line of the audit log, durably.
 
-        If this user has used the key of a Submit before, return the first wish, and
+        If this user has used the key of a Submit before, return the first request, and
         append nothing. An empty key counts as no key.
         """
         ...
 
-    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+    async def request_of_key(self, key: str, *, by: UserName) -> StoredRequest | None:
         """The Submit that this user has sent with this key, while it is remembered."""
         ...
 
-    async def wishes(self, after: int) -> Seq[Wish]:
-        """Wishes with a sequence above `after`, in order. Granted ones may be gone."""
+    async def requests_after(self, after: int) -> Seq[StoredRequest]:
+        """Requests with a sequence above `after`, in order. Granted ones may be gone."""
         ...
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
@@ -145,7 +145,7 @@ class Store(UserStore, Protocol):
 
         Raises: TermLost when a newer term leads; InvariantBroken when a final state
         would change, a row belongs to no recorded job, a job is forgotten that is not
-        over or holds something, or wishes would be granted backwards or unseen.
+        over or holds something, or requests would be granted backwards or unseen.
         """
         ...
 

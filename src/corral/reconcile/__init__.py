@@ -1,4 +1,4 @@
-"""(world, facts, wishes, now) -> changes: moves jobs through their life. Pure."""
+"""(world, facts, requests, now) -> changes: moves jobs through their life. Pure."""
 
 from corral.reconcile.changeset import Now
 from corral.reconcile.desired_state import grounds_of, wanted_of

@@ -30,7 +30,7 @@ from corral.domain.node import Liveness, Node
 from corral.domain.node_signal import FAILED, Signal, SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
-from corral.domain.requests import CheckNodes, Wish
+from corral.domain.requests import CheckNodes, StoredRequest
 from corral.health.check_results import slow_end, speaks_against_node, take_checks
 from corral.health.health_policy import HealthRules
 from corral.reconcile.attempts import blame
@@ -45,10 +45,10 @@ LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is giv
 # the reason code of a gang that is taken from a node before it starts
 
 
-# -- wishes --------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
-def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
+def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
     """Each node that can be checked gets its rounds; LINK goes round the ring of all of
     them."""
     now = draft.now.wall
@@ -61,9 +61,9 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
     kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
     for node in nodes if kinds else ():
         alone = CheckUp(
-            id=f"{wish.sequence}",
+            id=f"{request.sequence}",
             kinds=kinds,
-            by=wish.by,
+            by=request.by,
             at=now,
             until=until,
             seconds=asked.seconds,
@@ -73,9 +73,9 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
     if CheckKind.LINK in asked.kinds:
         for place, (first, second) in enumerate(ring([node.id for node in nodes])):
             link = CheckUp(
-                id=f"{wish.sequence}.{place}",
+                id=f"{request.sequence}.{place}",
                 kinds=(CheckKind.LINK,),
-                by=wish.by,
+                by=request.by,
                 at=now,
                 until=until,
                 seconds=asked.seconds,

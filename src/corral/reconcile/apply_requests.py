@@ -1,4 +1,4 @@
-"""Wishes, in the order of their acknowledgement."""
+"""Requests, in the order of their acknowledgement."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -21,9 +21,9 @@ from corral.domain.requests import (
     SetLabels,
     SetNode,
     SetQueues,
+    StoredRequest,
     Submit,
     Suspend,
-    Wish,
 )
 from corral.domain.time_point import moment_text
 from corral.reconcile.active_checks import ask_checks
@@ -40,93 +40,94 @@ from corral.reconcile.queue_tree import set_queues
 from corral.schedule.capacity.node_room import mark_of
 
 
-def grant(draft: Draft, wishes: Seq[Wish]) -> None:
-    """Take each wish in once: those up to `granted` have been taken in before."""
-    for wish in wishes:
-        if wish.sequence <= (draft.granted or draft.world.granted):
+def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
+    """Take each request in once: those up to `granted` have been taken in before."""
+    for request in requests:
+        if request.sequence <= (draft.granted or draft.world.granted):
             continue
         try:
-            _take(draft, wish)
+            _take(draft, request)
         except Exception as error:
             # durable, so it would come again at every tick, for ever
-            draft.bugs.append((job_id(wish.sequence), error))
-            text = f"a fault of Corral was met on wish {wish.sequence} of {wish.by}: {error!r}"
-            draft.tell(EventKind.WISH_FAILED, text)
-        draft.granted = wish.sequence
+            draft.bugs.append((job_id(request.sequence), error))
+            what = f"request {request.sequence} of {request.by}"
+            text = f"a fault of Corral was met on {what}: {error!r}"
+            draft.tell(EventKind.REQUEST_FAILED, text)
+        draft.granted = request.sequence
 
 
-def grant_new(draft: Draft, wish: Wish) -> list[Job]:
-    """The jobs that a wish makes, as the next pass finds them: who waits for nothing
+def grant_new(draft: Draft, request: StoredRequest) -> list[Job]:
+    """The jobs that a request makes, as the next pass finds them: who waits for nothing
     any more is in line already. `draft` has changed nothing before."""
-    grant(draft, [wish])
+    grant(draft, [request])
     for job in list(draft.jobs.values()):
         release(draft, job)
     return list(draft.jobs.values())
 
 
-def _take(draft: Draft, wish: Wish) -> None:
-    match wish.asked:
+def _take(draft: Draft, request: StoredRequest) -> None:
+    match request.asked:
         case Submit():
-            _submit(draft, wish, wish.asked)
+            _submit(draft, request, request.asked)
         case Cancel() | Suspend() | Requeue() | Resume():
-            _change_job(draft, wish, wish.asked)
+            _change_job(draft, request, request.asked)
         case ChangeJobs(jobs=jobs):
             for id in jobs:
-                _change_job(draft, wish, wish.asked.of(id))
+                _change_job(draft, request, request.asked.of(id))
         case SetJob():
-            _set_job(draft, wish, wish.asked)
+            _set_job(draft, request, request.asked)
         case SetNode():
-            _set_node(draft, wish, wish.asked)
+            _set_node(draft, request, request.asked)
         case CordonSuspects():
-            cordon_suspects(draft, wish)
+            cordon_suspects(draft, request)
         case CheckNodes():
-            ask_checks(draft, wish, wish.asked)
+            ask_checks(draft, request, request.asked)
         case SetLabels():
-            _set_labels(draft, wish, wish.asked)
+            _set_labels(draft, request, request.asked)
         case SetQueues():
-            set_queues(draft, wish, wish.asked)
+            set_queues(draft, request, request.asked)
 
 
 def _change_job(
-    draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Resume
+    draft: Draft, request: StoredRequest, asked: Cancel | Suspend | Requeue | Resume
 ) -> None:
     match asked:
         case Cancel(job=id):
-            _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
+            _stop(draft, request, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
         case Suspend(job=id):
-            _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+            _stop(draft, request, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
         case Requeue(job=id):
-            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
+            _stop(draft, request, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
         case Resume(job=id):
-            _resume(draft, wish, id)
+            _resume(draft, request, id)
 
 
-def ids_of(wish: Wish) -> tuple[JobId, ...]:
+def ids_of(request: StoredRequest) -> tuple[JobId, ...]:
     """The ids of the jobs of a Submit.
 
     A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place;
     the jobs of an array have the id of its spec and their index behind it: j17_4, or
     j17_1_4.
     """
-    arrays = arrays_of(wish)
-    specs = cast(Submit, wish.asked).specs
+    arrays = arrays_of(request)
+    specs = cast(Submit, request.asked).specs
     return tuple(
         JobId(own_id if spec.array_index is None else f"{own_id}_{spec.array_index}")
         for own_id, spec in zip(arrays, specs, strict=True)
     )
 
 
-def arrays_of(wish: Wish) -> tuple[JobId, ...]:
+def arrays_of(request: StoredRequest) -> tuple[JobId, ...]:
     """For each job of a Submit the id of its spec, which is that of the array if it is
     one."""
-    assert isinstance(wish.asked, Submit)
+    assert isinstance(request.asked, Submit)
     places: list[int] = []
     last: JobSpec | None = None
-    for spec in wish.asked.specs:
+    for spec in request.asked.specs:
         goes_on = last is not None and _is_next_part(last, spec)
         places.append((places[-1] if places else -1) + (not goes_on))
         last = spec
-    base = job_id(wish.sequence)
+    base = job_id(request.sequence)
     several = places[-1:] != [0]
     return tuple(JobId(f"{base}_{place}") if several else base for place in places)
 
@@ -138,15 +139,15 @@ def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
     return last.array_place == spec.array_place and last.array_index < spec.array_index
 
 
-def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
+def _submit(draft: Draft, request: StoredRequest, asked: Submit) -> None:
     """All of its jobs or, when one of them cannot be made, none."""
-    ids = ids_of(wish)
+    ids = ids_of(request)
     jobs: list[Job] = []
-    for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
+    for id, array, spec in zip(ids, arrays_of(request), asked.specs, strict=True):
         after = tuple(
             _resolved(dependency, ids, asked.specs) for dependency in spec.after
         )
-        begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
+        begins_at = spec.begin.of(request.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
         why = waits_for(after) or (
             f"it begins at {moment_text(begins_at)}" if later else ""
@@ -160,16 +161,16 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         )
         waits = JobState.HELD if after or later else JobState.QUEUED
         if asked.held:
-            why = f"held when {wish.by} submitted it"
+            why = f"held when {request.by} submitted it"
             code = ReasonCode.SUSPEND
         job = Job(
             id=id,
             spec=spec if after == spec.after else replace(spec, after=after),
-            owner=wish.by,
-            submitted=wish.sequence,
-            submitted_at=wish.at,
+            owner=request.by,
+            submitted=request.sequence,
+            submitted_at=request.at,
             state=JobState.SUSPENDED if asked.held else waits,
-            since=wish.at,
+            since=request.at,
             reason=why,
             reason_code=code,
             array=array if spec.array_index is not None else None,
@@ -179,7 +180,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         jobs.append(job)
     for job in jobs:
         draft.put(job)
-        text = f"{job.spec.name} is {job.state}, asked by {wish.by}"
+        text = f"{job.spec.name} is {job.state}, asked by {request.by}"
         draft.tell(EventKind.SUBMITTED, text, job=job.id)
 
 
@@ -201,11 +202,13 @@ def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
     return replace(after, job=ids[place], name=specs[place].name)
 
 
-def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) -> None:
+def _stop(
+    draft: Draft, request: StoredRequest, id: JobId, event: JobEvent, why: StopWhy
+) -> None:
     job = draft.job(id)
     if job is None:
-        return  # over already: the wish changes nothing
-    sentence = f"asked by {wish.by}"
+        return  # over already: the request changes nothing
+    sentence = f"asked by {request.by}"
     moved = draft.move(job, event, reason=sentence, code=CODE_OF_STOP[why])
     outranked = job.why is None or job.why.is_requeue or why == StopWhy.CANCEL
     if moved.state == JobState.STOPPING and outranked:
@@ -214,7 +217,7 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
         draft.put(replace(moved, reason=sentence))
 
 
-def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
+def _resume(draft: Draft, request: StoredRequest, id: JobId) -> None:
     """Let it go on; one that stops to be suspended is in the queue again once it has
     stopped."""
     job = draft.job(id)
@@ -223,45 +226,45 @@ def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
         and job.state == JobState.STOPPING
         and job.why == StopWhy.SUSPEND
     ):
-        reason = f"asked by {wish.by} to go on once it has stopped"
+        reason = f"asked by {request.by} to go on once it has stopped"
         draft.put(
             replace(
                 job, why=StopWhy.REQUEUE, reason=reason, reason_code=ReasonCode.RESUMED
             )
         )
     elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
-        draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
+        draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {request.by}")
 
 
-def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
+def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
     node = draft.node(asked.node)
     if node is None:
         return
     if asked.to == "dead":
-        take_for_dead(draft, wish, node)
+        take_for_dead(draft, request, node)
         return
     if asked.to == "remove":
-        remove(draft, wish, node.id)
+        remove(draft, request, node.id)
         return
     after = restrict_by_person(node, asked.to, draft.now.wall)
     if after != node:
         draft.nodes[node.id] = after
         draft.tell(
             EventKind(asked.to),
-            f"node {node.id}: {asked.to}, asked by {wish.by}",
+            f"node {node.id}: {asked.to}, asked by {request.by}",
             node=node.id,
         )
 
 
-def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
+def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
     """One that has begun meanwhile stays as it is."""
     job = draft.job(asked.job)
     if job is not None and job.state.is_waiting:
         draft.put(replace(job, spec=asked.of(job.spec)))
-        draft.tell(EventKind.CHANGED, f"{asked}, asked by {wish.by}", job=job.id)
+        draft.tell(EventKind.CHANGED, f"{asked}, asked by {request.by}", job=job.id)
 
 
-def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
+def _set_labels(draft: Draft, request: StoredRequest, asked: SetLabels) -> None:
     """Apply the labels from the next pass on; jobs that run on the node continue,
     whatever they requested."""
     node = draft.node(asked.node)
@@ -273,6 +276,6 @@ def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
         label_pair = " ".join(label_text(*label) for label in asked.labels)
         draft.tell(
             EventKind.LABEL,
-            f"node {node.id}: {label_pair}, asked by {wish.by}",
+            f"node {node.id}: {label_pair}, asked by {request.by}",
             node=node.id,
         )

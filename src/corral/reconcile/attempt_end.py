@@ -82,7 +82,7 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         ended = replace(
             attempt,
             ended_at=draft.now.wall,
-            cause=Cause.WISH,
+            cause=Cause.REQUEST,
             culprit=f"job {attempt.gave_way_to}" if attempt.gave_way_to else str(why),
             evidence=job.reason,
         )

@@ -117,7 +117,7 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
             job=job.id,
             attempt=job.attempt,
             kind=ReceiptKind.DEADLINE,
-            cause=Cause.WISH,
+            cause=Cause.REQUEST,
             culprit="start_by",
             evidence=reason,
             steps_lost=None,

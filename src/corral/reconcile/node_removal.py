@@ -5,23 +5,23 @@ from dataclasses import replace
 from corral.domain.event_kind import EventKind
 from corral.domain.ids import NodeId
 from corral.domain.node import Liveness, Node
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.reconcile.changeset import Draft
 
 
-def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
+def take_for_dead(draft: Draft, request: StoredRequest, node: Node) -> None:
     """Treat a node as dead on request, from now on and until it reports again; the
     request is the proof."""
     if node.said_dead:
         return
-    dead_node = replace(node, said_dead=wish.by)
+    dead_node = replace(node, said_dead=request.by)
     draft.nodes[node.id] = dead_node
     draft.facts = replace(
         draft.facts, proofs={**draft.facts.proofs, node.id: dead_node.word}
     )
 
 
-def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
+def remove(draft: Draft, request: StoredRequest, node: NodeId) -> None:
     """Remove a node.
 
     A node that still holds jobs is refused, because their seats could not be returned.
@@ -35,7 +35,9 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
         return
     _let_go(draft, node)
     draft.tell(
-        EventKind.NODE_REMOVED, f"node {node} is removed, asked by {wish.by}", node=node
+        EventKind.NODE_REMOVED,
+        f"node {node} is removed, asked by {request.by}",
+        node=node,
     )
 
 

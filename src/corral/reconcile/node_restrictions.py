@@ -6,7 +6,7 @@ from typing import Literal
 from corral.domain.event_kind import EventKind
 from corral.domain.node import Node
 from corral.domain.node_fault import BY_HEALTH, Restriction
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.health.node_diagnosis import excused, mended
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import forget_blame
@@ -33,7 +33,7 @@ def restrict_by_person(
             return _open(well) if node.is_cordoned_by_health else well
 
 
-def cordon_suspects(draft: Draft, wish: Wish) -> None:
+def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
     """Each as its health would have it. They do not count for the breaker, and open
     again by themselves when they are well."""
     draft.is_urgent = True
@@ -49,7 +49,7 @@ def cordon_suspects(draft: Draft, wish: Wish) -> None:
             EventKind.DRAIN if draining else EventKind.CORDON,
             condition.says if condition is not None else "",
         )
-        text = f"node {node.id}: {word}, asked by {wish.by} for all suspects: {why}"
+        text = f"node {node.id}: {word}, asked by {request.by} for all suspects: {why}"
         draft.tell(word, text, node=node.id)
 
 

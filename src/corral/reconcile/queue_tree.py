@@ -5,33 +5,33 @@ from dataclasses import replace
 from corral.domain.event_kind import EventKind
 from corral.domain.queue_changes import begun, with_queues
 from corral.domain.queue_tree import QueueTree, whole_tree
-from corral.domain.requests import SetQueues, Wish
+from corral.domain.requests import SetQueues, StoredRequest
 from corral.reconcile.changeset import Draft
 
 
-def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
+def set_queues(draft: Draft, request: StoredRequest, asked: SetQueues) -> None:
     """Replace the queue tree.
 
     If a change accepted meanwhile makes the tree impossible, record the refusal.
     """
     before = draft.tree
     try:
-        tree = tree_of(before, asked, wish.at)
+        tree = tree_of(before, asked, request.at)
     except ValueError as error:
         draft.tell(
             EventKind.QUEUES_REFUSED,
-            f"the queues that {wish.by} asked for cannot be: {error}",
+            f"the queues that {request.by} asked for cannot be: {error}",
         )
         return
     if tree != before:
         draft.queues = tree
         draft.tell(
-            EventKind.QUEUES, f"the queues were changed by {wish.by}: {_count(tree)}"
+            EventKind.QUEUES, f"the queues were changed by {request.by}: {_count(tree)}"
         )
 
 
 def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
-    """The tree after the wish. Raises: ValueError when it cannot be one."""
+    """The tree after the request. Raises: ValueError when it cannot be one."""
     half_life, min_runtime = asked.half_life_seconds, asked.min_runtime_seconds
     tree = (
         whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)

@@ -1,4 +1,4 @@
-"""One decision: wishes, nodes, attempts, timers, places, in this order."""
+"""One decision: requests, nodes, attempts, timers, places, in this order."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
@@ -12,7 +12,7 @@ from corral.domain.job import Job
 from corral.domain.job_states import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.reason_code import ReasonCode
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.domain.retention import Retention
 from corral.domain.units import duration_text
 from corral.domain.world import Changes, World
@@ -69,7 +69,7 @@ class PassOutcome:
 def reconcile(
     world: World,
     facts: Facts,
-    wishes: Seq[Wish],
+    requests: Seq[StoredRequest],
     now: Now,
     *,
     touched: Iterable[JobId] | None = None,
@@ -94,7 +94,7 @@ def reconcile(
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
     draft = Draft(world, facts, now)
-    grant(draft, wishes)
+    grant(draft, requests)
     for id in sorted(_moved(draft, health, touched)):
         _guarded(draft, id, _one_job)
     _hold_unrecordable(draft)
@@ -141,7 +141,7 @@ def _outcome_of(
 def _moved(
     draft: Draft, health: HealthRules, touched: Iterable[JobId] | None
 ) -> set[JobId]:
-    """The jobs that wishes, nodes, health and facts may have moved; None: all that are
+    """The jobs that requests, nodes, health and facts may have moved; None: all that are
     on nodes."""
     job_ids = see_nodes(draft) | set(draft.jobs)
     job_ids |= see_health(draft, health, whole=touched is None)

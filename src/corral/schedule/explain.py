@@ -177,7 +177,7 @@ def _not_now(
     behind: str,
     idle: Sequence[Idle],
 ) -> Reason:
-    """The first of its wishes that leaves too few nodes is what it waits for."""
+    """The first of its requests that leaves too few nodes is what it waits for."""
     rule, resources, wanted = gang.place, shape.resources, shape.nodes
     least = 0 if resources.is_share else resources.gpus
     open_to_it = (

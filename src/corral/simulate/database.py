@@ -8,7 +8,7 @@ from enum import StrEnum
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job
-from corral.domain.requests import Asked, Wish
+from corral.domain.requests import Asked, StoredRequest
 from corral.domain.users import THE_HEAD, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.simulate.world import Stage
@@ -18,8 +18,8 @@ from corral.store.memory_store import MemoryStore
 class Point(StrEnum):
     """Point at which a head may die."""
 
-    BEFORE_WISH = "before a wish is written"
-    AFTER_WISH = "after a wish is written, before it is acknowledged"
+    BEFORE_REQUEST = "before a request is written"
+    AFTER_REQUEST = "after a request is written, before it is acknowledged"
     BEFORE_COMMIT = "before a commit"
     AFTER_COMMIT = "after a commit, before its answer"
     LOADING = "while it loads its world"
@@ -54,16 +54,16 @@ class SimulatedStore(MemoryStore):
         await self._crash(Point.LOADING)
         return await super().lead(known=known)
 
-    async def wish(
+    async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
-    ) -> Wish:
+    ) -> StoredRequest:
         await self._take_time()
         self._check_disk()
-        await self._crash(Point.BEFORE_WISH)
-        wish = await super().wish(asked, by=by, at=at, speaker=speaker)
-        await self._crash(Point.AFTER_WISH)
+        await self._crash(Point.BEFORE_REQUEST)
+        request = await super().add_request(asked, by=by, at=at, speaker=speaker)
+        await self._crash(Point.AFTER_REQUEST)
         await self._take_time()
-        return wish
+        return request
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         decided_at = self._stage.now()

@@ -26,8 +26,8 @@ def draw_labels(chance: Random) -> tuple[tuple[str, str], ...]:
     return tuple(labels)
 
 
-def draw_wishes(chance: Random, spec: JobSpec, known: Sequence[str]) -> JobSpec:
-    """The job with some wishes more. `known`: names of jobs that are there."""
+def draw_requests(chance: Random, spec: JobSpec, known: Sequence[str]) -> JobSpec:
+    """The job with some requests more. `known`: names of jobs that are there."""
     if chance.random() < 0.4:
         begin, start_by = chance.uniform(0.0, 12.0), chance.uniform(2.0, 40.0)
         spec = replace(

@@ -94,9 +94,9 @@ class Scene:
     # -- its course ------------------------------------------------------------------------------
 
     def run(self) -> WorldOutcome:
-        stage, wishes = self.stage, self.stage.stream("labels")
+        stage, requests = self.stage, self.stage.stream("labels")
         for number in range(stage.chance.choice([1, 2, 3, 3, 4, 5, 6, 8])):
-            labels = draw_labels(wishes) if stage.wishful else ()
+            labels = draw_labels(requests) if stage.has_requests else ()
             self._add_node(NodeId(f"n{number + 1}"), labels)
         self.heads.start()
         self.people.plan(stage.chance.randint(5, 14), self._faulty_seconds)

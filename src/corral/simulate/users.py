@@ -27,7 +27,7 @@ from corral.domain.time_point import EndWarning
 from corral.simulate.auditor import Auditor
 from corral.simulate.head import SimulatedHead
 from corral.simulate.heads import SimulatedHeads
-from corral.simulate.job_requests import draw_wishes
+from corral.simulate.job_requests import draw_requests
 from corral.simulate.rank_behaviour import draw_life, longer
 from corral.simulate.world import Stage
 
@@ -63,7 +63,7 @@ class SimulatedUsers:
         self._auditor = auditor
         self.chance = stage.stream("people")
         self._budgets = stage.stream("budgets")
-        self._wishes = stage.stream("wishes")
+        self._requests = stage.stream("wishes")
         self._shares = stage.stream("queues")
         self._lines = stage.stream("policy")
         # whether queues go by limits, or by service
@@ -106,8 +106,8 @@ class SimulatedUsers:
         self._number += 1
         name = f"job{self._number}"
         spec = self._draw_spec(name)
-        if self._stage.wishful:
-            spec = draw_wishes(self._wishes, spec, sorted(self.acknowledged))
+        if self._stage.has_requests:
+            spec = draw_requests(self._requests, spec, sorted(self.acknowledged))
         if self._promises and spec.max_duration_seconds is None:
             spec = replace(
                 spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0])
@@ -172,12 +172,12 @@ class SimulatedUsers:
             return
         job = self.chance.choice(job_ids)
         what = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
-        wishes: dict[str, Asked] = {
+        requests: dict[str, Asked] = {
             "cancel": Cancel(job=job),
             "suspend": Suspend(job=job),
             "resume": Resume(job=job),
         }
-        self.ask(wishes[what])
+        self.ask(requests[what])
         if what == "suspend":
             self._stage.loop.later(
                 self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job))

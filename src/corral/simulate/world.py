@@ -38,7 +38,7 @@ class Stage:
         self.chance = self.stream("scene")
         self.gpus = self.chance.choice([1, 2, 2, 4, 8])  # of each node
         self.shares = self.chance.random() < 0.4
-        self.wishful = self.stream("wishful").random() < 0.5
+        self.has_requests = self.stream("wishful").random() < 0.5
         self.retention = draw_retention(self.stream("retention"))
 
     # -- time and chance -------------------------------------------------------------------------

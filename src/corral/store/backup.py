@@ -2,7 +2,7 @@
 database.
 
 What ran on after the backup was made is unknown to the restored store. So its term is
-far above any that a head can have led since, and its wishes, which jobs are named
+far above any that a head can have led since, and its requests, which jobs are named
 after, go on at a number that no living attempt of before can have.
 """
 
@@ -42,7 +42,7 @@ from corral.store.sql_dialects import Put, put, text_at
 from corral.store.users_schema import audit, users
 
 TERMS: Final = 1_000_000  # heads that may have led since the backup was made
-WISHES: Final = 10_000
+REQUESTS: Final = 10_000
 BATCH: Final = 1_000
 # as migration 0011 names the owner; no user has such a name
 REMOVED_USER: Final = "(removed)"
@@ -163,7 +163,7 @@ def _may_lack(column: Column[Any]) -> bool:
 def _move_far_ahead(connection: Connection) -> None:
     """Checked, and moved beyond whatever has happened since."""
     store_head = read_head(connection)
-    newest = Sequence(((store_head.newest_wish + WISHES) // WISHES + 1) * WISHES)
+    newest = Sequence(((store_head.newest_wish + REQUESTS) // REQUESTS + 1) * REQUESTS)
     commits.put_head(
         connection,
         store_head._replace(term=store_head.term + TERMS, newest_wish=newest),

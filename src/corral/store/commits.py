@@ -14,7 +14,7 @@ from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
-from corral.domain.requests import Asked, Submit, Wish
+from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.run_history import StartForecastTold
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import Speaker
@@ -34,12 +34,12 @@ from corral.store.schema import (
     nodes,
     queues,
     receipts,
+    requests,
     reservations,
     saves,
     spending,
     told,
     usage,
-    wishes,
 )
 from corral.store.schema import (
     accounts as accounts_table,
@@ -70,7 +70,7 @@ _PUT_DEBTS: Final = Put(debts, ("queue",))
 _PUT_RESERVATIONS: Final = Put(reservations, ("job",))
 _PUT_TOLD: Final = Put(told, ("job",))
 _PUT_HEAD: Final = Put(head, ("id",))
-_ADD_WISH: Final = Put(wishes)
+_ADD_REQUEST: Final = Put(requests)
 _ADD_EVENTS: Final = Put(events)
 
 _ids: Final = texts_of(bindparam("ids")).table_valued("value")
@@ -94,12 +94,12 @@ _FORGET_JOBS: Final = (
 )
 _REMOVE_NODES: Final = delete(nodes).where(nodes.c.id.in_(select(_ids.c.value)))
 _HOLDING: Final = select(allocations.c.job).where(allocations.c.state != "RELEASED")
-_FORGET: Final = delete(wishes).where(
-    wishes.c.sequence > bindparam("from_granted"),
-    wishes.c.sequence <= bindparam("to_granted"),
-    wishes.c.key.is_(None),
+_FORGET: Final = delete(requests).where(
+    requests.c.sequence > bindparam("from_granted"),
+    requests.c.sequence <= bindparam("to_granted"),
+    requests.c.key.is_(None),
 )
-_FORGET_KEYS: Final = delete(wishes).where(wishes.c.sequence <= bindparam("oldest"))
+_FORGET_KEYS: Final = delete(requests).where(requests.c.sequence <= bindparam("oldest"))
 _FIRST_EVENT: Final = select(func.min(events.c.number)).scalar_subquery()
 _PRUNE: Final = delete(events).where(
     events.c.number
@@ -133,11 +133,11 @@ def lead(connection: Connection, known: int | None) -> World:
     return queries.world(connection)
 
 
-def wish(
+def add_request(
     connection: Connection, asked: Asked, by: UserName, at: float, speaker: Speaker
-) -> Wish:
+) -> StoredRequest:
     key = key_of(asked)
-    first = queries.wish_of_key(connection, by, key) if key is not None else None
+    first = queries.request_of_key(connection, by, key) if key is not None else None
     if first is not None:
         return first
     now, tail = queries.read_head_and_tail(connection)
@@ -148,9 +148,9 @@ def wish(
     row = dict(
         sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc
     )
-    made = Wish(sequence=sequence, by=by, at=at, asked=asked)
+    made = StoredRequest(sequence=sequence, by=by, at=at, asked=asked)
     batch = StatementBatch(connection)
-    batch.put(_ADD_WISH, [row])
+    batch.put(_ADD_REQUEST, [row])
     spec_rows.add(batch, sequence, by, contents)
     batch.put(_PUT_HEAD, [_head(now._replace(newest_wish=sequence))])
     batch.put(ADD_ENTRY, [entry_row(connection, entry_of(made, speaker), tail)])

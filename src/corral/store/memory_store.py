@@ -28,7 +28,7 @@ from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
-from corral.domain.requests import Asked, Wish
+from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold, ran_of
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
@@ -79,8 +79,8 @@ class MemoryStore(MemoryUses):
         self._leader = Leader(term=0)
         self._granted = Sequence(0)
         self._newest_event = 0
-        self._wishes: dict[Sequence, Wish] = {}
-        self._keys: dict[tuple[UserName, str], Wish] = {}
+        self._requests: dict[Sequence, StoredRequest] = {}
+        self._keys: dict[tuple[UserName, str], StoredRequest] = {}
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[JobId, dict[AttemptNumber, Attempt]] = {}
         self._allocations: dict[AllocationKey, Allocation] = {}
@@ -186,25 +186,29 @@ class MemoryStore(MemoryUses):
         if resumable:
             world.saves[job.id] = resumable
 
-    async def wish(
+    async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
-    ) -> Wish:
+    ) -> StoredRequest:
         key = key_of(asked)
         if key is not None and (by, key) in self._keys:
             return self._keys[by, key]
-        self._newest_wish = Sequence(self._newest_wish + 1)
-        wish = Wish(sequence=self._newest_wish, by=by, at=at, asked=asked)
-        self._wishes[wish.sequence] = wish
+        self._newest_request = Sequence(self._newest_request + 1)
+        request = StoredRequest(
+            sequence=self._newest_request, by=by, at=at, asked=asked
+        )
+        self._requests[request.sequence] = request
         if key is not None:
-            self._keys[by, key] = wish
-        self._add_entry(entry_of(wish, speaker))
-        return wish
+            self._keys[by, key] = request
+        self._add_entry(entry_of(request, speaker))
+        return request
 
-    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+    async def request_of_key(self, key: str, *, by: UserName) -> StoredRequest | None:
         return self._keys.get((by, key))
 
-    async def wishes(self, after: int) -> Seq[Wish]:
-        return [wish for wish in self._wishes.values() if wish.sequence > after]
+    async def requests_after(self, after: int) -> Seq[StoredRequest]:
+        return [
+            request for request in self._requests.values() if request.sequence > after
+        ]
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         if term != self._term:
@@ -218,7 +222,7 @@ class MemoryStore(MemoryUses):
             changes,
             states,
             granted=self._granted,
-            newest=self._newest_wish,
+            newest=self._newest_request,
             holding=holding,
         )
         self._write(changes)
@@ -277,7 +281,7 @@ class MemoryStore(MemoryUses):
 
     def _grant(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):
-            del self._wishes[Sequence(sequence)]
+            del self._requests[Sequence(sequence)]
         self._granted = granted
         for key in list(islice(self._keys, max(0, len(self._keys) - self._keep_keys))):
             if self._keys[key].sequence <= granted:

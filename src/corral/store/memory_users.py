@@ -38,7 +38,7 @@ class MemoryPeople:
     """Keeps ports.People's contract but for durability, and the contract of secrets."""
 
     def __init__(self) -> None:
-        self._newest_wish = Sequence(0)
+        self._newest_request = Sequence(0)
         self._secrets: dict[str, KeptSecret] = {}
         self._users: dict[UserName, User] = {}
         self._tokens: dict[TokenId, Token] = {}
@@ -49,7 +49,7 @@ class MemoryPeople:
             check_identity_free(self._users.values(), user.name, user.identity)
         if user.name in self._users:
             return False
-        self._users[user.name] = replace(user, jobs_after=self._newest_wish)
+        self._users[user.name] = replace(user, jobs_after=self._newest_request)
         self._add_entry(entry)
         return True
 

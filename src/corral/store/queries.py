@@ -26,7 +26,7 @@ from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.relocation import of_last_day
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold, ran_of
 from corral.domain.world import Event, World
 from corral.ports.store import Which
@@ -43,12 +43,12 @@ from corral.store.schema import (
     nodes,
     queues,
     receipts,
+    requests,
     reservations,
     saves,
     spending,
     told,
     usage,
-    wishes,
 )
 from corral.store.sql_dialects import larger_of, text_at
 from corral.store.store_rules import NEWEST_NAMES, is_part
@@ -58,13 +58,13 @@ _OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
 _NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
 _ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9})?", re.ASCII)  # of an array
 _JOBS: Final = select(jobs.c.record, jobs.c.crc)
-_WISHES: Final = select(
-    wishes.c.sequence,
-    wishes.c.by,
-    wishes.c.at,
-    wishes.c.kind,
-    wishes.c.record,
-    wishes.c.crc,
+_REQUESTS: Final = select(
+    requests.c.sequence,
+    requests.c.by,
+    requests.c.at,
+    requests.c.kind,
+    requests.c.record,
+    requests.c.crc,
 )
 _OVER: Final = (
     select(jobs.c.id, jobs.c.state, text_at(jobs.c.record, "since"))
@@ -72,16 +72,16 @@ _OVER: Final = (
     .order_by(*_OLDEST_FIRST)
 )
 # Built once: to build a statement costs more than to run it.
-_WISHES_AFTER: Final = _WISHES.where(
-    wishes.c.sequence
+_REQUESTS_AFTER: Final = _REQUESTS.where(
+    requests.c.sequence
     > larger_of(
         bindparam("after", type_=Integer), select(head.c.granted).scalar_subquery()
     )
-).order_by(wishes.c.sequence)
-_WISH_OF_KEY: Final = _WISHES.where(
-    wishes.c.by == bindparam("user"),
-    wishes.c.key == bindparam("its_key"),
-    wishes.c.key.is_not(None),  # so that the partial index serves
+).order_by(requests.c.sequence)
+_REQUEST_OF_KEY: Final = _REQUESTS.where(
+    requests.c.by == bindparam("user"),
+    requests.c.key == bindparam("its_key"),
+    requests.c.key.is_not(None),  # so that the partial index serves
 )
 
 
@@ -233,17 +233,21 @@ def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
     return {job: tuple(of_job) for job, of_job in saves_by_job.items()}
 
 
-def wishes_after(connection: Connection, after: int) -> list[Wish]:
-    request_rows = connection.execute(_WISHES_AFTER, {"after": after}).all()
-    return [_wish(connection, *row) for row in request_rows]
+def requests_after(connection: Connection, after: int) -> list[StoredRequest]:
+    request_rows = connection.execute(_REQUESTS_AFTER, {"after": after}).all()
+    return [_request(connection, *row) for row in request_rows]
 
 
-def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
-    row = connection.execute(_WISH_OF_KEY, {"user": by, "its_key": key}).one_or_none()
-    return _wish(connection, *row) if row is not None else None
+def request_of_key(
+    connection: Connection, by: UserName, key: str
+) -> StoredRequest | None:
+    row = connection.execute(
+        _REQUEST_OF_KEY, {"user": by, "its_key": key}
+    ).one_or_none()
+    return _request(connection, *row) if row is not None else None
 
 
-def _wish(
+def _request(
     connection: Connection,
     sequence: int,
     by: str,
@@ -251,12 +255,12 @@ def _wish(
     kind: str,
     record: str,
     crc: int,
-) -> Wish:
-    row_codec.check("wish", row_codec.text_of((sequence, by, at, kind, record)), crc)
+) -> StoredRequest:
+    row_codec.check("request", row_codec.text_of((sequence, by, at, kind, record)), crc)
     asked_request = row_codec.read_asked(kind, record)
     if isinstance(asked_request, Submission):
         asked_request = spec_rows.submit_of(connection, sequence, asked_request)
-    return Wish(
+    return StoredRequest(
         sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked_request
     )
 

@@ -235,7 +235,7 @@ def read_asked(kind: str, record: str) -> Asked | Submission:
     """Read a request. Raises: StoreTrouble if it cannot be read."""
     if kind not in _ASKED:
         raise StoreTrouble(
-            f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER
+            f"a request of an unknown kind is recorded: {kind!r}", hint=RECOVER
         )
     codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]
     return codec.decode(record)

@@ -116,7 +116,7 @@ agreed: Final = Table(
     Column("said", TEXT, nullable=False),
 )
 
-wishes: Final = Table(
+requests: Final = Table(
     "wishes",
     metadata,
     Column("sequence", INTEGER, primary_key=True, autoincrement=False),

@@ -54,7 +54,7 @@ def check(
     """Refuse what no correct head would write.
 
     `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest`
-    are sequences of wishes; `holding` are those of the forgotten jobs that still hold
+    are sequences of requests; `holding` are those of the forgotten jobs that still hold
     an allocation.
     Raises: InvariantBroken, with nothing written.
     """
@@ -73,7 +73,7 @@ def check(
             )
     if changes.granted is not None and not granted <= changes.granted <= newest:
         raise InvariantBroken(
-            f"wishes were granted up to {granted} of {newest}: they cannot be up to "
+            f"requests were granted up to {granted} of {newest}: they cannot be up to "
             f"{changes.granted} now"
         )
     _check_forgotten(changes, states, set(holding))

@@ -14,7 +14,7 @@ from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.quota import UserHoldings
 from corral.domain.receipt import Receipt
-from corral.domain.requests import Asked, Wish
+from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
@@ -104,18 +104,18 @@ class TableStore(TablePeople):
             lambda db: leader_election.change_agreed(db, what, was, now, entry)
         )
 
-    async def wish(
+    async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
-    ) -> Wish:
+    ) -> StoredRequest:
         return await self._writer.ask(
-            lambda db: commits.wish(db, asked, by, at, speaker)
+            lambda db: commits.add_request(db, asked, by, at, speaker)
         )
 
-    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
-        return await self._quick.ask(lambda db: queries.wish_of_key(db, by, key))
+    async def request_of_key(self, key: str, *, by: UserName) -> StoredRequest | None:
+        return await self._quick.ask(lambda db: queries.request_of_key(db, by, key))
 
-    async def wishes(self, after: int) -> Seq[Wish]:
-        return await self._writer.ask(lambda db: queries.wishes_after(db, after))
+    async def requests_after(self, after: int) -> Seq[StoredRequest]:
+        return await self._writer.ask(lambda db: queries.requests_after(db, after))
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         keep = (self._keep_events, self._keep_keys, self._event_sizes)

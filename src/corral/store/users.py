@@ -48,7 +48,7 @@ _SET_TOKEN: Final = (
     .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
 )
 _FORGET_TOKEN: Final = delete(tokens).where(tokens.c.id == bindparam("of_id"))
-_NEWEST_WISH: Final = select(head.c.newest_wish)
+_NEWEST_REQUEST: Final = select(head.c.newest_wish)
 _USERS: Final = select(users.c.record, users.c.crc).order_by(users.c.name)
 _TOKENS: Final = select(tokens.c.record, tokens.c.crc).order_by(tokens.c.id)
 _DIGESTS: Final = select(tokens.c.sha256)
@@ -69,7 +69,7 @@ def all_users(connection: Connection) -> list[User]:
 def add_user(connection: Connection, user: User, entry: AuditEntry) -> bool:
     if user.identity is not None:
         check_identity_free(all_users(connection), user.name, user.identity)
-    user = replace(user, jobs_after=connection.execute(_NEWEST_WISH).scalar_one())
+    user = replace(user, jobs_after=connection.execute(_NEWEST_REQUEST).scalar_one())
     record, crc = USER.write(user)
     row = dict(name=user.name, record=record, crc=crc)
     added = put(connection, _ADD_USER, [row]) > 0

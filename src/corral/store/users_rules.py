@@ -19,9 +19,9 @@ from corral.domain.requests import (
     SetLabels,
     SetNode,
     SetQueues,
+    StoredRequest,
     Submit,
     Suspend,
-    Wish,
 )
 from corral.domain.units import ids_text
 from corral.domain.users import (
@@ -179,12 +179,12 @@ def used_later(token: Token, at: float) -> Token:
     return token if (token.used_at or 0.0) >= at else replace(token, used_at=at)
 
 
-def entry_of(wish: Wish, speaker: Speaker) -> AuditEntry:
-    """The audit log's line of an acknowledged wish."""
-    what, on, detail = _words(wish)
+def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
+    """The audit log's line of an acknowledged request."""
+    what, on, detail = _words(request)
     return AuditEntry(
-        at=wish.at,
-        by=wish.by,
+        at=request.at,
+        by=request.by,
         token=speaker.token,
         what=what,
         on=on,
@@ -194,9 +194,9 @@ def entry_of(wish: Wish, speaker: Speaker) -> AuditEntry:
     )
 
 
-def _words(wish: Wish) -> tuple[str, str, str]:
+def _words(request: StoredRequest) -> tuple[str, str, str]:
     """Return (what, on what, detail)."""
-    match wish.asked:
+    match request.asked:
         case Submit(specs=specs):
             names = list(dict.fromkeys(spec.name for spec in specs))
             more = (
@@ -206,7 +206,7 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             )
             jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
             names_text = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
-            return "job.submit", job_id(wish.sequence), names_text
+            return "job.submit", job_id(request.sequence), names_text
         case Cancel(job=job):
             return "job.cancel", job, ""
         case Suspend(job=job):
@@ -218,7 +218,7 @@ def _words(wish: Wish) -> tuple[str, str, str]:
         case ChangeJobs(jobs=changed, to=to):
             return f"job.{to}", ids_text(changed), f"{len(changed):,} jobs"
         case SetJob(job=job):
-            return "job.set", job, str(wish.asked)
+            return "job.set", job, str(request.asked)
         case SetNode(node=node, to=to):
             return f"node.{to}", node, ""
         case CordonSuspects():
@@ -239,7 +239,7 @@ def _words(wish: Wish) -> tuple[str, str, str]:
                 if len(queues) > NAMES_SHOWN
                 else ""
             )
-            return "queue.set", f"{', '.join(shown)}{more}", _changed(wish.asked)
+            return "queue.set", f"{', '.join(shown)}{more}", _changed(request.asked)
 
 
 def _changed(asked: SetQueues) -> str:

@@ -18,7 +18,7 @@ from corral.train.rank_settings import Settings, read_settings
 from corral.train.restore import RestoreCandidate, candidates, choose, load
 from corral.train.save_schedule import SaveSchedule
 from corral.train.saver import Saved, Saver, say
-from corral.train.shim_channel import Channel, StopWish
+from corral.train.shim_channel import Channel, StopRequest
 from corral.train.step_timer import Meter
 from corral.train.stop_agreement import Agreement, StopRequests
 from corral.train.training_state import (
@@ -90,7 +90,7 @@ class Run:
             nodes=settings.nodes,
             failures=max(0, (settings.attempt or 1) - 1),
         )
-        self._term: StopWish | None = None
+        self._term: StopRequest | None = None
 
     def resume(
         self,
@@ -246,8 +246,10 @@ class Run:
                 self._saver.prepare(self._capture(step))
             if self._agreement.due(step):
                 self._obey(self._agreement.collect(), step)
-                wishes = self._wishes(time.monotonic())
-                self._agreement.begin(step, wishes, self._pace.usual_step_seconds)
+                stop_requests = self._stop_requests(time.monotonic())
+                self._agreement.begin(
+                    step, stop_requests, self._pace.usual_step_seconds
+                )
             if step == first + 1 or self._meter.due(now):
                 self._beat(step)
             self._meter.step_begins()
@@ -259,7 +261,7 @@ class Run:
             atexit.register(self._saver.close)
         self._beat(step)
 
-    def _wishes(self, now: float) -> StopRequests:
+    def _stop_requests(self, now: float) -> StopRequests:
         saver = self._saver
         save = False
         if saver is not None and self.rank == 0 and not saver.busy:
@@ -396,7 +398,7 @@ class Run:
     def _take_term(self) -> Any:
         try:
             return signal.signal(signal.SIGTERM, self._on_term)
-        except ValueError:  # not the main thread: wishes come by the socket alone
+        except ValueError:  # not the main thread: requests come by the socket alone
             return None
 
     def _give_term_back(self, previous: Any) -> None:
@@ -411,7 +413,7 @@ class Run:
             os.kill(os.getpid(), number)
         notice = b"corral: stopping at the next step; SIGTERM again ends it at once\n"
         os.write(2, notice)  # print is not safe within a signal handler
-        self._term = StopWish(save=True, grace_seconds=GRACE_SECONDS, why="SIGTERM")
+        self._term = StopRequest(save=True, grace_seconds=GRACE_SECONDS, why="SIGTERM")
 
 
 def _make_shelf(settings: Settings) -> Shelf:

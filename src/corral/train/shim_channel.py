@@ -1,4 +1,4 @@
-"""The rank's line to its shim: progress and saves out, wishes in. Training never waits
+"""The rank's line to its shim: progress and saves out, requests in. Training never waits
 for it.
 
 One JSON object a line (docs/architecture/overview.md, "Between a rank and its shim"). A
@@ -25,7 +25,7 @@ Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopWish:
+class StopRequest:
     """Somebody wants this attempt to end: with a save or without, within
     `grace_seconds`."""
 
@@ -35,13 +35,13 @@ class StopWish:
 
 
 class Channel:
-    """A thread of its own talks to the shim. `stop` is the newest wish to stop, if any;
+    """A thread of its own talks to the shim. `stop` is the newest request to stop, if any;
     `save_is_asked`, to save and go on."""
 
     def __init__(
         self, path: str, rank: int, committed: Callable[[list[int]], None]
     ) -> None:
-        self.stop: StopWish | None = None
+        self.stop: StopRequest | None = None
         self.save_is_asked = False
         self._path = path
         self._rank = rank
@@ -155,7 +155,7 @@ class Channel:
             message = json.loads(text)
             kind = message["type"]
             if kind == "stop":
-                self.stop = StopWish(
+                self.stop = StopRequest(
                     save=bool(message.get("save", True)),
                     grace_seconds=float(message.get("grace_seconds", 30.0)),
                     why=str(message.get("why", "")),

@@ -1,9 +1,9 @@
 """Agreement of all ranks to save, and to stop, at the same step, without waiting for
 each other.
 
-Every few steps each rank throws its wishes into an all-reduce of its own, which runs
+Every few steps each rank throws its requests into an all-reduce of its own, which runs
 alongside the next steps; the answer is taken in some steps later, by all at the same
-step. What comes out depends on wishes alone, so training itself is the same whenever it
+step. What comes out depends on requests alone, so training itself is the same whenever it
 is asked to save.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from corral.train.process_group import Largest, ProcessGroup
 
-ROUND_SECONDS: Final = 0.05  # wishes need no faster way; steps may be much shorter
+ROUND_SECONDS: Final = 0.05  # requests need no faster way; steps may be much shorter
 LONGEST_ROUND_STEPS: Final = 16
 
 
@@ -27,7 +27,7 @@ class StopRequests:
 
 
 class Agreement:
-    """Rounds of wishes. Every rank goes through the same rounds at the same steps."""
+    """Rounds of requests. Every rank goes through the same rounds at the same steps."""
 
     def __init__(self, gang: ProcessGroup) -> None:
         self._gang = gang
@@ -52,9 +52,11 @@ class Agreement:
             grace_seconds=grace / 1000,
         )
 
-    def begin(self, step: int, wishes: StopRequests, step_seconds: float) -> None:
+    def begin(
+        self, step: int, stop_requests: StopRequests, step_seconds: float
+    ) -> None:
         """Begin the next round; it says also how many steps the one after it takes."""
-        self._round = self._gang.largest(_numbers(wishes, _gap(step_seconds)))
+        self._round = self._gang.largest(_numbers(stop_requests, _gap(step_seconds)))
         self._next_step = step + self._gap_steps
 
 
@@ -66,6 +68,12 @@ def _gap(step_seconds: float) -> int:
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))
 
 
-def _numbers(wishes: StopRequests, gap: int) -> list[int]:
-    grace = int(wishes.grace_seconds * 1000)
-    return [wishes.save, wishes.stop, wishes.stop_without_save, grace, gap]
+def _numbers(stop_requests: StopRequests, gap: int) -> list[int]:
+    grace = int(stop_requests.grace_seconds * 1000)
+    return [
+        stop_requests.save,
+        stop_requests.stop,
+        stop_requests.stop_without_save,
+        grace,
+        gap,
+    ]

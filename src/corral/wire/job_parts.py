@@ -162,7 +162,7 @@ class BottleneckView(ForecastView):
 
 
 class AttemptView(ForecastView):
-    """One try. `cause` says whose budget paid: none, user, infra or wish; `failure`
+    """One try. `cause` says whose budget paid: none, user, infra or request; `failure`
     what it failed of, `next` what to do about it, and `quote` the line of its log that
     shows it, for those who may read the log. `failed_at`: file and line of the program
     that raised the error."""

@@ -1,4 +1,4 @@
-"""Readers of what a job may wish about time and place; like those of `read`, one a
+"""Readers of what a job may request about time and place; like those of `read`, one a
 kind."""
 
 import re

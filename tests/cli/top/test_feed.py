@@ -155,12 +155,12 @@ def test_those_on_nodes_are_listed_before_those_that_wait_and_no_more_than_wante
     assert town.wants[-1]["all"]
 
 
-def test_a_wish_wakes_the_loop_at_once() -> None:
+def test_a_request_wakes_the_loop_at_once() -> None:
     town = Town.of(1, 5)
     feed = Feed(town)
     seen: list[int] = []
 
-    async def wish() -> None:
+    async def request() -> None:
         running = asyncio.create_task(
             feed.run(lambda: seen.append(len(feed.known.jobs)))
         )
@@ -171,7 +171,7 @@ def test_a_wish_wakes_the_loop_at_once() -> None:
             await asyncio.sleep(0.001)
         running.cancel()
 
-    asyncio.run(asyncio.wait_for(wish(), 0.9 * BEAT_SECONDS))
+    asyncio.run(asyncio.wait_for(request(), 0.9 * BEAT_SECONDS))
 
 
 def test_how_busy_a_job_is_comes_from_the_gpus_that_it_holds() -> None:

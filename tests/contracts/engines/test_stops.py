@@ -1,4 +1,4 @@
-"""How an attempt is ended by a wish."""
+"""How an attempt is ended by a request."""
 
 from tests.contracts.engines.landlord import HOUR, Tenant
 from tests.scenarios.house import until

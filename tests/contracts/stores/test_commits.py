@@ -224,18 +224,18 @@ def test_nothing_is_written_of_a_job_that_was_never_recorded(
 
 
 @pytest.mark.parametrize("granted", [3, 0])
-def test_wishes_are_granted_neither_unseen_nor_backwards(
+def test_requests_are_granted_neither_unseen_nor_backwards(
     place: Place, granted: int
 ) -> None:
     async def scenario(store: Store) -> None:
         term = (await store.lead()).term
         for _ in range(2):
-            await store.wish(submit(), by=ANN, at=1.0)
+            await store.add_request(submit(), by=ANN, at=1.0)
         await store.commit(term, Changes(granted=Sequence(1)))
         with pytest.raises(InvariantBroken):
             await store.commit(term, Changes(granted=Sequence(granted), jobs=(job(1),)))
         assert await store.job(J1) is None
-        assert [wish.sequence for wish in await store.wishes(1)] == [2]
+        assert [request.sequence for request in await store.requests_after(1)] == [2]
 
     place.run(scenario)
 

@@ -112,11 +112,11 @@ def test_the_key_of_a_forgotten_submission_still_makes_no_second_one(
 ) -> None:
     async def scenario(store: Store) -> None:
         world = await store.lead()
-        first = await store.wish(submit("a", "k"), by=ANN, at=1.0)
+        first = await store.add_request(submit("a", "k"), by=ANN, at=1.0)
         await store.commit(world.term, replace(ended(1), granted=Sequence(1)))
         await store.commit(world.term, Changes(forgotten=(J1,)))
-        assert await store.wish(submit("a", "k"), by=ANN, at=2.0) == first
-        assert await store.wish_of("k", by=ANN) == first
+        assert await store.add_request(submit("a", "k"), by=ANN, at=2.0) == first
+        assert await store.request_of_key("k", by=ANN) == first
 
     place.run(scenario)
 

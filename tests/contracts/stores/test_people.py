@@ -89,13 +89,13 @@ def test_a_removed_user_leaves_only_secrets_for_everybody_and_no_job_to_the_next
         await store.put_secret("OWN", b"x", by=BOB, at=1.0)
         await store.put_secret("ALL", b"x", by=BOB, at=1.0, for_everybody=True)
         await store.put_secret("ANNS", b"x", by=ANN, at=1.0)
-        wish = await store.wish(submit("first"), by=BOB, at=1.0)
+        request = await store.add_request(submit("first"), by=BOB, at=1.0)
         removed = await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
         assert removed == Removed(secrets_removed=1, secrets_kept=1, tokens_revoked=1)
         assert await store.secrets() == [("ALL", ANN, 1.0), ("ANNS", ANN, 1.0)]
         assert (await store.audit(limit=1))[0].detail == removed.text
         await store.add_user(user(BOB, Role.USER), entry=entry())
-        assert [one.jobs_after for one in await store.users()] == [0, wish.sequence]
+        assert [one.jobs_after for one in await store.users()] == [0, request.sequence]
 
     place.run(scenario)
 
@@ -274,17 +274,17 @@ def test_the_newest_use_of_a_token_is_kept(place: Place) -> None:
     place.run(scenario)
 
 
-def test_every_wish_has_its_line_and_a_repeated_one_no_second(place: Place) -> None:
+def test_every_request_has_its_line_and_a_repeated_one_no_second(place: Place) -> None:
     async def scenario(store: Store) -> None:
         for _ in range(2):
-            await store.wish(submit("gpt", key="k"), by=ANN, at=1.0, speaker=T1)
-        await store.wish(
+            await store.add_request(submit("gpt", key="k"), by=ANN, at=1.0, speaker=T1)
+        await store.add_request(
             Cancel(job=JobId("j1")),
             by=BOB,
             at=2.0,
             speaker=Speaker(token=TokenId("t2")),
         )
-        await store.wish(SetNode(node=NodeId("n1"), to="drain"), by=BOB, at=3.0)
+        await store.add_request(SetNode(node=NodeId("n1"), to="drain"), by=BOB, at=3.0)
         drained, cancelled, submitted = await store.audit(limit=9)
         assert (submitted.what, submitted.on, submitted.detail) == (
             "job.submit",

@@ -13,7 +13,7 @@ from corral.domain.ids import JobId, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.quota import UserHoldings
-from corral.domain.requests import SetJob, Submit, Wish
+from corral.domain.requests import SetJob, StoredRequest, Submit
 from corral.domain.spec_content import LARGE_CHARACTERS
 from corral.domain.users import AuditEntry
 from corral.domain.world import Changes
@@ -41,29 +41,33 @@ def array(count: int = COUNT) -> tuple[JobSpec, ...]:
     )
 
 
-def jobs_of(wish: Wish, state: JobState = JobState.QUEUED) -> tuple[Job, ...]:
-    assert isinstance(wish.asked, Submit)
+def jobs_of(
+    request: StoredRequest, state: JobState = JobState.QUEUED
+) -> tuple[Job, ...]:
+    assert isinstance(request.asked, Submit)
     return tuple(
         Job(
             id=id,
             spec=one,
-            owner=wish.by,
-            submitted=wish.sequence,
-            submitted_at=wish.at,
+            owner=request.by,
+            submitted=request.sequence,
+            submitted_at=request.at,
             state=state,
-            since=wish.at,
-            array=job_id(wish.sequence),
+            since=request.at,
+            array=job_id(request.sequence),
         )
-        for id, one in zip(ids_of(wish), wish.asked.specs, strict=True)
+        for id, one in zip(ids_of(request), request.asked.specs, strict=True)
     )
 
 
 async def granted(store: Store, asked: Submit) -> Mapping[JobId, Job]:
     """The unfinished jobs as the next head loads them."""
     world = await store.lead()
-    await store.wish(asked, by=ANN, at=1.0)
-    (wish,) = await store.wishes(0)
-    await store.commit(world.term, Changes(jobs=jobs_of(wish), granted=wish.sequence))
+    await store.add_request(asked, by=ANN, at=1.0)
+    (request,) = await store.requests_after(0)
+    await store.commit(
+        world.term, Changes(jobs=jobs_of(request), granted=request.sequence)
+    )
     return (await store.lead()).jobs
 
 
@@ -71,20 +75,20 @@ def test_a_large_array_comes_back_as_asked_and_shares_its_fields(place: Place) -
     asked = Submit(specs=array(), key="k")
 
     async def scenario(store: Store) -> None:
-        first = await store.wish(asked, by=ANN, at=1.0)
+        first = await store.add_request(asked, by=ANN, at=1.0)
         assert first.asked == asked
-        (wish,) = await store.wishes(0)
-        assert wish == first
+        (request,) = await store.requests_after(0)
+        assert request == first
         world = await store.lead()
         await store.commit(
-            world.term, Changes(jobs=jobs_of(wish), granted=wish.sequence)
+            world.term, Changes(jobs=jobs_of(request), granted=request.sequence)
         )
         loaded = (await store.lead()).jobs
         assert [job.spec for job in loaded.values()] == list(asked.specs)
         assert await store.job(JobId("j1_7")) == loaded[JobId("j1_7")]
         assert await store.named("sweep_7") == loaded[JobId("j1_7")]
         assert await store.array("sweep") == list(loaded.values())
-        assert await store.wish_of("k", by=ANN) == wish
+        assert await store.request_of_key("k", by=ANN) == request
 
     place.run(scenario)
 
@@ -154,7 +158,7 @@ def test_large_fields_go_with_the_last_job_of_their_submission(place: Place) -> 
         assert len(kept.spec.env[0][1]) == LARGE
         await store.commit(world.term, Changes(forgotten=(over[1].id,)))
         assert (await store.holdings(ANN)).spec_bytes == 0
-        again = await store.wish(Submit(specs=array(2), key="k"), by=ANN, at=9.0)
+        again = await store.add_request(Submit(specs=array(2), key="k"), by=ANN, at=9.0)
         assert again.sequence == 1
         assert ids_of(again) == ("j1_0", "j1_1")
 
@@ -166,7 +170,7 @@ def test_a_submission_that_brought_no_job_leaves_nothing_for_the_next_head(
 ) -> None:
     async def scenario(store: Store) -> None:
         world = await store.lead()
-        await store.wish(Submit(specs=array(2), key=""), by=ANN, at=1.0)
+        await store.add_request(Submit(specs=array(2), key=""), by=ANN, at=1.0)
         await store.commit(world.term, Changes(granted=Sequence(1)))
         await store.lead()
         assert (await store.holdings(ANN)).spec_bytes == 0

@@ -39,7 +39,7 @@ async def _losses(path: Path, acks: list[Ack]) -> list[str]:
         world = await store.lead()
         terms = [ack["term"] for ack in acks if ack["ack"] == "lead"]
         found = [f"term {term} comes again" for term in terms if term >= world.term]
-        found += await _lost_wishes(store, acks)
+        found += await _lost_requests(store, acks)
         found += await _lost_commits(store, world, acks)
         found += await _badly_forgotten(store, acks)
         found += [
@@ -47,28 +47,28 @@ async def _losses(path: Path, acks: list[Ack]) -> list[str]:
             for ack in acks
             if ack["ack"] == "secret" and await store.secret(ack["name"]) is None
         ]
-        newest = await store.wish(
+        newest = await store.add_request(
             Cancel(job=next(iter(world.jobs), JobId("j1"))),
             by=ANN,
             at=2.0,
         )
         if len(await store.commit(world.term, Changes(events=(event(),)))) != 1:
-            found.append(f"the store does not go on after wish {newest.sequence}")
+            found.append(f"the store does not go on after request {newest.sequence}")
         return found
     finally:
         await store.close()
 
 
-async def _lost_wishes(store: SqliteStore, acks: list[Ack]) -> list[str]:
-    said = [ack for ack in acks if ack["ack"] == "wish"]
+async def _lost_requests(store: SqliteStore, acks: list[Ack]) -> list[str]:
+    said = [ack for ack in acks if ack["ack"] == "request"]
     again = {
         ack["key"]: (
-            await store.wish(submit("again", key=ack["key"]), by=ANN, at=9.0)
+            await store.add_request(submit("again", key=ack["key"]), by=ANN, at=9.0)
         ).sequence
         for ack in said
     }
     return [
-        f"wish {ack['sequence']} is lost, or another now"
+        f"request {ack['sequence']} is lost, or another now"
         for ack in said
         if again[ack["key"]] != ack["sequence"]
     ]

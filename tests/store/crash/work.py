@@ -1,4 +1,4 @@
-"""The child's work: wishes and commits, each acknowledgement written out the moment it
+"""The child's work: requests and commits, each acknowledgement written out the moment it
 comes."""
 
 import asyncio
@@ -9,12 +9,12 @@ from pathlib import Path
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import AttemptNumber, JobId, job_id
 from corral.domain.job_states import JobState
-from corral.domain.requests import Wish
+from corral.domain.requests import StoredRequest
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore, database
 from tests.store.rows import ANN, allocation, attempt, event, job, submit
 
-BURST = 3  # wishes that are asked at once, and granted by one commit
+BURST = 3  # requests that are asked at once, and granted by one commit
 CHECKPOINT_ROWS = 40
 OVER = 1_000_000  # places of jobs that end at once
 
@@ -53,15 +53,19 @@ async def work(
 
 
 async def _round(store: SqliteStore, term: int, number: int, acks: Acks) -> None:
-    async def ask(place: int) -> Wish:
+    async def ask(place: int) -> StoredRequest:
         key = f"k{number}-{place}"
-        wish = await store.wish(submit(f"job-{number}", key=key), by=ANN, at=1.0)
-        acks.say("wish", key=key, sequence=wish.sequence)
-        return wish
+        request = await store.add_request(
+            submit(f"job-{number}", key=key), by=ANN, at=1.0
+        )
+        acks.say("request", key=key, sequence=request.sequence)
+        return request
 
-    wishes = await asyncio.gather(*(ask(place) for place in range(BURST)))
-    await store.commit(term, placed(number, wishes))
-    acks.say("commit", number=number, jobs=[f"j{wish.sequence}" for wish in wishes])
+    requests = await asyncio.gather(*(ask(place) for place in range(BURST)))
+    await store.commit(term, placed(number, requests))
+    acks.say(
+        "commit", number=number, jobs=[f"j{request.sequence}" for request in requests]
+    )
     await store.put_secret(f"S{number}", b"sealed", by=ANN, at=1.0)
     acks.say("secret", name=f"S{number}")
     await store.commit(term, over(number))
@@ -70,23 +74,23 @@ async def _round(store: SqliteStore, term: int, number: int, acks: Acks) -> None
     acks.say("forgotten", number=number)
 
 
-def placed(number: int, wishes: list[Wish]) -> Changes:
+def placed(number: int, requests: list[StoredRequest]) -> Changes:
     """One commit whose rows all bear its number."""
     rows = [
         job(
-            wish.sequence,
+            request.sequence,
             JobState.STARTING,
             attempt=AttemptNumber(1),
             reason=f"commit {number} " + "x" * 700,
         )
-        for wish in wishes
+        for request in requests
     ]
     return Changes(
         jobs=tuple(rows),
         attempts=tuple(attempt(row.id, evidence=f"commit {number}") for row in rows),
         allocations=tuple(allocation(row.id) for row in rows),
         events=tuple(event(f"commit {number}", row.id) for row in rows),
-        granted=max(wish.sequence for wish in wishes),
+        granted=max(request.sequence for request in requests),
     )
 
 

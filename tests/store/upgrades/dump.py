@@ -46,9 +46,9 @@ async def fill(path: Path) -> None:
     """Something of every kind."""
     store = SqliteStore(path, fresh_id=lambda: "c1")
     world = await store.lead()
-    await store.wish(submit("first", key="first"), by=ANN, at=1.0)
-    await store.wish(Cancel(job=JobId("j2")), by=ANN, at=2.0)
-    await store.wish(SetNode(node=NodeId("n1"), to="cordon"), by=ANN, at=3.0)
+    await store.add_request(submit("first", key="first"), by=ANN, at=1.0)
+    await store.add_request(Cancel(job=JobId("j2")), by=ANN, at=2.0)
+    await store.add_request(SetNode(node=NodeId("n1"), to="cordon"), by=ANN, at=3.0)
     changes = Changes(
         jobs=(
             job(1, JobState.RUNNING, attempt=AttemptNumber(2)),

@@ -267,8 +267,8 @@ CREATE TABLE wishes (
 INSERT INTO "wishes" VALUES(1,'ann',1.0,'first','submission','{"folds":[{"spec":{"name":"first","run":"python train.py","nodes":2,"resources":{"gpu_millis":8000,"gpu_type":"h100","cpu_millis":0,"memory_bytes":256000000000},"any_of":[],"place":{"constraints":[],"topology":{"mode":"prefer","within":"rack"},"exclusive":false,"apart_from":[]},"queue":"default","priority":0,"preemptible":false,"begin":null,"start_by":null,"max_duration_seconds":null,"warn":{"signal":null,"before_seconds":null},"env":[["A","b"],["UNICODE","né ☃"]],"secrets":[],"token":"own","workdir":null,"setup":null,"per":"node","checkpoint":{"path":"./ckpt","interval_seconds":null,"keep":3,"source":"","origin":null},"retry":{"infra":20,"user":0},"disconnect":null,"self_stop_seconds":null,"grace_seconds":30.0,"elastic":null,"after":[],"array_index":null,"array_limit":null,"array_place":0,"image":null,"service":null,"ray":false,"content_number":null},"indices":[]}],"key":"first","held":false}',544410194);
 INSERT INTO "wishes" VALUES(3,'ann',3.0,NULL,'set_node','{"node":"n1","to":"cordon"}',3934665322);
 CREATE UNIQUE INDEX wishes_key ON wishes ("by", "key") WHERE key IS NOT NULL;
-CREATE INDEX jobs_name ON jobs (name, submitted, place, id);
 CREATE INDEX jobs_age ON jobs (submitted, place, id);
+CREATE INDEX jobs_name ON jobs (name, submitted, place, id);
 CREATE INDEX jobs_unfinished ON jobs (submitted, place, id) WHERE final = 0;
 CREATE INDEX specs_owner ON specs (owner, bytes);
 CREATE INDEX uploads_owner ON uploads (owner, bytes);

@@ -11,8 +11,9 @@ import pytest
 
 from corral.boot.backup import restore
 from corral.boot.settings import ClusterDir
+from corral.domain.cause import Cause
 from corral.domain.errors import StoreTrouble
-from corral.domain.ids import NodeId
+from corral.domain.ids import JobId, NodeId
 from corral.domain.node_fault import Restriction
 from corral.domain.requests import CheckNodes, CordonSuspects, SetQueues
 from corral.store.postgres import PostgresStore
@@ -44,14 +45,25 @@ async def check(store: TableStore) -> None:
             "condition",
             'ailment "ailment"',
         )
-        assert len(events) == 4
+        assert [one.kind for one in events][1:] == [
+            "blamed",
+            "request_failed",
+            "drain",
+        ]
+        job = JobId("j1")
+        causes = [one.cause for one in await store.attempts(job)]
+        assert causes == [Cause.REQUEST, Cause.USER]
+        receipts = [one.cause for one in await store.receipts(job)]
+        assert receipts == [Cause.REQUEST, Cause.INFRA]
         tree = world.queues
         assert (
             tree.min_runtime_seconds,
             tree.rack_locality_delay_seconds,
             tree.pod_locality_delay_seconds,
         ) == (60.0, 300.0, 600.0)
-        suspects, checks, queues = [wish.asked for wish in await store.wishes(1)]
+        suspects, checks, queues = [
+            request.asked for request in await store.requests_after(1)
+        ]
         assert suspects == CordonSuspects()
         assert isinstance(checks, CheckNodes)
         assert checks.max_wait_seconds == 90.0
@@ -61,7 +73,7 @@ async def check(store: TableStore) -> None:
             queues.rack_locality_delay_seconds,
             queues.pod_locality_delay_seconds,
         ) == (30.0, 5.0, 6.0)
-        again = await store.wish(submit("again", key="first"), by=ANN, at=9.0)
+        again = await store.add_request(submit("again", key="first"), by=ANN, at=9.0)
         assert again.sequence == 1
         assert len(await store.audit(limit=9)) == 4
     finally:
@@ -123,3 +135,17 @@ def test_a_damaged_row_is_still_refused_after_the_upgrade(tmp_path: Path) -> Non
         raw.execute("UPDATE nodes SET record = ?, crc = ? WHERE id = 'n1'", values)
     with pytest.raises(StoreTrouble, match="damaged"):
         asyncio.run(check(SqliteStore(path)))
+
+
+def test_many_events_are_renamed_a_batch_at_a_time(tmp_path: Path) -> None:
+    path = restored(OLD_NAMES, tmp_path / "corral.db")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        for number in range(5, 3_006):
+            record = f'{{"at":3.0,"kind":"wish_failed","text":"{number}"}}'
+            values = (number, record, zlib.crc32(record.encode()))
+            raw.execute("INSERT INTO events VALUES (?, NULL, ?, ?)", values)
+    asyncio.run(SqliteStore(path).close())
+    with closing(sqlite3.connect(path)) as raw:
+        old = 'SELECT count(*) FROM events WHERE record LIKE \'%"kind":"wish_failed%\''
+        assert raw.execute(old).fetchone() == (0,)
+        assert raw.execute("SELECT count(*) FROM events").fetchone() == (3_005,)

@@ -95,7 +95,7 @@ def test_an_older_database_is_brought_up_once_and_keeps_what_it_held(
     async def fill() -> None:
         store = PostgresStore(url)
         await store.lead()
-        await store.wish(submit("first", key="first"), by=ANN, at=1.0)
+        await store.add_request(submit("first", key="first"), by=ANN, at=1.0)
         await store.close()
 
     asyncio.run(fill())
@@ -113,7 +113,9 @@ def test_an_older_database_is_brought_up_once_and_keeps_what_it_held(
     async def look() -> None:
         assert len(opened) == 3
         assert await opened[0].leader() == Leader(term=1)
-        assert [wish.sequence for wish in await opened[1].wishes(0)] == [1]
+        assert [request.sequence for request in await opened[1].requests_after(0)] == [
+            1
+        ]
         await opened[2].keep_leading((await opened[2].lead()).term, name="a", url="x")
         for store in opened:
             await store.close()

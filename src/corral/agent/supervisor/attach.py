@@ -106,7 +106,7 @@ async def open_terminal(
     command: str = "",
 ) -> tuple[asyncio.StreamReader, Input]:
     """Raises: AttachRefused with the shim's words."""
-    wish = {
+    request = {
         "type": "attach",
         "rank": rank,
         "shell": shell,
@@ -116,7 +116,7 @@ async def open_terminal(
     }
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            descriptor, *end = await _ask(connection, wish)
+            descriptor, *end = await _ask(connection, request)
     except TimeoutError as silence:
         connection.close()
         raise AttachRefused("the attempt does not answer") from silence
@@ -142,9 +142,9 @@ def _told(descriptor: int) -> socket.socket:
     return end
 
 
-async def _ask(connection: socket.socket, wish: dict[str, object]) -> list[int]:
+async def _ask(connection: socket.socket, request: dict[str, object]) -> list[int]:
     loop = asyncio.get_running_loop()
-    await loop.sock_sendall(connection, json.dumps(wish).encode() + b"\n")
+    await loop.sock_sendall(connection, json.dumps(request).encode() + b"\n")
     ready = asyncio.Event()
     loop.add_reader(connection.fileno(), ready.set)
     try:

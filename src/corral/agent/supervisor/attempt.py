@@ -213,8 +213,8 @@ class Supervised:
             self.refuse(message["why"], infra=True)
             return True
         self._writer = writer
-        for wish in (self._notice, self._stop, self._committed_message()):
-            self._tell(wish)
+        for request in (self._notice, self._stop, self._committed_message()):
+            self._tell(request)
         self._heard(message)
         self._following = asyncio.create_task(self._follow(reader))
         return True
@@ -292,7 +292,7 @@ class Supervised:
             await asyncio.sleep(0.005)
         shim.signal(9)
 
-    # --- wishes
+    # --- requests
 
     def refuse(self, why: str, *, infra: bool, of: str = "") -> None:
         self.refusal, self.refusal_is_infra = why or "it cannot be started here", infra

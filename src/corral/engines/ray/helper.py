@@ -157,7 +157,7 @@ class RayCalls:
 
     def ask_for(self, bundles: list[dict[str, float]]) -> None:
         """Let Ray's autoscaler bring up nodes that could hold all these at once; an
-        empty list takes the wish back."""
+        empty list takes the request back."""
         request_resources(bundles=bundles)
 
     def _known(self, name: str) -> Any:

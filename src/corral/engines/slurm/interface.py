@@ -23,7 +23,7 @@ NEVER: Final = (
     "User's group not permitted to use this partition",
     "Requested reservation is invalid",
     "unrecognized option",
-)  # what Slurm says of a wish that will not be granted at any later time either
+)  # what Slurm says of a request that will not be granted at any later time either
 
 
 class SlurmTrouble(Trouble):

@@ -228,7 +228,7 @@ def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
         (ask.pipeline, grid.pipeline),
         (ask.context, grid.context),
     )
-    if any(wish and wish != has for wish, has in size_pairs):
+    if any(request and request != has for request, has in size_pairs):
         return UNASKED
     if model.heads % grid.tensor:
         return f"does not share out {model.heads} heads over its tensor-parallel GPUs"

@@ -74,7 +74,7 @@ def may_use(room: NodeRoom, gang: Waiting) -> bool:
 
 
 def is_apart(room: NodeRoom, gang: Waiting) -> bool:
-    """Return whether the gang and a job on the node must stay apart, by the wish of
+    """Return whether the gang and a job on the node must stay apart, by the request of
     either."""
     if room.shunned and room.shunned[gang.kin]:
         return True
@@ -125,10 +125,12 @@ def groups(
         for room in rooms
         if gang.pinned_to in (None, room.id) and gang.place.admits(room.labels)
     ]
-    wish = gang.place.topology
-    wish = wish if wish.mode == Mode.REQUIRE else Topology()
+    topology = gang.place.topology
+    topology = topology if topology.mode == Mode.REQUIRE else Topology()
     for group in _of_one_mark(able, gang, shape):
-        yield from in_order(group, shape.nodes, wish, of_one_type=shape.gpu_millis > 0)
+        yield from in_order(
+            group, shape.nodes, topology, of_one_type=shape.gpu_millis > 0
+        )
 
 
 def nearest_to_free(

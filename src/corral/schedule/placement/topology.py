@@ -36,7 +36,7 @@ def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
 def in_order(
     able: Sequence[NodeRoom],
     nodes: int,
-    wish: Topology,
+    topology: Topology,
     *,
     avoid: Sequence[NodeId] = (),
     likes: frozenset[NodeId] = frozenset(),
@@ -61,13 +61,13 @@ def in_order(
         if nodes == 1:
             yield [*clean, *others]
             return
-        yield from _by_type(clean, nodes, wish, of_one_type)
+        yield from _by_type(clean, nodes, topology, of_one_type)
         able = [*clean, *others]
-    yield from _by_type(able, nodes, wish, of_one_type)
+    yield from _by_type(able, nodes, topology, of_one_type)
 
 
 def _by_type(
-    able: Sequence[NodeRoom], nodes: int, wish: Topology, of_one_type: bool
+    able: Sequence[NodeRoom], nodes: int, topology: Topology, of_one_type: bool
 ) -> Iterator[list[NodeRoom]]:
     if nodes == 1:
         yield list(able)
@@ -77,27 +77,27 @@ def _by_type(
     )
     if len(kinds) > 1:
         groups = [[room for room in able if kind in room.kinds] for kind in kinds]
-        ways = [way for group in groups for way in _ways(group, nodes, wish)]
+        ways = [way for group in groups for way in _ways(group, nodes, topology)]
         yield from (rooms for _, _, rooms in sorted(ways, key=lambda one: one[:2]))
-    yield from (rooms for _, _, rooms in _ways(able, nodes, wish))
+    yield from (rooms for _, _, rooms in _ways(able, nodes, topology))
 
 
 def _ways(
-    able: Sequence[NodeRoom], nodes: int, wish: Topology
+    able: Sequence[NodeRoom], nodes: int, topology: Topology
 ) -> Iterator[tuple[int, int, list[NodeRoom]]]:
     """(level, left over, rooms) of each domain that holds the gang whole, the smallest
     first."""
     if len(able) < nodes:
         return
-    if wish.mode == Mode.SPREAD:
+    if topology.mode == Mode.SPREAD:
         yield _ANYWHERE, len(able) - nodes, _spread(able)
         return
-    last = LEVELS.index(wish.within) if wish.mode == Mode.REQUIRE else _ANYWHERE
+    last = LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE
     for at, level in enumerate(LEVELS[: last + 1]):
         groups = [
             group
             for domain, group in _domains(able, level).items()
-            if len(group) >= nodes and (domain[0] or wish.mode != Mode.REQUIRE)
+            if len(group) >= nodes and (domain[0] or topology.mode != Mode.REQUIRE)
         ]
         for group in sorted(groups, key=len):
             yield at, len(group) - nodes, _packed(group, nodes, at)

@@ -29,7 +29,7 @@ class QueueLimits:
         self._reasons: dict[Alike, Reason] = {}
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
-        """The forms that its queue may hold now, the first wish first; none: see
+        """The forms that its queue may hold now, the preferred one first; none: see
         `reason`."""
         alike = _alike(gang)
         version, shapes = self._allowed.get(alike, (-1, gang.shapes))

@@ -54,7 +54,7 @@ class JobRequestsOracle:
             jobs_on_node[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
-        """Nobody shares an exclusive node; who wants to be apart is, by either's wish,
+        """Nobody shares an exclusive node; who wants to be apart is, by either's request,
         from jobs that are not over."""
         node, key = allocation.seat.node, allocation.key
         job_spec = jobs[allocation.job].spec

@@ -23,42 +23,54 @@ FIELDS_OF_REQUESTS: Final = {
     "set_queues": TREE,
     "check_nodes": {"patience_seconds": "max_wait_seconds"},
 }
-KINDS_OF_EVENTS: Final = {"ailment": "condition"}
+CAUSES: Final = {"wish": "request"}
+KINDS_OF_EVENTS: Final = {"ailment": "condition", "wish_failed": "request_failed"}
 KINDS_OF_REQUESTS: Final = {"bar_suspects": "cordon_suspects"}
 
-# key of each table, and the text of its rows (a pattern of LIKE) that may need a change
+# keys of each table, and which of its rows may have an old name
 TABLES: Final = {
-    "nodes": ("id", "record LIKE '%'"),
-    "events": ("number", "record LIKE '%\"ailment\"%'"),
-    "queues": ("id", "record LIKE '%'"),
-    "wishes": ("sequence", "kind IN ('bar_suspects', 'set_queues', 'check_nodes')"),
+    "nodes": (("id",), "1 = 1"),
+    "queues": (("id",), "1 = 1"),
+    "attempts": (("job", "number"), "record LIKE '%\"wish\"%'"),
+    "receipts": (("number",), "record LIKE '%\"wish\"%'"),
+    "events": (
+        ("number",),
+        "record LIKE '%\"ailment\"%' OR record LIKE '%\"wish_failed\"%'",
+    ),
+    "wishes": (("sequence",), "kind IN ('bar_suspects', 'set_queues', 'check_nodes')"),
 }
 BATCH: Final = 1_000
 
 
 def upgrade() -> None:
     """Rewrite the rows that hold an old name, a batch at a time."""
-    for table, (key, may_need) in TABLES.items():
-        last: Any = None
-        while (last := _rewrite_batch(table, key, may_need, last)) is not None:
-            pass
+    for table, (keys, may_need) in TABLES.items():
+        last: dict[str, Any] | None = {}
+        while last is not None:
+            last = _rewrite_batch(table, keys, may_need, last)
 
 
-def _rewrite_batch(table: str, key: str, may_need: str, last: Any) -> Any:
-    """Rewrite the rows after a key. Returns: the key of the last one, or None."""
+def _rewrite_batch(
+    table: str, keys: tuple[str, ...], may_need: str, last: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Rewrite the rows after a key; {}: the first ones. Returns: the last key, or None
+    at the end."""
     ask = op.get_bind().execute
-    after = f" AND {key} > :last" if last is not None else ""
-    query = f"SELECT * FROM {table} WHERE {may_need}{after} ORDER BY {key} LIMIT {BATCH}"
-    values = {} if last is None else {"last": last}
-    rows = [dict(row) for row in ask(text(query), values).mappings()]
+    order = ", ".join(keys)
+    after = f"AND ({order}) > ({', '.join(f':{key}' for key in keys)})" if last else ""
+    query = (
+        f"SELECT * FROM {table} WHERE ({may_need}) {after} ORDER BY {order} LIMIT {BATCH}"
+    )
+    rows = [dict(row) for row in ask(text(query), last).mappings()]
     for row in rows:
         new = renamed(table, row)
         if new is not row:
             names = [name for name in ("kind", "record", "crc") if name in new]
             sets = ", ".join(f"{name} = :{name}" for name in names)
-            update = text(f"UPDATE {table} SET {sets} WHERE {key} = :{key}")
-            ask(update, {name: new[name] for name in (*names, key)})
-    return rows[-1][key] if len(rows) == BATCH else None
+            where = " AND ".join(f"{key} = :{key}" for key in keys)
+            update = text(f"UPDATE {table} SET {sets} WHERE {where}")
+            ask(update, {name: new[name] for name in (*names, *keys)})
+    return {key: rows[-1][key] for key in keys} if len(rows) == BATCH else None
 
 
 def renamed(table: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +88,9 @@ def renamed(table: str, row: dict[str, Any]) -> dict[str, Any]:
         _rename_node(record)
     elif table == "queues":
         _rename(record, TREE)
+    elif table in ("attempts", "receipts"):
+        if record.get("cause") in CAUSES:
+            record["cause"] = CAUSES[record["cause"]]
     elif table == "events":
         record["kind"] = KINDS_OF_EVENTS.get(record["kind"], record["kind"])
     else:

@@ -1,4 +1,4 @@
-"""What a job wishes about time and place, in every spelling."""
+"""What a job requests about time and place, in every spelling."""
 
 from contextlib import suppress
 from typing import Any
@@ -41,7 +41,7 @@ def job(text: str, *, toml: bool = False) -> JobSpec:
     return to_domain(parse_specs(text, source="job", toml=toml))[0]
 
 
-def test_every_wish_is_read() -> None:
+def test_every_request_is_read() -> None:
     spec = job(FULL)
     assert spec.begin == Moment(after_seconds=1800.0)
     assert spec.start_by == Moment(at=1795327200.0)
@@ -91,7 +91,7 @@ def test_a_moment_of_toml_is_that_of_yaml() -> None:
     assert job(toml, toml=True) == job("name: a\nrun: x\nbegin: 2026-11-22T08:00Z")
 
 
-def test_a_job_that_wishes_nothing_is_warned_a_minute_or_a_tenth_before_its_end() -> (
+def test_a_job_that_requests_nothing_is_warned_a_minute_or_a_tenth_before_its_end() -> (
     None
 ):
     assert job("name: a\nrun: x\nmax_duration: 1h").warned_after_seconds == 3540.0

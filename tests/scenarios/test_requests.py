@@ -1,4 +1,4 @@
-"""What a job wishes of time and place, on a whole cluster of real processes."""
+"""What a job requests of time and place, on a whole cluster of real processes."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.scenarios.house import House, house, wait_in_shell
 
-pytestmark = pytest.mark.xdist_group("wishes")
+pytestmark = pytest.mark.xdist_group("requests")
 HOUR = "sleep 3600"
 
 

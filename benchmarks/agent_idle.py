@@ -25,7 +25,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from corral.domain.ids import NodeId
-from corral.wire.agent_messages import Beat, Heard, encode, from_agent
+from corral.wire.agent_messages import Heartbeat, HeartbeatAck, encode, from_agent
 from corral.wire.node import NodeSettings, encode_settings
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -89,9 +89,9 @@ async def measure(root: Path, seconds: float) -> dict[str, float]:
         with suppress(ConnectionClosed):
             async for frame in connection:
                 message = from_agent(bytes(frame))  # type: ignore[arg-type]
-                if isinstance(message, Beat):
+                if isinstance(message, Heartbeat):
                     beats += 1
-                    await connection.send(encode(Heard(message.number)))
+                    await connection.send(encode(HeartbeatAck(message.number)))
 
     async with serve(talk, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from agent_idle import agent_of, cpu_seconds, memory_mb, prepare
 
 from corral.domain.telemetry import NodeSample
-from corral.wire.agent_messages import Beat, Heard, encode, from_agent
+from corral.wire.agent_messages import Heartbeat, HeartbeatAck, encode, from_agent
 from corral.wire.node import decode_settings, encode_settings
 
 WARM_SECONDS = 15.0  # the second sample has been read, links and all
@@ -77,9 +77,9 @@ async def measure(root: Path, seconds: float, fake: bool) -> dict[str, float]:
         with suppress(ConnectionClosed):
             async for frame in connection:
                 message = from_agent(bytes(frame))  # type: ignore[arg-type]
-                if isinstance(message, Beat):
+                if isinstance(message, Heartbeat):
                     samples.extend([message.sample] if message.sample else [])
-                    await connection.send(encode(Heard(message.number)))
+                    await connection.send(encode(HeartbeatAck(message.number)))
 
     async with serve(talk, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]

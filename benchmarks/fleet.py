@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection
 
 from corral.agent.connection import Dialler
 from corral.agent.head_addresses import HeadAddresses
-from corral.agent.head_channel import BEATS, Beats
+from corral.agent.head_channel import HEARTBEATS, Heartbeats
 from corral.agent.log_shipping import LOGS
 from corral.agent.telemetry.messages import HeldAttempt
 from corral.agent.telemetry.pretend import Pretend
@@ -122,7 +122,7 @@ class PlayedNode:
     signal_seconds: float
     has: Inventory = field(init=False)
     gpus: Pretend = field(init=False)
-    beats: Beats = field(init=False)
+    beats: Heartbeats = field(init=False)
     ran: dict[AttemptKey, Ran] = field(default_factory=dict)
     obeyed: Version | None = None
     newest: NodeSample | None = None
@@ -146,7 +146,7 @@ class PlayedNode:
             gpus=gpus, cpu_millis=128_000, memory_bytes=2 * 10**12, ports=ports
         )
         self.gpus = Pretend(gpus)
-        self.beats = Beats(node=self, clock=time.monotonic)
+        self.beats = Heartbeats(node=self, clock=time.monotonic)
 
     # -- what a talk is about --------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class PlayedNode:
         self.tally.trips.append(time.monotonic() - sent_at)
 
     def lost(self) -> int:
-        """Beats that were sent since it began, have no answer, and are not on their way."""
+        """Heartbeats that were sent since it began, have no answer, and are not on their way."""
         return self.beats._number - self.answered - len(self.beats._sent)
 
     def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
@@ -227,7 +227,7 @@ class PlayedNode:
     async def run(self, after: float) -> None:
         await asyncio.sleep(after)
         async with asyncio.TaskGroup() as parts:
-            parts.create_task(self.dialler.keep(BEATS, self.beats.talk))
+            parts.create_task(self.dialler.keep(HEARTBEATS, self.beats.talk))
             parts.create_task(self.dialler.keep(LOGS, self._print))
             parts.create_task(self._sense())
             parts.create_task(self._notice())

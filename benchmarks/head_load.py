@@ -46,8 +46,8 @@ from fleet import LIVES, Plan, Tally
 import corral
 from corral.wire.agent_messages import (
     FRAME_BYTES,
-    Beat,
-    Heard,
+    Heartbeat,
+    HeartbeatAck,
     LogAt,
     LogChunk,
     encode,
@@ -232,7 +232,9 @@ def world_of(client: "corral.Client") -> dict[str, int]:
 
 
 def alive(client: "corral.Client") -> int:
-    return sum(node.heard and node.liveness == "alive" for node in client.nodes())
+    return sum(
+        node.has_heartbeat and node.liveness == "alive" for node in client.nodes()
+    )
 
 
 def running(client: "corral.Client") -> int:
@@ -248,8 +250,8 @@ async def answer(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
         match from_agent(message["bytes"]):
-            case Beat(number=number):
-                said: Heard | LogAt = Heard(number, wall=time.time())
+            case Heartbeat(number=number):
+                said: HeartbeatAck | LogAt = HeartbeatAck(number, wall=time.time())
             case LogChunk() as chunk:
                 key = {"job": chunk.job, "attempt": chunk.attempt, "rank": chunk.rank}
                 said = LogAt(**key, offset=chunk.offset + len(chunk.data))

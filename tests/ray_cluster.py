@@ -117,7 +117,7 @@ class RayHouse:
                 (
                     one.liveness
                     for one in client.nodes()
-                    if one.id == node and one.heard
+                    if one.id == node and one.has_heartbeat
                 ),
                 "none",
             )

@@ -65,7 +65,7 @@ CLUSTER: Final = Dashboard(
              "Utilisation of the GPUs that jobs hold."),
         stat("Waiting jobs", 'sum(corral_jobs{state="QUEUED"})'),
         stat("Longest wait", "max(corral_queue_oldest_wait_seconds)", "s"),
-        stat("Nodes not heard", "count(corral_node_up == 0) or vector(0)"),
+        stat("Silent nodes", "count(corral_node_up == 0) or vector(0)"),
         Panel(title="GPUs", queries={"held": 'corral_gpus{kind="used"}',
                                      "free": 'corral_gpus{kind="free"}',
                                      "away": 'corral_gpus{kind="away"}'}, stacked=True),
@@ -162,7 +162,7 @@ HEALTH: Final = Dashboard(
     title="Corral: health",
     panels=[
         stat("Nodes", "sum(corral_nodes)"),
-        stat("Not heard", "count(corral_node_up == 0) or vector(0)"),
+        stat("Silent", "count(corral_node_up == 0) or vector(0)"),
         stat("Kept from work", 'sum(corral_nodes{work!="open"}) or vector(0)'),
         stat("GPUs lost", "sum(corral_gpu_lost) or vector(0)"),
         stat("Drivers that hang", "sum(corral_gpu_silent) or vector(0)"),

@@ -21,8 +21,8 @@ from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.resources import Inventory
 from corral.wire.agent_messages import (
     FRAME_BYTES,
-    Beat,
-    Heard,
+    Heartbeat,
+    HeartbeatAck,
     Hello,
     LogAt,
     LogChunk,
@@ -71,7 +71,7 @@ class FakeHead:
     recorded: int = 0  # up to which number it has recorded signals
     wall: float = 0.0  # what its clock shows; 0: it does not say
     hellos: list[Hello] = field(default_factory=list)
-    beats: list[Beat] = field(default_factory=list)
+    beats: list[Heartbeat] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
     wanted: DesiredState | None = None
     logs: dict[tuple[AttemptKey, int], bytearray] = field(default_factory=dict)
@@ -211,11 +211,11 @@ class FakeHead:
                 case Hello() as hello:
                     self.hellos.append(hello)
                     self.inventory = hello.inventory
-                case Beat() as beat:
+                case Heartbeat() as beat:
                     self.beats.append(beat)
                     self.inventory = beat.inventory or self.inventory
                     if self.heard:
-                        heard = Heard(
+                        heard = HeartbeatAck(
                             beat.number,
                             self.named,
                             self.recorded,

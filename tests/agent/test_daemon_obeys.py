@@ -370,7 +370,9 @@ def test_a_terminal_is_dialled_and_carries_bytes(tmp_path: Path) -> None:
                 session="s1", job=ONE[0], attempt=ONE[1], rank=0, shell=True
             )
             for connection in list(here.head.connections):
-                if connection.request and connection.request.path.endswith("beats"):
+                if connection.request and connection.request.path.endswith(
+                    "heartbeats"
+                ):
                     await connection.send(encode(request))
             await here.until(lambda: here.head.terminals)
             terminal = here.head.terminals["s1"]

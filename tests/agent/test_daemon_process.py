@@ -308,7 +308,9 @@ def test_a_shell_beside_the_ranks_is_in_their_place() -> None:
                 session="s7", job=ONE[0], attempt=ONE[1], rank=0, shell=True
             )
             for connection in list(node.head.connections):
-                if connection.request and connection.request.path.endswith("beats"):
+                if connection.request and connection.request.path.endswith(
+                    "heartbeats"
+                ):
                     await connection.send(encode(request))
             await node.head.until(lambda: node.head.terminals)
             terminal = node.head.terminals["s7"]

@@ -10,7 +10,7 @@ from corral.domain.attempt import Save
 from corral.domain.bounds import HEARTBEAT_BYTES
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import Phase, Seen
-from corral.wire.agent_messages import Beat, from_agent
+from corral.wire.agent_messages import Heartbeat, from_agent
 
 ONE, TWO = ((JobId(name), AttemptNumber(1)) for name in ("j1", "j2"))
 SAVE = Save(
@@ -19,11 +19,11 @@ SAVE = Save(
 )  # fmt: skip
 
 
-def sent(*seen: Seen) -> tuple[Beat, tuple[str, ...]]:
-    frame, left_out = encoded(Beat(number=1, version=None, seen=seen))
+def sent(*seen: Seen) -> tuple[Heartbeat, tuple[str, ...]]:
+    frame, left_out = encoded(Heartbeat(number=1, version=None, seen=seen))
     assert len(frame) <= HEARTBEAT_BYTES + 1024
     beat = from_agent(frame)
-    assert isinstance(beat, Beat)
+    assert isinstance(beat, Heartbeat)
     return beat, left_out
 
 

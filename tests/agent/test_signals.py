@@ -156,7 +156,9 @@ def test_an_agent_hands_on_what_the_head_sends(tmp_path: Path) -> None:
         async with bench(tmp_path) as here:
             request = SignalNow(job=ONE[0], attempt=ONE[1], number=USR1, to="batch")
             for connection in list(here.head.connections):
-                if connection.request and connection.request.path.endswith("beats"):
+                if connection.request and connection.request.path.endswith(
+                    "heartbeats"
+                ):
                     await connection.send(encode(request))
             await here.until(lambda: here.sent)
             assert here.sent == [request]

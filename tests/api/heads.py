@@ -34,7 +34,14 @@ from corral.domain.telemetry import NodeSample
 from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.ports.series_store import SeriesStore
 from corral.store.memory_store import MemoryStore
-from corral.wire.agent_messages import Beat, Heard, Hello, WantedNow, encode, from_head
+from corral.wire.agent_messages import (
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    WantedNow,
+    encode,
+    from_head,
+)
 from corral.wire.users import KeyRotated
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from tests.worlds import inventory
@@ -311,9 +318,11 @@ class Agent:
         self.inventory: Inventory = inventory(gpus)
         self.number = 0
         self.wanted: list[DesiredState] = []
-        self.heard = Heard(0)
+        self.heard = HeartbeatAck(0)
         self._open = ExitStack()
-        self.connection = self._open.enter_context(head.dial(node, "/v1/agents/beats"))
+        self.connection = self._open.enter_context(
+            head.dial(node, "/v1/agents/heartbeats")
+        )
 
     @property
     def version(self) -> Version | None:
@@ -338,7 +347,7 @@ class Agent:
     ) -> None:
         """Say it, and take in what comes until it was heard."""
         self.number += 1
-        beat = Beat(
+        beat = Heartbeat(
             number=self.number,
             version=self.version,
             seen=seen,
@@ -348,7 +357,7 @@ class Agent:
         self.connection.send(encode(beat))
         while True:
             message = self.receive()
-            if isinstance(message, Heard) and message.number == self.number:
+            if isinstance(message, HeartbeatAck) and message.number == self.number:
                 self.heard = message
                 return
 

@@ -97,7 +97,7 @@ def test_an_agent_that_comes_back_is_told_what_it_missed(fresh: Head) -> None:
     agent.close()
 
 
-@pytest.mark.parametrize("path", ["beats", "logs"])
+@pytest.mark.parametrize("path", ["heartbeats", "logs"])
 def test_an_agent_that_has_gone_before_it_is_answered_is_no_fault_of_ours(
     fresh: Head, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:

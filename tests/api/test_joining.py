@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.api import token_digest
 from corral.domain.ids import JobId, NodeId
-from corral.wire.agent_messages import Beat, encode
+from corral.wire.agent_messages import Heartbeat, encode
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
 from tests.api.test_agents import close_code, joined, submit
 
@@ -213,7 +213,7 @@ def test_a_node_that_holds_a_job_is_removed_only_by_force_and_the_job_recovers(
         assert http.delete("/v1/nodes/w1?force=1").status_code == 204
         with suppress(ConnectionClosed):
             # it has not noticed yet
-            agent.connection.send(encode(Beat(number=99, version=None)))
+            agent.connection.send(encode(Heartbeat(number=99, version=None)))
         assert close_code(agent) == 4401
         assert http.get("/v1/nodes/w1").status_code == 404
     assert fresh.control.world.jobs[JobId(job)].state in ("RECOVERING", "QUEUED")

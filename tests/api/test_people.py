@@ -245,7 +245,10 @@ def test_an_agent_whose_token_is_revoked_is_cut_off_and_stays_out(head: Head) ->
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4401
     assert "revoked" in closed.value.rcvd.reason
-    with pytest.raises(InvalidStatus) as refused, head.dial("n2", "/v1/agents/beats"):
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        head.dial("n2", "/v1/agents/heartbeats"),
+    ):
         pass
     assert refused.value.response.status_code in (401, 429)
     agent.close()

@@ -75,7 +75,7 @@ def by_agent(url: str, token: str) -> None:
 
     async def call() -> None:
         connection = await Dialler(heads=At(Path("none")), token=token).dial(
-            "/v1/agents/beats"
+            "/v1/agents/heartbeats"
         )
         await connection.close()
 

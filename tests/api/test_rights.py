@@ -106,7 +106,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): ("n", "n"),
     ("GET", "/v1/agents/owners/{job}/{attempt}"): ("n", "n"),
     ("GET", "/v1/agents/forgotten"): ("n", "n"),
-    ("WS", "/v1/agents/beats"): ("n", "n"),
+    ("WS", "/v1/agents/heartbeats"): ("n", "n"),
     ("WS", "/v1/agents/logs"): ("n", "n"),
     ("WS", "/v1/agents/attach/{session}"): ("n", "n"),
 }
@@ -225,7 +225,7 @@ def test_every_route_that_changes_something_has_a_name_in_the_audit_log() -> Non
     changing = {key for key in reads if key[0] not in ("GET", "HEAD")}
     changing -= {("POST", f"/v1/plan/{kind}") for kind in ASKS}  # they only compute
     assert changing == {
-        ("WS", "/v1/agents/beats"),
+        ("WS", "/v1/agents/heartbeats"),
         ("WS", "/v1/agents/logs"),
         ("WS", "/v1/agents/attach/{session}"),
     }

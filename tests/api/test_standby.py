@@ -136,7 +136,10 @@ def test_a_refused_handshake_is_refused_with_the_leaders_words(
     pair: tuple[Head, Second],
 ) -> None:
     _, standby = pair
-    with pytest.raises(InvalidStatus) as no, standby.dial("alice", "/v1/agents/beats"):
+    with (
+        pytest.raises(InvalidStatus) as no,
+        standby.dial("alice", "/v1/agents/heartbeats"),
+    ):
         pass
     assert no.value.response.status_code == 403
     assert b"forbidden" in (no.value.response.body or b"")
@@ -151,7 +154,10 @@ def test_without_a_leader_it_says_when_to_come_again(tmp_path: Path) -> None:
             answer = http.get("/v1/status")
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
             assert answer.json()["error"]["code"] == "no_leader"
-            with pytest.raises(InvalidStatus), standby.dial("n1", "/v1/agents/beats"):
+            with (
+                pytest.raises(InvalidStatus),
+                standby.dial("n1", "/v1/agents/heartbeats"),
+            ):
                 pass
 
 

@@ -23,7 +23,8 @@ COUNTS: Any = {"used": 0, "free": 6, "away": 0}
 def node(id: str, **more: Any) -> api.NodeDetail:
     gpus = api.NodeGpus(total=2, free=2, types=["h100"])
     given: dict[str, Any] = {
-        "address": "10.0.0.1", "liveness": "alive", "heard": True, "why": "beats", "since": 0.0,
+        "address": "10.0.0.1", "liveness": "alive", "has_heartbeat": True,
+        "why": "heartbeats arrive", "since": 0.0,
         "cordoned": False, "draining": False, "gpus": gpus, "cpus": 8, "memory_bytes": 1,
         "labels": {}, "jobs": [], "boot": "b", "devices": [], "containment": "cgroup",
         "private_root": True, "gpu_shares": False, "shared": [],

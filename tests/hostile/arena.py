@@ -122,7 +122,7 @@ class Arena:
         """Send the frames as the attacker's agent; how many bytes were sent."""
         sent = 0
         greeting = hello if hello is not None else greeting_of(ATTACKER)
-        with self.head.dial(ATTACKER, "/v1/agents/beats") as connection:
+        with self.head.dial(ATTACKER, "/v1/agents/heartbeats") as connection:
             reading = threading.Thread(target=_read_all, args=(connection,))
             reading.start()
             with suppress(ConnectionClosed, OSError):

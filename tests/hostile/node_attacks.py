@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from corral.wire.agent_messages import Beat, LogChunk, encode
+from corral.wire.agent_messages import Heartbeat, LogChunk, encode
 from tests.api.heads import up
 from tests.hostile.arena import ATTACKER, NEIGHBOUR, Arena, greeting_of
 
@@ -26,8 +26,8 @@ def frame(message: Any) -> bytes:
 def beat(arena: Arena, **parts: Any) -> dict[str, Any]:
     """A heartbeat of the attacker, right but for these parts."""
     key = arena.attempt(arena.own())
-    right = msgspec.to_builtins(Beat(number=1, version=None, seen=(up(key),)))
-    return {"type": "beat", **right, **parts}
+    right = msgspec.to_builtins(Heartbeat(number=1, version=None, seen=(up(key),)))
+    return {"type": "heartbeat", **right, **parts}
 
 
 def seen(arena: Arena, **parts: Any) -> bytes:

@@ -26,7 +26,7 @@ from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.observed_state import NodeFacts
 from corral.domain.refill_budget import RefillBudget
 from corral.store.sqlite import SqliteStore
-from corral.wire.agent_messages import Beat, encode
+from corral.wire.agent_messages import Heartbeat, encode
 from corral.wire.bounded_decoding import WRONG, read_frame
 from tests.control.test_control import HandClock, Notebook
 from tests.wire.test_bounded import BEAT
@@ -73,7 +73,7 @@ def mutated(whole: Any, ways: list[tuple[Any, ...]], chance: Random) -> Any:
 def test_no_message_of_an_agent_crashes_or_hangs_the_head(tmp_path: Path) -> None:
     whole = msgspec.to_builtins(BEAT)
     whole["inventory"] = msgspec.to_builtins(inventory(2))
-    whole["type"] = "beat"
+    whole["type"] = "heartbeat"
     ways, chance, slowest, taken = list(places(whole)), Random(16), 0.0, 0
 
     async def scenario() -> None:
@@ -98,7 +98,7 @@ def test_no_message_of_an_agent_crashes_or_hangs_the_head(tmp_path: Path) -> Non
                 message = read_frame(frame).message
             except WRONG:
                 continue
-            if isinstance(message, Beat):
+            if isinstance(message, Heartbeat):
                 taken += 1
                 control.hear(_word(control, message))
             slowest = max(slowest, time.thread_time() - began)
@@ -118,7 +118,7 @@ def test_no_message_of_an_agent_crashes_or_hangs_the_head(tmp_path: Path) -> Non
 NODE, BOOT = NodeId("n1"), BootId("b")
 
 
-def _word(control: Control, beat: Beat) -> NodeFacts:
+def _word(control: Control, beat: Heartbeat) -> NodeFacts:
     world = control.world
     seen, _ = believed(world, NODE, beat.seen)
     if beat.sample is not None:
@@ -178,7 +178,8 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
             if case % 100 == 0:
                 attempt._take(json.loads(json.dumps(state.message)))
                 assert (
-                    encoded(Beat(number=1, version=None, seen=(attempt.seen,)))[1] == ()
+                    encoded(Heartbeat(number=1, version=None, seen=(attempt.seen,)))[1]
+                    == ()
                 )
                 state.acknowledge(1, [save["step"] for save in state.saves])
                 state.saves.clear()

@@ -19,7 +19,8 @@ CASES = 100_000
 LONGEST_SECONDS = 1.0
 TARGETS = (
     "/healthz", "/metrics", "/v1/jobs", "/v1/jobs/x/logs", "/v1/events", "/v1/nodes", "/v1/tokens",
-    "/v1/agents/beats", "/v1/agents/logs", "/v1/proof", "/", "/assets/../../key", "/%2e%2e/key",
+    "/v1/agents/heartbeats", "/v1/agents/logs", "/v1/proof", "/", "/assets/../../key",
+    "/%2e%2e/key",
     "*", "http://a/v1/jobs", "/\u00e9", "/" + "a" * 9_000, "//", "/v1/jobs?limit=" + "9" * 400,
 )  # fmt: skip
 METHODS = (

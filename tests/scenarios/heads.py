@@ -79,7 +79,9 @@ class Pair:
         def all_heard() -> bool:
             with here.client() as client:
                 own = [node for node in client.nodes() if node.id in ("a-n1", "b-n1")]
-                return all(node.heard and node.liveness == "alive" for node in own)
+                return all(
+                    node.has_heartbeat and node.liveness == "alive" for node in own
+                )
 
         until(all_heard, "the agents of both machines talk with the leader")
 

@@ -241,7 +241,7 @@ def test_up_waits_for_the_nodes_as_they_are_now() -> None:
         made.ok("down", "-y")
         made.ok("up", "--nodes", "1", "--gpus", "2", "--pretend", "--json")
         status = made.answer("status")
-        heard = {one["id"]: one["heard"] for one in status["nodes"]}
+        heard = {one["id"]: one["has_heartbeat"] for one in status["nodes"]}
         assert heard["n1"]
         assert not heard.get("n2"), "it is on its way out of the list"
         assert status["nodes"][0]["gpus"]["total"] == 2

@@ -137,4 +137,4 @@ def leads(two: Two, urls: tuple[str, ...], url: str) -> bool:
 def heard(two: Two, urls: tuple[str, ...]) -> list[bool]:
     nodes = two.call(*urls, ask=lambda client: client.nodes())
     assert {node.id for node in nodes} == {"a-n1", "b-n1"}
-    return [node.heard and node.liveness == "alive" for node in nodes]
+    return [node.has_heartbeat and node.liveness == "alive" for node in nodes]

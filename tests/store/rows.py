@@ -126,7 +126,10 @@ def node(name: str = "n1", gpus: int = 8) -> Node:
     ports = tuple(range(29500, 29516))
     inventory = Inventory(gpus=own, cpu_millis=64000, memory_bytes=10**12, ports=ports)
     return Node(
-        id=NodeId(name), inventory=inventory, liveness=Liveness.ALIVE, why="beats"
+        id=NodeId(name),
+        inventory=inventory,
+        liveness=Liveness.ALIVE,
+        why="heartbeats arrive",
     )
 
 

@@ -11,7 +11,7 @@ from tests.web.conftest import Visit, faults
 
 pytestmark = pytest.mark.xdist_group("pages")
 PATIENCE_MS = PATIENCE_SECONDS * 1000
-# Beats for three points of its curves, which are kept each 10 s; its loss diverges on
+# Heartbeats for three points of its curves, which are kept each 10 s; its loss diverges on
 # the way.
 TRAINER = """
 import json, os, socket, time

@@ -11,7 +11,7 @@ from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import Phase, Progress, Seen
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
-from corral.wire.agent_messages import Beat, encode
+from corral.wire.agent_messages import Heartbeat, encode
 from corral.wire.bounded_decoding import read_frame
 
 KEY = (JobId("j1"), AttemptNumber(1))
@@ -36,7 +36,7 @@ SAMPLE = NodeSample(
     gpus=(GpuSample(index=0, uuid="GPU-1"),),
     ports=(PortSample(name="eth0", kind="ethernet", up=True),),
 )
-BEAT = Beat(number=1, version=None, seen=(SEEN,), sample=SAMPLE, signals=(SIGNAL,))
+BEAT = Heartbeat(number=1, version=None, seen=(SEEN,), sample=SAMPLE, signals=(SIGNAL,))
 
 
 def changed(**seen: Any) -> bytes:
@@ -72,7 +72,7 @@ def test_a_bad_save_is_left_out_and_everything_else_stays(bad: dict[str, Any]) -
 
 def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
     read = read_frame(changed(progress={"step": 3, "loss": nan}))
-    assert isinstance(read.message, Beat)
+    assert isinstance(read.message, Heartbeat)
     assert read.message.seen[0].progress == Progress(step=3, loss=None)
     assert read.dropped == ()
 
@@ -80,7 +80,7 @@ def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
 def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> None:
     more = {"image": [], "trouble": 3, "waits_for_input": -1}
     read = read_frame(changed(started_at=nan, exits=7, saves={}, tails=1.5, **more))
-    assert isinstance(read.message, Beat)
+    assert isinstance(read.message, Heartbeat)
     assert read.message.seen == (Seen(key=KEY, phase=Phase.UP, progress=SEEN.progress),)
     assert len(read.dropped) == 7
 
@@ -89,7 +89,7 @@ def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:
     read = read_frame(
         changed(trouble="x\0\x1b" + "y" * 9_000, tails=[[0, "a\0b\x1b[31m"]])
     )
-    assert isinstance(read.message, Beat)
+    assert isinstance(read.message, Heartbeat)
     (seen,) = read.message.seen
     assert seen.trouble.startswith("x??yyy")
     assert len(seen.trouble) == 1_000
@@ -114,7 +114,7 @@ def test_a_bad_sample_or_inventory_is_left_out_as_a_whole(
     part: str, value: Any
 ) -> None:
     read = read_frame(encode({**msgspec.to_builtins(BEAT), part: value}))
-    assert isinstance(read.message, Beat)
+    assert isinstance(read.message, Heartbeat)
     assert getattr(read.message, part) is None
     assert read.message.seen == BEAT.seen
     assert [one.what for one in read.dropped] == [part]
@@ -124,7 +124,7 @@ def test_too_many_of_anything_are_cut_off() -> None:
     message = msgspec.to_builtins(BEAT)
     message["signals"] = [{**message["signals"][0], "number": n} for n in range(1_000)]
     read = read_frame(encode(message))
-    assert isinstance(read.message, Beat)
+    assert isinstance(read.message, Heartbeat)
     assert [one.number for one in read.message.signals] == list(range(256))
 
 

@@ -1,4 +1,4 @@
-/** What stands around every page: where one can go, who one is, and whether the head is heard. */
+/** What stands around every page: where one can go, who one is, and whether the head answers. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
@@ -24,7 +24,7 @@ const PAGES: [string, string, IconName][] = [
   ["/plan", "Plan", "plan"],
   ["/submit", "Submit", "submit"],
 ];
-const LINKS = { live: "live", connecting: "connecting", away: "head not heard" };
+const LINKS = { live: "live", connecting: "connecting", away: "head unreachable" };
 
 export function Frame() {
   const { data, error, isPending } = useQuery(session);

@@ -18,7 +18,7 @@ from corral.agent.converge import Obedience, Ranks
 from corral.agent.disk_room import closed_by, room_at
 from corral.agent.disk_use import keep_bounded
 from corral.agent.fetch_inputs import Prepare
-from corral.agent.head_channel import BEATS, Beats
+from corral.agent.head_channel import HEARTBEATS, Heartbeats
 from corral.agent.head_silence import overdue
 from corral.agent.host_environment import interface
 from corral.agent.last_desired import LastDesired
@@ -81,7 +81,7 @@ class Agent:
     outputs: OutputServer
     kept_works: KeptWorks
     inventory_now: Inventory = field(default_factory=Inventory)
-    beats: Beats = field(init=False)
+    beats: Heartbeats = field(init=False)
     shipper: LogShipper = field(init=False)
     checks: Checks = field(init=False)
     obedience: Obedience = field(init=False)
@@ -93,7 +93,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         self.prepare.accounts.changed = self._accounts_changed
-        self.beats = Beats(node=self, clock=self.clock)
+        self.beats = Heartbeats(node=self, clock=self.clock)
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts",
             read=self.read,
@@ -157,7 +157,7 @@ class Agent:
         try:
             await self.look_now()
             async with asyncio.TaskGroup() as parts:
-                parts.create_task(self.dialler.keep(BEATS, self.beats.talk))
+                parts.create_task(self.dialler.keep(HEARTBEATS, self.beats.talk))
                 parts.create_task(self.dialler.keep(LOGS, self.shipper.talk))
                 parts.create_task(self.obedience.run())
                 parts.create_task(self._watch_leases())

@@ -1,4 +1,4 @@
-"""Beats: the agent says all it sees each second and on any change; the head, what it
+"""Heartbeats: the agent says all it sees each second and on any change; the head, what it
 wants."""
 
 import asyncio
@@ -20,9 +20,9 @@ from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
 from corral.wire.agent_messages import (
     AttachNow,
-    Beat,
     FilesNow,
-    Heard,
+    Heartbeat,
+    HeartbeatAck,
     Hello,
     SignalNow,
     WantedNow,
@@ -30,7 +30,7 @@ from corral.wire.agent_messages import (
     from_head,
 )
 
-BEATS: Final = "/v1/agents/beats"
+HEARTBEATS: Final = "/v1/agents/heartbeats"
 BEAT_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.005  # changes that come together travel together
 # a head that acknowledges no beat for this long is dialled again
@@ -90,7 +90,7 @@ class ChannelNode(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Beats:
+class Heartbeats:
     """One talk at a time. `clock` counts seconds also while the machine sleeps."""
 
     node: ChannelNode
@@ -126,13 +126,15 @@ class Beats:
             async with asyncio.timeout(UNHEARD_SECONDS):
                 await self._beat(connection)
             await asyncio.sleep(GATHER_SECONDS)
-        raise TimeoutError(f"the head has answered no beat for {UNHEARD_SECONDS:g} s")
+        raise TimeoutError(
+            f"the head has answered no heartbeat for {UNHEARD_SECONDS:g} s"
+        )
 
     async def _beat(self, connection: ClientConnection) -> None:
         self._changed.clear()
         self._number += 1
         inventory, sample = self.node.inventory(), self.node.sample()
-        beat = Beat(
+        beat = Heartbeat(
             number=self._number,
             version=self.node.version(),
             seen=self.node.seen(),
@@ -159,7 +161,7 @@ class Beats:
     async def _listen(self, connection: ClientConnection) -> None:
         async for frame in connection:
             match from_head(frame if isinstance(frame, bytes) else frame.encode()):
-                case Heard() as heard:
+                case HeartbeatAck() as heard:
                     self._hear(heard)
                     if heard.heads:
                         self.node.named(heard.heads)
@@ -178,7 +180,7 @@ class Beats:
                         f"the head sent {type(other).__name__} among the beats"
                     )
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: HeartbeatAck) -> None:
         self._heard_at = self.clock()
         sent_at = self._sent.pop(heard.number, None)
         for older in [number for number in self._sent if number < heard.number]:

@@ -15,7 +15,7 @@ def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
 
     The head may replace an attempt from then on, so its stop, grace and all, begins
     earlier; the grace takes at most half of the time. Silence counts from when the
-    newest beat that the head took in was sent, which is never later than when the head
+    newest heartbeat that the head recorded was sent, which is never later than when the head
     got it.
     """
     stops = []

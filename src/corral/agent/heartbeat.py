@@ -9,13 +9,13 @@ import msgspec
 
 from corral.domain.bounds import HEARTBEAT_BYTES, SEEN_BYTES, SENTENCE_LETTERS, cut
 from corral.domain.observed_state import Seen
-from corral.wire.agent_messages import Beat, encode
+from corral.wire.agent_messages import Heartbeat, encode
 
 T = TypeVar("T")
 CANNOT: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 
-def encoded(beat: Beat) -> tuple[bytes, tuple[str, ...]]:
+def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
     """Return the frame, and a sentence for each part that was left out of it."""
     frame = _frame(beat)
     if frame is not None and len(frame) <= HEARTBEAT_BYTES:

@@ -27,7 +27,7 @@ class _Record(msgspec.Struct, frozen=True):
 class LastDesired:
     """Newest desired state, saved in `wanted.json` before it is applied.
 
-    The file `heard` holds the time of the head's last contact, valid until a reboot.
+    The file `head_contact` holds the time of the head's last contact, valid until a reboot.
 
     Raises: OSError when the node's folder cannot be read or written; ValueError when
     wanted.json has an unexpected format, because its content is not trusted then.
@@ -37,13 +37,16 @@ class LastDesired:
     # seconds since the boot: an agent without a past counts the silence from here
     now: float
     _newest: _Record | None = None
-    _heard: Path = field(init=False)
+    _head_contact: Path = field(init=False)
     _file: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._heard = self.node_dir / "heard"
-        if not self._heard.exists() or self.heard_at() > self.now:  # of an earlier boot
-            self._heard.touch(mode=0o600)
+        self._head_contact = self.node_dir / "head_contact"
+        is_of_earlier_boot = (
+            not self._head_contact.exists() or self.heard_at() > self.now
+        )
+        if is_of_earlier_boot:
+            self._head_contact.touch(mode=0o600)
             self.hear(self.now)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self.node_dir / "wanted.json", flags, 0o600)
@@ -87,8 +90,8 @@ class LastDesired:
     def heard_at(self) -> float:
         """Return when the newest acknowledged desired state was sent, in seconds since
         the boot."""
-        return self._heard.stat().st_mtime_ns / 1e9
+        return self._head_contact.stat().st_mtime_ns / 1e9
 
     def hear(self, sent_at: float) -> None:
         nanoseconds = int(sent_at * 1e9)
-        os.utime(self._heard, ns=(nanoseconds, nanoseconds))
+        os.utime(self._head_contact, ns=(nanoseconds, nanoseconds))

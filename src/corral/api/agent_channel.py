@@ -1,4 +1,4 @@
-"""The agents' channel: beats in, wanted state out; and logs. One connection of each
+"""The agents' channel: heartbeats in, desired state out; and logs. One connection of each
 kind a node."""
 
 import asyncio
@@ -26,9 +26,9 @@ from corral.wire.agent_messages import (
     FRAME_BYTES,
     PROTOCOL,
     AttachNow,
-    Beat,
     FilesNow,
-    Heard,
+    Heartbeat,
+    HeartbeatAck,
     Hello,
     LogAt,
     LogChunk,
@@ -147,7 +147,7 @@ class Channels:
             talk.wake.set()
 
     async def beats(self, socket: WebSocket, control: Control) -> None:
-        """One agent's beats, until the connection is lost."""
+        """Heartbeats of one agent, until the connection is lost."""
         talk: Talk | None = None
         try:
             await socket.accept()
@@ -233,8 +233,10 @@ class Channels:
     async def _listen(self, talk: Talk, control: Control) -> None:
         while True:
             frame = await self._next(talk, control)
-            if not isinstance(frame, Beat):
-                raise self._closing("malformed", MALFORMED, "after hello come beats")
+            if not isinstance(frame, Heartbeat):
+                raise self._closing(
+                    "malformed", MALFORMED, "after hello come heartbeats"
+                )
             if talk.over:
                 raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
             if frame.inventory is not None:
@@ -266,12 +268,12 @@ class Channels:
             talk.heads, talk.users = self.heads, self.users
             self._see_to(talk, control)
 
-    def _heard(self, talk: Talk, number: int, taken: int, wall: float) -> Heard:
+    def _heard(self, talk: Talk, number: int, taken: int, wall: float) -> HeartbeatAck:
         heads = self.heads if talk.heads != self.heads else ()
         users = self.users if talk.users != self.users else ()
-        return Heard(number, heads, taken, wall, users)
+        return HeartbeatAck(number, heads, taken, wall, users)
 
-    async def _next(self, talk: Talk, control: Control) -> Hello | Beat | LogChunk:
+    async def _next(self, talk: Talk, control: Control) -> Hello | Heartbeat | LogChunk:
         """The node's next message, without what is out of bounds; in its own time."""
         frame = await frame_of(talk.socket)
         await self.taking.wait(talk, len(frame), control)
@@ -396,7 +398,7 @@ class Channels:
         return Closing(code, why)
 
 
-def _taken(talk: Talk, frame: Beat, word: NodeFacts, control: Control) -> int:
+def _taken(talk: Talk, frame: Heartbeat, word: NodeFacts, control: Control) -> int:
     """Up to here it need not say its signals again: they are recorded, or not
     believed."""
     if is_part(talk.node) and frame.signals and not word.signals:

@@ -63,7 +63,7 @@ from corral.ports.planner import Planner
 from corral.ports.series_store import SeriesStore
 
 TITLE: Final = "Corral"
-BEATS: Final = "/v1/agents/beats"
+HEARTBEATS: Final = "/v1/agents/heartbeats"
 LOGS: Final = "/v1/agents/logs"
 
 
@@ -140,7 +140,7 @@ def _add_gate(
         more={ADD_MACHINES: OPERATORS} if settings.operators_add_machines else {},
         proofs=Proofs(control.store, settings.seals),
         rates=app.state.house.rates,
-        talks={BEATS: beats, LOGS: logs},
+        talks={HEARTBEATS: beats, LOGS: logs},
     )
 
 
@@ -192,7 +192,7 @@ def _routes() -> list[BaseRoute]:
         *outputs.router.routes,
         *reports.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
-        WebSocketRoute(BEATS, beats),
+        WebSocketRoute(HEARTBEATS, beats),
         WebSocketRoute(LOGS, logs),
         WebSocketRoute("/v1/agents/attach/{session}", agent_attach),
     ]

@@ -27,7 +27,7 @@ from corral.domain.pilot import is_part, node_of
 from corral.domain.placement_constraints import label_text
 from corral.domain.resources import Inventory
 from corral.ports.log import HeadLogger
-from corral.wire.agent_messages import AttachNow, Beat, FilesNow, SignalNow
+from corral.wire.agent_messages import AttachNow, FilesNow, Heartbeat, SignalNow
 from corral.wire.bounded_decoding import Dropped
 
 log = HeadLogger("corral.agents")
@@ -128,7 +128,7 @@ class Taking:
             self.drop(id, control, Dropped("labels", None, why))
         return trusted_inventory
 
-    def seen(self, talk: Talk, frame: Beat, control: Control) -> tuple[Seen, ...]:
+    def seen(self, talk: Talk, frame: Heartbeat, control: Control) -> tuple[Seen, ...]:
         """Return the attempt reports that are accepted and may be recorded now."""
         seen, refused = believed(control.world, talk.node, frame.seen)
         if refused:
@@ -145,7 +145,9 @@ class Taking:
                     self.drop(talk.node, control, dropped, more)
         return seen
 
-    def signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
+    def signals(
+        self, talk: Talk, frame: Heartbeat, control: Control
+    ) -> tuple[Signal, ...]:
         """Return the signals of the node and of its attempts; a pilot may report only
         its own GPUs (0062)."""
         if not frame.signals:

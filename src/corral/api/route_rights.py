@@ -180,7 +180,7 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES, "secret.read"),
     ("GET", "/v1/agents/owners/{job}/{attempt}"): _any(NODES),
     ("GET", "/v1/agents/forgotten"): _any(NODES),
-    ("WS", "/v1/agents/beats"): _any(NODES),
+    ("WS", "/v1/agents/heartbeats"): _any(NODES),
     ("WS", "/v1/agents/logs"): _any(NODES),
     ("WS", "/v1/agents/attach/{session}"): _any(NODES),
 }

@@ -242,7 +242,7 @@ def node_rows(
     return [
         api.NodeView.of(
             node,
-            heard=node.id in heard,
+            has_heartbeat=node.id in heard,
             jobs=list(jobs[node.id]),
             taken_gpu_millis=taken[node.id],
             held_whole_by=whole.get(node.id),
@@ -281,7 +281,7 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
     ]
     return api.NodeDetail.of(
         node,
-        heard=node.id in control.facts.nodes,
+        has_heartbeat=node.id in control.facts.nodes,
         jobs=list(dict.fromkeys(allocation.job for allocation in allocations)),
         taken_gpu_millis=sum(allocation.seat.gpu_millis for allocation in allocations),
         held_whole_by=next(

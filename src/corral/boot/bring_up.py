@@ -317,7 +317,7 @@ def wait_for_nodes(
         here = {
             node.id
             for node in status_now.nodes
-            if node.heard and node.liveness == "alive"
+            if node.has_heartbeat and node.liveness == "alive"
         }
         missing = [name for name in wanted if name not in here]
         if not missing:
@@ -351,7 +351,9 @@ def wait_for_any(
     shown_warnings: set[str] = set()
     while True:
         status_now = status()
-        if any(node.heard and node.liveness == "alive" for node in status_now.nodes):
+        if any(
+            node.has_heartbeat and node.liveness == "alive" for node in status_now.nodes
+        ):
             return status_now
         for text in (
             f"waiting for a node of {engine}",

@@ -292,7 +292,7 @@ def start_agent(joined: Joined) -> None:
         spawn(words_of(joined), dict(os.environ), joined.dir / "agent.log")
 
 
-def wait_until_heard(joined: Joined) -> "api.NodeDetail":
+def wait_for_heartbeat(joined: Joined) -> "api.NodeDetail":
     """Return the node once its first heartbeat has reached the head.
 
     Raises: StartFailed with the end of the agent's log, and the errors of the head.
@@ -306,7 +306,7 @@ def wait_until_heard(joined: Joined) -> "api.NodeDetail":
             join_ray.check_starts(joined.ray_dir)
         with suppress(NotFound):
             node_detail = NodeDetail.model_validate(joined.ask("GET"))
-            if node_detail.heard and node_detail.liveness == "alive":
+            if node_detail.has_heartbeat and node_detail.liveness == "alive":
                 return node_detail
         time.sleep(POLL_SECONDS)
     log = joined.ray_dir / "ray.log" if joined.on_ray else joined.dir / "agent.log"

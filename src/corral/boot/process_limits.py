@@ -10,7 +10,7 @@ from typing import Final
 from corral.ingress.connections import ConnectionLimits
 from corral.ports.log import HeadLogger
 
-FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
+FILES_A_NODE: Final = 2  # its agent's connections: heartbeats and logs
 FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
 # as corral service says: programs that close whatever could be open
 MOST_FILES: Final = 65_536

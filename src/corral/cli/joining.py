@@ -76,7 +76,7 @@ def join(
             in the background.
     """
     from corral.boot.bring_up import real_gpu_count
-    from corral.boot.join import JoinRequest, start_agent, wait_until_heard, words_of
+    from corral.boot.join import JoinRequest, start_agent, wait_for_heartbeat, words_of
     from corral.boot.join import join as begin
 
     token = token or os.environ.get("CORRAL_JOIN_TOKEN")
@@ -105,7 +105,7 @@ def join(
         words = words_of(joined)
         os.execv(words[0], words)
     start_agent(joined)
-    _show_joined(common, joined, wait_until_heard(joined))
+    _show_joined(common, joined, wait_for_heartbeat(joined))
 
 
 def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> None:

@@ -235,7 +235,7 @@ class Control:
         )
 
     def progress(self, job: Job) -> Progress | None:
-        """The newest beat of the job's training loop, of its newest attempt."""
+        """The newest progress report of the job's training loop, of its newest attempt."""
         return words.progress_of(self.world, self.facts, job)
 
     def warnings(self) -> list[ClusterWarning]:

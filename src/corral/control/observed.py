@@ -106,7 +106,7 @@ def forget_steps(facts: Facts, world: World) -> None:
 
 
 def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
-    """The newest beat of the job's training loop, of its newest attempt."""
+    """The newest progress report of the job's training loop, of its newest attempt."""
     attempt = world.attempts.get(job.id)
     key = (job.id, job.attempt)
     heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]

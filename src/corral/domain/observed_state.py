@@ -59,7 +59,7 @@ class Scalar(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The newest beat of the training loop. `ranks`: each of this node, by its
+    """The newest progress report of the training loop. `ranks`: each of this node, by its
     number."""
 
     step: int

@@ -10,8 +10,9 @@ from corral.domain.ids import NodeId
 from corral.domain.node import Liveness, Node
 from corral.domain.observed_state import Facts
 
-SILENT_AFTER_SECONDS: Final = 3.0  # three missed beats
-BOUND_SECONDS: Final = 9.5  # with a beat a second, a stopped node is seen within 10 s
+SILENT_AFTER_SECONDS: Final = 3.0  # three missed heartbeats
+# with a heartbeat a second, a stopped node is seen within 10 s
+BOUND_SECONDS: Final = 9.5
 TOGETHER_SECONDS: Final = 5.0
 FEWEST_TOGETHER: Final = 3
 SHARE_TOGETHER: Final = 0.1
@@ -91,7 +92,9 @@ def _verdict(
     if proof is not None:
         return Verdict(liveness=Liveness.DEAD, why=proof)
     if silent < SILENT_AFTER_SECONDS:
-        return Verdict(liveness=Liveness.ALIVE, why="beats", silent_seconds=silent)
+        return Verdict(
+            liveness=Liveness.ALIVE, why="heartbeats arrive", silent_seconds=silent
+        )
     why = "silent together with many others: counted as a fault of the network or the head"
     return Verdict(
         liveness=Liveness.SILENT,

@@ -24,7 +24,7 @@ def ending_of(
 
     Args:
         runs: ended jobs, the newest last.
-        progress: The newest beat of its training loop.
+        progress: The newest progress report of its training loop.
     """
     if attempt is None or not job.state.is_live:
         return None

@@ -102,7 +102,7 @@ class SimulatedAgent:
         self.session.beat(self._number, self.version, self.seen(), signals)
 
     def heard(self, session: AgentSession, number: int) -> None:
-        """The head has taken in the beat of this number."""
+        """The head has recorded the heartbeat of this number."""
         if session is not self.session:
             return
         self._unheard_since = self._stage.now()

@@ -83,7 +83,7 @@ class SimulatedJournal:
 
 @dataclass(slots=True)
 class Disk:
-    """`heard_at`: when the newest beat that the head took in was sent, in virtual
+    """`heard_at`: when the newest heartbeat that the head recorded was sent, in virtual
     seconds."""
 
     journals: dict[AttemptKey, SimulatedJournal] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from corral.simulate.world import Stage
 
 AGAIN_SECONDS = 2.0
 
-Heard = Callable[
+HeartbeatRecorded = Callable[
     ["SimulatedHead", NodeId, BootId, tuple[Seen, ...]], None
 ]  # a beat of that node's boot
 
@@ -33,7 +33,7 @@ class DialledAgent(Protocol):
     process: SimulatedProcess
 
     def heard(self, session: AgentSession, number: int) -> None:
-        """The head has taken in the beat of this number."""
+        """The head has recorded the heartbeat of this number."""
 
     def told(self, session: AgentSession, wanted: DesiredState) -> None: ...
 
@@ -143,7 +143,7 @@ class SimulatedHead:
         *,
         store: Store,
         machines: Mapping[NodeId, SimulatedMachine],
-        heard: Heard,
+        heard: HeartbeatRecorded,
         ended: Callable[[], None],
     ) -> None:
         self._stage = stage

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from corral.domain.ids import NodeId
 from corral.ports.store import Store
-from corral.simulate.head import Heard, SimulatedHead
+from corral.simulate.head import HeartbeatRecorded, SimulatedHead
 from corral.simulate.machine import SimulatedMachine
 from corral.simulate.virtual_loop import inside
 from corral.simulate.world import Stage
@@ -19,7 +19,7 @@ class SimulatedHeads:
         stage: Stage,
         store: Store,
         machines: Mapping[NodeId, SimulatedMachine],
-        heard: Heard,
+        heard: HeartbeatRecorded,
     ) -> None:
         self._stage = stage
         self._store = store

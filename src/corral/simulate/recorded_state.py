@@ -94,7 +94,7 @@ class Books:
     def heard(
         self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]
     ) -> None:
-        """A head has taken in a beat."""
+        """A head has recorded a heartbeat."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
         for attempt in seen:

@@ -1,8 +1,8 @@
 """The agents' channel: two WebSockets that an agent dials, both MessagePack, one
 message a frame.
 
-`/v1/agents/beats`: Hello first, then Beat each second and on any change; the head
-answers Heard to each Beat and sends Wanted whenever its version rises or the agent's is
+`/v1/agents/heartbeats`: Hello first, then Heartbeat each second and on any change; the head
+answers HeartbeatAck to each Heartbeat and sends Wanted whenever its version rises or the agent's is
 behind. `/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that
 log is kept. After a reconnect the agent begins with an empty chunk and goes on from the
 answer. Both carry the node's own token in the Authorization header.
@@ -43,7 +43,7 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
     inventory: Inventory
 
 
-class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
+class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True):
     """All that the agent sees. `inventory` only when it has changed since the last
     message, `sample` when the sensors have been read since; signals until the head has
     recorded them."""
@@ -56,7 +56,9 @@ class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
     signals: tuple[Signal, ...] = ()
 
 
-class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
+class HeartbeatAck(
+    msgspec.Struct, tag="heartbeat_ack", frozen=True, omit_defaults=True
+):
     """Confirmation that the head received the heartbeat of this number.
 
     `heads`: addresses of all heads, the leader first. They are sent once per
@@ -139,7 +141,7 @@ class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-from_agent: Final = msgspec.msgpack.Decoder(Hello | Beat | LogChunk).decode
+from_agent: Final = msgspec.msgpack.Decoder(Hello | Heartbeat | LogChunk).decode
 from_head: Final = msgspec.msgpack.Decoder(
-    Heard | WantedNow | AttachNow | SignalNow | FilesNow | LogAt
+    HeartbeatAck | WantedNow | AttachNow | SignalNow | FilesNow | LogAt
 ).decode

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from corral.domain import job as jobs
 from corral.domain.ids import NAME, JobId, QueueName
 from corral.domain.job_states import JobState
-from corral.domain.observed_state import Progress as Beat
+from corral.domain.observed_state import Progress as TrainingProgress
 from corral.domain.requests import SetJob
 from corral.domain.world import Event as Happened
 from corral.wire.active_checks import (
@@ -240,7 +240,7 @@ class JobView(ForecastView):
         reason: str,
         reason_code: str,
         nodes: Sequence[str],
-        progress: Beat | None,
+        progress: TrainingProgress | None,
         **more: Any,
     ) -> Self:
         return cls(

@@ -54,7 +54,7 @@ from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
-from corral.wire.agent_messages import Beat, Hello, LogChunk, from_agent
+from corral.wire.agent_messages import Heartbeat, Hello, LogChunk, from_agent
 
 WRONG: Final = (ValueError, TypeError, RecursionError, OverflowError)
 WHY_LETTERS: Final = 200
@@ -75,8 +75,8 @@ LETTERS: Final = {
     "NodeSample.silent": PATH_LETTERS,
 }
 ITEMS: Final = {
-    "Beat.seen": 2 * MOST_ITEMS,
-    "Beat.signals": MOST_SIGNALS,
+    "Heartbeat.seen": 2 * MOST_ITEMS,
+    "Heartbeat.signals": MOST_SIGNALS,
     "Seen.exits": MOST_RANKS,
     "Seen.saves": MOST_SAVES,
     "Progress.ranks": MOST_RANKS,
@@ -131,7 +131,7 @@ class Dropped(NamedTuple):
 class BoundedMessage:
     """A message within bounds, and what of it was left out."""
 
-    message: Hello | Beat | LogChunk
+    message: Hello | Heartbeat | LogChunk
     dropped: tuple[Dropped, ...] = ()
 
 
@@ -145,10 +145,10 @@ def read_frame(frame: bytes) -> BoundedMessage:
         within = _shape_of_frame(frame)
     except WRONG:
         return _second_look(frame)
-    message: Hello | Beat | LogChunk = from_agent(frame)
+    message: Hello | Heartbeat | LogChunk = from_agent(frame)
     if isinstance(message, Hello):
         _check_inventory(message.inventory)
-    elif isinstance(message, Beat) and not _is_consistent(within):
+    elif isinstance(message, Heartbeat) and not _is_consistent(within):
         return _second_look(frame)
     return BoundedMessage(message)
 
@@ -182,12 +182,14 @@ def _check_inventory(inventory: Any) -> None:
 _NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
-class _LooseBeat(msgspec.Struct, tag="beat"):
+class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
     """A heartbeat whose parts are looked at one by one."""
 
     number: int
     version: msgspec.Raw
-    seen: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=ITEMS["Beat.seen"])] = []
+    seen: Annotated[
+        list[msgspec.Raw], msgspec.Meta(max_length=ITEMS["Heartbeat.seen"])
+    ] = []
     inventory: msgspec.Raw = _NIL
     sample: msgspec.Raw = _NIL
     signals: Annotated[
@@ -202,7 +204,7 @@ class _BareSeen(msgspec.Struct):
     phase: Phase
 
 
-_loose_beat: Final = msgspec.msgpack.Decoder(_LooseBeat).decode
+_loose_heartbeat: Final = msgspec.msgpack.Decoder(_LooseHeartbeat).decode
 _loose_seen: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _list_of_raw: Final = msgspec.msgpack.Decoder(
     Annotated[list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_RANKS)]
@@ -265,14 +267,14 @@ class _Sieve:
 
 def _second_look(frame: bytes) -> BoundedMessage:
     """Read a heartbeat part by part. Raises: as `read_frame`."""
-    loose = _loose_beat(frame)
+    loose = _loose_heartbeat(frame)
     sieve = _Sieve([])
     seen = [
         attempt_seen
         for raw in loose.seen
         if (attempt_seen := _seen(sieve, raw)) is not None
     ]
-    beat = Beat(
+    beat = Heartbeat(
         number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
         version=sieve.take(Version | None, loose.version, "version"),
         seen=tuple(seen),
@@ -461,5 +463,5 @@ def _fields(shape: Any) -> list[tuple[str, bool]]:
 
 
 _shape_of_frame: Final = msgspec.msgpack.Decoder(
-    bounded(Hello) | bounded(Beat) | bounded(LogChunk)
+    bounded(Hello) | bounded(Heartbeat) | bounded(LogChunk)
 ).decode

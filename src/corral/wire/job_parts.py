@@ -12,7 +12,7 @@ from corral.domain import run_history as forecasts
 from corral.domain.failure_class import FAILURES, next_step
 from corral.domain.job import CheckpointRule, JobSpec
 from corral.domain.kept_checkpoints import kept_saves
-from corral.domain.observed_state import Progress as Beat
+from corral.domain.observed_state import Progress as TrainingProgress
 from corral.domain.receipt import Receipt
 from corral.domain.time_point import EndWarning
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
@@ -124,7 +124,7 @@ class Warned(ForecastView):
 
 
 class ProgressView(ForecastView):
-    """The newest beat of the training loop."""
+    """The newest progress report of the training loop."""
 
     step: int
     first_step: int
@@ -139,8 +139,8 @@ class ProgressView(ForecastView):
     nan_since: int | None = None  # the step since which its loss is not a finite number
 
     @classmethod
-    def of(cls, beat: Beat) -> Self:
-        return cls(**{name: getattr(beat, name) for name in cls.model_fields})
+    def of(cls, progress: TrainingProgress) -> Self:
+        return cls(**{name: getattr(progress, name) for name in cls.model_fields})
 
 
 class BottleneckView(ForecastView):

@@ -9,12 +9,12 @@ import msgspec
 
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
-from corral.domain.observed_state import Progress as Beat
+from corral.domain.observed_state import Progress as TrainingProgress
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.wire.job_parts import ProgressView
 
-_BEAT: Final = tuple(ProgressView.model_fields)
-_values_of: Final = attrgetter(*_BEAT)
+_PROGRESS: Final = tuple(ProgressView.model_fields)
+_values_of: Final = attrgetter(*_PROGRESS)
 
 
 class ShapeRow(msgspec.Struct):
@@ -63,7 +63,7 @@ def job_row(
     reason: str,
     reason_code: str,
     nodes: Sequence[str] = (),
-    progress: Beat | None = None,
+    progress: TrainingProgress | None = None,
     held_gpus: float | None = None,
     running_since: float | None = None,
 ) -> JobRow:
@@ -98,7 +98,7 @@ def job_row(
         spec.max_duration_seconds,
         None
         if progress is None
-        else dict(zip(_BEAT, _values_of(progress), strict=True)),
+        else dict(zip(_PROGRESS, _values_of(progress), strict=True)),
         held_gpus,
         job.ran_seconds,
         running_since,

@@ -71,7 +71,7 @@ class NodeConditionView(ForecastView):
 class NodeView(ForecastView):
     """A node in a listing.
 
-    `heard`: this head has received its heartbeat; otherwise the values are those of the
+    `has_heartbeat`: this head has received its heartbeat; otherwise the values are those of the
     previous head. `held_whole_by`: the exclusive job that holds the node; none of its
     GPUs is then free. `cpus` and `memory_bytes` are its capacity; `taken_*` is the part
     used outside Corral. `closed`: why the lender of the node gives it no new work now.
@@ -83,7 +83,7 @@ class NodeView(ForecastView):
     id: str
     address: str
     liveness: str
-    heard: bool
+    has_heartbeat: bool
     why: str
     since: float
     cordoned: bool
@@ -107,7 +107,7 @@ class NodeView(ForecastView):
         cls,
         node: nodes.Node,
         *,
-        heard: bool,
+        has_heartbeat: bool,
         jobs: Sequence[str],
         taken_gpu_millis: int,
         held_whole_by: str | None = None,
@@ -122,7 +122,7 @@ class NodeView(ForecastView):
             id=node.id,
             address=node.address,
             liveness=node.liveness,
-            heard=heard,
+            has_heartbeat=has_heartbeat,
             why=node.why,
             since=node.since,
             cordoned=node.cordoned,

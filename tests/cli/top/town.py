@@ -13,7 +13,7 @@ NOW = 1_000_000.0
 
 def node(name: str, count: int = 8, free: float = 0.0, **more: Any) -> api.NodeView:
     plain: dict[str, Any] = {
-        "id": name, "address": "127.0.0.1", "liveness": "alive", "heard": True, "why": "",
+        "id": name, "address": "127.0.0.1", "liveness": "alive", "has_heartbeat": True, "why": "",
         "since": NOW, "cordoned": False, "draining": False, "cpus": 64.0, "memory_bytes": 2**40,
         "labels": {"rack": "r1"}, "jobs": [],
         "gpus": {"total": count, "free": free, "types": ["h100"]},

@@ -648,8 +648,8 @@ export interface NodeDetail {
   draining: boolean;
   gpu_shares: boolean;
   gpus: NodeGpus;
+  has_heartbeat: boolean;
   health: string;
-  heard: boolean;
   held_whole_by: string | null;
   id: string;
   jobs: string[];
@@ -743,8 +743,8 @@ export interface NodeView {
   cpus: number;
   draining: boolean;
   gpus: NodeGpus;
+  has_heartbeat: boolean;
   health: string;
-  heard: boolean;
   held_whole_by: string | null;
   id: string;
   jobs: string[];

@@ -50,7 +50,7 @@ def _signals() -> Iterator[str]:
         mends = "; ".join([f"`{rule.remedy}`", *special])
         many = f", {rule.an_hour} in an hour" if rule.an_hour > 1 else ""
         others = "; here: ".join(one for one in (rule.differs, rule.because) if one)
-        jobs = "its program's own" if rule.blames_user else rule.jobs
+        jobs = "its program's own" if rule.is_caused_by_user else rule.jobs
         yield (
             f"| {kind} {codes} | {rule.title}{many} | {mends} | {rule.restriction} "
             f"| {jobs} | {others.replace('|', '/')} |"

@@ -169,7 +169,7 @@ HEALTH: Final = Dashboard(
         stat("Remaps failed", "sum(DCGM_FI_DEV_ROW_REMAP_FAILURE) or vector(0)"),
         Panel(title="What nodes notice, an hour", queries={
             "{{kind}}": "3600 * sum by (kind) (rate(corral_signals_total[15m]))"}, stacked=True),
-        Panel(title="Failed attempts an hour, by who is to blame", queries={
+        Panel(title="Failed attempts an hour, by cause", queries={
             "{{cause}}": "3600 * sum by (cause) (rate(corral_attempts_failed_total[1h]))"},
               stacked=True),
         Panel(title="Last XID", queries={

@@ -172,7 +172,7 @@ def test_what_is_kept_of_a_node_is_bounded() -> None:
 
 def test_only_products_or_a_whole_round_mend_what_was_to_be_deep_tested() -> None:
     blamed, _ = judge_conditions(
-        (), [Noticed(signal=replace(of(""), kind=SignalKind.BLAME, checkup=""))], 1.0,
+        (), [Noticed(signal=replace(of(""), kind=SignalKind.LEMON, checkup=""))], 1.0,
         HealthRules(), lambda _: "",
     )  # fmt: skip
 

@@ -239,7 +239,9 @@ ATTACKS: dict[str, Attack] = {
     "a line in another user's job by a signal": line_of_victim,
     "a signal of 3 MB": signalling(signal(number=6, text="s" * MANY)),
     "a signal of an unknown kind": signalling(signal(number=7, kind="doom")),
-    "the blame that only the head may tell": signalling(signal(number=8, kind="blame")),
+    "the lemon signal that only the head may send": signalling(
+        signal(number=8, kind="lemon")
+    ),
     "1,000 signals in 20 heartbeats": signal_flood,
     "10,000 signals in one heartbeat": signalling(
         *(signal(number=n) for n in range(10_000))

@@ -251,7 +251,7 @@ def test_each_node_of_a_ring_has_two_neighbours(count: int) -> None:
 
 
 def suspected(cluster: Cluster, id: str = "n0") -> None:
-    cluster.notice(id, SignalKind.BLAME, None)
+    cluster.notice(id, SignalKind.LEMON, None)
     cluster.tick()
     cluster.tick()
 

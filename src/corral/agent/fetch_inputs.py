@@ -84,7 +84,7 @@ class HeadAway(Trouble):
 
 class NotStarted(Trouble):
     """An attempt cannot be started here. `infra`: the cluster's fault, not the job's.
-    `of`: what is to blame where that is not the node."""
+    `of`: the cause if it is not the node."""
 
     code = "not_started"
 

@@ -36,7 +36,7 @@ class FaultCode:
     remedy: Remedy
     restriction: Restriction
     jobs: JobConsequence
-    blames_user: bool = False
+    is_caused_by_user: bool = False
     an_hour: int = 1
     clears_seconds: float | None = None
     settle_seconds: float = 0.0
@@ -107,7 +107,7 @@ def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
         return row[quantity].value if quantity in row else default
 
     remedy = Remedy(text(f"action.{family}", text("action")))
-    user = text("blames") == "user"
+    user = text("caused_by") == "user"
     restart = (
         JobConsequence.RESTART
         if remedy in _RESTARTS and not user
@@ -124,7 +124,7 @@ def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
             text("restriction", _RESTRICTIONS.get(remedy, Restriction.DRAIN))
         ),
         jobs=JobConsequence.RUN_ON if is_other else jobs,
-        blames_user=user,
+        is_caused_by_user=user,
         an_hour=round(float(text("an_hour", "1"))),
         clears_seconds=float(text("clears")) * 3600.0 if "clears" in row else None,
         settle_seconds=float(text("settles", "0")),

@@ -70,7 +70,7 @@ class EventKind(Coded):
     UNCORDON = "uncordon", "a node takes jobs again"
     LABEL = "label", "a user changed the labels of a node"
     SUSPECT = "suspect", "a node has a fault, and a person decides whether to cordon it"
-    BLAMED = "blamed", "an unusual share of failures happened on a node"
+    LEMON = "lemon", "an unusual share of failures happened on a node"
     CONDITION = "condition", "a node has a fault that restricts it"
     MENDED = "mended", "a fault of a node is over"
     FAULT = "fault", "a fault of a node ended an attempt"
@@ -94,7 +94,7 @@ class EventKind(Coded):
     SIGNAL_DISK_ERRORS = "signal_disk-errors", "a disk has errors"
     SIGNAL_CLOCK = "signal_clock", "a node's clock is off"
     SIGNAL_MEMORY = "signal_memory", "errors of a machine's memory, or it is full"
-    SIGNAL_BLAME = "signal_blame", "an unusual share of failures happened on a node"
+    SIGNAL_LEMON = "signal_lemon", "an unusual share of failures happened on a node"
     SIGNAL_CHECK = "signal_check", "a result of an active check"
 
     # -- queues and requests -----------------------------------------------------------

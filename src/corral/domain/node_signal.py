@@ -36,7 +36,7 @@ class SignalKind(StrEnum):
     DISK_ERRORS = "disk-errors"
     CLOCK = "clock"
     MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC, or FULL
-    BLAME = "blame"  # from the head: its share of failures, `health.lemon_nodes`
+    LEMON = "lemon"  # from the head: its share of failures, `health.lemon_nodes`
     # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
     CHECK = "check"
 

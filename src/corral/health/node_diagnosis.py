@@ -318,7 +318,7 @@ def _remedy(
     """
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
         return Remedy.IGNORE, Restriction.OPEN  # one flap: it is reported and counted
-    if rule.blames_user:
+    if rule.is_caused_by_user:
         many = len(one.users) >= rules.users
         return (
             (Remedy.DEEP_TEST, Restriction.CORDON)

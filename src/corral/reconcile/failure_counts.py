@@ -25,7 +25,7 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
             draft.nodes[id] = replace(node, record=record)
 
 
-def see_blame(draft: Draft, rules: HealthRules) -> None:
+def find_lemons(draft: Draft, rules: HealthRules) -> None:
     """Suspect the nodes where another job has begun to fail, if they stand out by
     now."""
     nodes_by_node = draft.world.nodes
@@ -46,24 +46,26 @@ def see_blame(draft: Draft, rules: HealthRules) -> None:
 
 def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
     now = draft.now.wall
-    signal = Signal(number=0, at=now, kind=SignalKind.BLAME, text=found.text)
+    signal = Signal(number=0, at=now, kind=SignalKind.LEMON, text=found.text)
     conditions, _ = judge_conditions(
         node.conditions, [Noticed(signal=signal)], now, rules, lambda _: ""
     )
     draft.nodes[node.id] = replace(node, conditions=conditions)
     draft.tell(
-        EventKind.BLAMED, f"node {node.id} is blamed: {found.text}", node=node.id
+        EventKind.LEMON,
+        f"failures are attributed to node {node.id}: {found.text}",
+        node=node.id,
     )
 
 
-def forget_blame(before: Node, node: Node) -> Node:
-    """Reset the failure record of a node after its blame is cleared."""
+def forget_lemon(before: Node, node: Node) -> Node:
+    """Reset the failure record of a node after it is no longer a lemon."""
     was = any(
-        condition.kind == SignalKind.BLAME and condition.is_live
+        condition.kind == SignalKind.LEMON and condition.is_live
         for condition in before.conditions
     )
     still = any(
-        condition.kind == SignalKind.BLAME and condition.is_live
+        condition.kind == SignalKind.LEMON and condition.is_live
         for condition in node.conditions
     )
     return replace(node, record=NodeRecord()) if was and not still else node

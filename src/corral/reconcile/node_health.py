@@ -24,7 +24,7 @@ from corral.reconcile.attempts import blame
 from corral.reconcile.await_node_faults import explains, settling
 from corral.reconcile.cache.by_node import AllocationsByNode
 from corral.reconcile.changeset import Draft
-from corral.reconcile.failure_counts import forget_blame
+from corral.reconcile.failure_counts import forget_lemon
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 from corral.reconcile.node_fault_causes import culprit_of
 
@@ -107,7 +107,7 @@ def _judged(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
     )
     if conditions != node.conditions:
         _tell(draft, node, conditions)
-        node = forget_blame(node, replace(node, conditions=conditions))
+        node = forget_lemon(node, replace(node, conditions=conditions))
     return _Verdict(node, struck)
 
 

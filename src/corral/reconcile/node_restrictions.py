@@ -9,7 +9,7 @@ from corral.domain.node_fault import BY_HEALTH, Restriction
 from corral.domain.requests import StoredRequest
 from corral.health.node_diagnosis import excused, mended
 from corral.reconcile.changeset import Draft
-from corral.reconcile.failure_counts import forget_blame
+from corral.reconcile.failure_counts import forget_lemon
 
 
 def restrict_by_person(
@@ -29,7 +29,7 @@ def restrict_by_person(
             return _open(replace(node, conditions=excused(node.conditions)))
         case "clear":
             well = replace(node, conditions=mended(node.conditions, now), suspect=False)
-            well = forget_blame(node, well)
+            well = forget_lemon(node, well)
             return _open(well) if node.is_cordoned_by_health else well
 
 

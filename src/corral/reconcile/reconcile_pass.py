@@ -27,7 +27,7 @@ from corral.reconcile.await_node_faults import settling
 from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.dependencies import end_if_too_late, release
-from corral.reconcile.failure_counts import see_blame
+from corral.reconcile.failure_counts import find_lemons
 from corral.reconcile.idle_jobs import see_idle
 from corral.reconcile.invariants import check
 from corral.reconcile.job_retention import forget
@@ -98,7 +98,7 @@ def reconcile(
     for id in sorted(_moved(draft, health, touched)):
         _guarded(draft, id, _one_job)
     _hold_unrecordable(draft)
-    see_blame(draft, health)
+    find_lemons(draft, health)
     see_checks(draft, health, whole=touched is None)
     see_stale(draft)
     see_gone(draft)

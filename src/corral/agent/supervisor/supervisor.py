@@ -193,7 +193,7 @@ class Supervisor:
         """Say that the attempt could not be started here, until it is settled.
 
         Args:
-            of: what is to blame where that is not the node.
+            of: the cause if it is not the node.
         """
         attempt = self._attempts.get(key)
         if attempt is None:

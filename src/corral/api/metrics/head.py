@@ -186,7 +186,7 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
         "corral_attempts_started", "Attempts that were placed.", starts, by_queue
     )
     failures = [((cause.value,), n) for cause, n in counts.failures.items()]
-    yield counter("corral_attempts_failed", "By who is to blame.", failures, ("cause",))
+    yield counter("corral_attempts_failed", "By cause.", failures, ("cause",))
     kinds = [((kind,), n) for kind, n in counts.interruptions.items()]
     yield counter(
         "corral_interruptions", "By the kind of their receipt.", kinds, ("kind",)

@@ -24,7 +24,13 @@ FIELDS_OF_REQUESTS: Final = {
     "check_nodes": {"patience_seconds": "max_wait_seconds"},
 }
 CAUSES: Final = {"wish": "request"}
-KINDS_OF_EVENTS: Final = {"ailment": "condition", "wish_failed": "request_failed"}
+KINDS_OF_CONDITIONS: Final = {"blame": "lemon"}
+KINDS_OF_EVENTS: Final = {
+    "blamed": "lemon",
+    "signal_blame": "signal_lemon",
+    "ailment": "condition",
+    "wish_failed": "request_failed",
+}
 KINDS_OF_REQUESTS: Final = {"bar_suspects": "cordon_suspects"}
 
 # keys of each table, and which of its rows may have an old name
@@ -35,7 +41,8 @@ TABLES: Final = {
     "receipts": (("number",), "record LIKE '%\"wish\"%'"),
     "events": (
         ("number",),
-        "record LIKE '%\"ailment\"%' OR record LIKE '%\"wish_failed\"%'",
+        "record LIKE '%\"ailment\"%' OR record LIKE '%blame%' "
+        "OR record LIKE '%\"wish_failed\"%'",
     ),
     "wishes": (("sequence",), "kind IN ('bar_suspects', 'set_queues', 'check_nodes')"),
 }
@@ -112,6 +119,8 @@ def _rename_node(node: dict[str, Any]) -> None:
     _rename(node, NODE)
     for condition in node.get("conditions", ()):
         _rename(condition, CONDITION)
+        kind = condition["kind"]
+        condition["kind"] = KINDS_OF_CONDITIONS.get(kind, kind)
 
 
 def _rename(fields: dict[str, Any], names: dict[str, str]) -> None:

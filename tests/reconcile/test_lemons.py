@@ -54,7 +54,7 @@ def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers(
     cluster = blamed()
     (condition,) = cluster.world.nodes[BAD].conditions
     assert (condition.kind, condition.restriction) == (
-        SignalKind.BLAME,
+        SignalKind.LEMON,
         Restriction.AVOID,
     )
     assert "users began to fail here" in condition.text

@@ -10,10 +10,11 @@ from corral.agent import self_contained
 
 def test_what_the_agent_imports_is_found_with_what_that_needs() -> None:
     found = {
-        one.lower().replace("_", "-") for one in self_contained._needed("pydantic")
+        one.lower().replace("_", "-")
+        for one in self_contained._required_packages("pydantic")
     }
     assert {"pydantic-core", "typing-extensions"} <= found
-    assert self_contained._needed("no-such-distribution") == set()
+    assert self_contained._required_packages("no-such-distribution") == set()
 
 
 @pytest.mark.soak

@@ -155,7 +155,7 @@ def test_version_1_is_entered_without_the_lock_of_all_processes(
 
 
 def test_only_the_granted_gpus_may_be_opened() -> None:
-    devices = cgroup._devices(ContainmentLimits(devices={195: (2, 3, 254, 255)}))
+    devices = cgroup._device_rules(ContainmentLimits(devices={195: (2, 3, 254, 255)}))
     assert devices[0] == ("devices.deny", "c 195:* rwm")
     assert [word for _, word in devices[1:]] == [
         f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)

@@ -177,7 +177,7 @@ def test_what_a_silent_head_has_not_confirmed_is_bounded(tmp_path: Path) -> None
         here.observe(Phase.UP, [KEY, OTHER])
         for _ in range(30):
             for key in (KEY, OTHER):
-                await here.shipper._serve(mute, key)  # type: ignore[arg-type]
+                await here.shipper._ship_attempt_logs(mute, key)  # type: ignore[arg-type]
                 for log in here.shipper._followed[key].logs.values():
                     log.kept = 0
         assert WINDOW_BYTES <= mute.bytes_of(KEY) <= WINDOW_BYTES + CHUNK_BYTES

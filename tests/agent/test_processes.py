@@ -80,6 +80,6 @@ def test_a_look_during_which_numbers_began_anew_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     newest = iter([32_700, 310, 311, 311])
-    monkeypatch.setattr(processes, "_newest", lambda: next(newest))
+    monkeypatch.setattr(processes, "_newest_pid", lambda: next(newest))
     found = iter([list[int](), [7]])
-    assert processes._surely(lambda: (next(found), set())) == [7]
+    assert processes._scan_reliably(lambda: (next(found), set())) == [7]

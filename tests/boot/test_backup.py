@@ -208,7 +208,7 @@ def test_a_backup_that_fails_leaves_no_file(
     def full(*_: object) -> None:
         raise OSError(ENOSPC, "full")
 
-    monkeypatch.setattr("corral.boot.backup._pack", full)
+    monkeypatch.setattr("corral.boot.backup._write_archive", full)
     with pytest.raises(OSError, match="full"):
         back_up(here, tmp_path / "a.backup", 1.0)
     assert [path.name for path in tmp_path.iterdir()] == ["here"]

@@ -6,7 +6,7 @@ import pytest
 
 from corral.cli.error_output import Usage
 from corral.cli.planner.output import show_report
-from corral.cli.report import VERDICTS, _moment, _print_csv, shown
+from corral.cli.report import VERDICTS, _parse_moment, _print_csv, shown
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.insight.reports import BY, KINDS, report
@@ -90,11 +90,11 @@ def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
 
 
 def test_a_moment_is_so_long_ago_or_a_date() -> None:
-    assert _moment("7d", 10 * 86400.0, "--since") == 3 * 86400.0
+    assert _parse_moment("7d", 10 * 86400.0, "--since") == 3 * 86400.0
     november = datetime(2026, 11, 1, tzinfo=UTC)
-    assert _moment("2026-11-01", 0.0, "--since") == november.timestamp()
+    assert _parse_moment("2026-11-01", 0.0, "--since") == november.timestamp()
     with pytest.raises(Usage):
-        _moment("lately", 0.0, "--since")
+        _parse_moment("lately", 0.0, "--since")
 
 
 def test_each_kind_has_its_verdict() -> None:

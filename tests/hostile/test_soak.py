@@ -176,7 +176,7 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
             began = time.thread_time()
             line._read()
             if case % 100 == 0:
-                attempt._take(json.loads(json.dumps(state.message)))
+                attempt._update_state(json.loads(json.dumps(state.message)))
                 assert (
                     encoded(Heartbeat(number=1, version=None, seen=(attempt.seen,)))[1]
                     == ()

@@ -256,7 +256,7 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
     )
     play.run(most_passes=passes)
     for id, room in play._rooms.free.items():
-        anew = play._rooms._room(id)
+        anew = play._rooms._build_room(id)
         for name in sorted(NodeRoom.__slots__):
             kept, made = getattr(room, name), getattr(anew, name)
             assert kept == made or not (+kept - made), name

@@ -355,7 +355,7 @@ MUTANTS = [
     (
         Mutant(
             "nobody gives way by service",
-            "schedule.preemption.victims:Victims._bought",
+            "schedule.preemption.victims:Victims._buy_places",
             "buying is None or",
             "True or",
             "",

@@ -332,7 +332,7 @@ MUTANTS = [
     (
         Mutant(
             "who owes takes its own back",
-            "schedule.preemption.rights:PreemptionRights._borrows",
+            "schedule.preemption.rights:PreemptionRights._can_reclaim",
             "branch in standing.owing or",
             "",
             "",
@@ -372,7 +372,7 @@ MUTANTS = [
     (
         Mutant(
             "past use goes on to decide",
-            "schedule.order.queue_order:QueueLine._below",
+            "schedule.order.queue_order:QueueLine._get_child_node",
             "above.by_service or rules == Policy.SERVICE",
             "False",
             "",

@@ -183,19 +183,19 @@ def test_when_it_changes_who_owes_is_known_before(gpus: float, rate: int) -> Non
 
 
 MUTANTS = [
-    (Mutant("the due has no bound", "schedule.quota.borrowing:_rate",
+    (Mutant("the due has no bound", "schedule.quota.borrowing:_borrowing_rate",
             "min(claim.own, claim.held + claim.asked)", "claim.held + claim.asked", ""),
      test_a_queue_is_due_what_it_holds_and_asks_for_and_no_more_than_its_own),
-    (Mutant("what is asked for is not due", "schedule.quota.borrowing:_rate",
+    (Mutant("what is asked for is not due", "schedule.quota.borrowing:_borrowing_rate",
             "claim.held + claim.asked", "claim.held", ""),
      test_a_queue_is_due_what_it_holds_and_asks_for_and_no_more_than_its_own),
-    (Mutant("who owes is due what it asks for", "schedule.quota.borrowing:_rate",
+    (Mutant("who owes is due what it asks for", "schedule.quota.borrowing:_borrowing_rate",
             "claim.own if owes else", "", ""),
      test_who_owes_is_due_all_of_its_own_so_that_what_it_leaves_pays_back),
     (Mutant("preemptible jobs ask", "schedule.quota.borrowing:claims_of",
             "if not gangs[0].preemptible:", "if True:", ""),
      test_preemptible_jobs_are_on_what_nobody_owns_and_owe_nothing),
-    (Mutant("what is stripped grows its debt", "schedule.quota.borrowing:_rate",
+    (Mutant("what is stripped grows its debt", "schedule.quota.borrowing:_borrowing_rate",
             "if not claim.own:", "if False:", ""),
      test_who_has_nothing_of_its_own_owes_nothing_more),
     (Mutant("every row is written each time", "schedule.quota.borrowing:counted",

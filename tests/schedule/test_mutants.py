@@ -163,7 +163,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "nothing is kept for one that has waited",
-            "schedule.decide:_try",
+            "schedule.decide:_try_gang",
             "state.now - gang.since >= RESERVE_AFTER_SECONDS",
             "False",
             "",
@@ -223,7 +223,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "a gang begins without a port",
-            "schedule.placement.gang_placement:_gather",
+            "schedule.placement.gang_placement:_gather_seats",
             "not room.free_ports",
             "False",
             "",
@@ -233,7 +233,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "a domain that is required is only preferred",
-            "schedule.placement.topology:_ways",
+            "schedule.placement.topology:_candidate_domains",
             "if topology.mode == Mode.REQUIRE else _ANYWHERE",
             "if False else _ANYWHERE",
             "",
@@ -263,7 +263,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "any type will do",
-            "schedule.capacity.node_room:NodeRoom._wholes",
+            "schedule.capacity.node_room:NodeRoom._pick_whole_gpus",
             "asked.gpu_type is not None and",
             "False and",
             "",
@@ -323,7 +323,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "what is borrowed stays borrowed",
-            "schedule.preemption.rights:PreemptionRights._borrows",
+            "schedule.preemption.rights:PreemptionRights._can_reclaim",
             "standing.gives_back(their_path[parts])",
             "False",
             "",

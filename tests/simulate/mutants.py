@@ -40,7 +40,7 @@ STORE = [
     ),
     Mutant(
         "a new head goes on from the first attempt",
-        "store.memory_store:MemoryStore._load",
+        "store.memory_store:MemoryStore._load_job_into_world",
         "attempts[max(attempts)]",
         "attempts[min(attempts)]",
         "I10 I17",
@@ -51,7 +51,7 @@ STORE = [
 LEDGER = [
     Mutant(
         "what was out of reach is written down once more when it is let go",
-        "reconcile.accounting:_held",
+        "reconcile.accounting:_charge_allocations",
         "before.charged or ",
         "",
         "ledger",
@@ -77,7 +77,7 @@ CONTROL = [
     ),
     Mutant(
         "what was not committed is believed",
-        "control.control:Control._decide",
+        "control.control:Control._decide_and_commit",
         "await self.store.commit(self.world.term, changes)",
         "await self.store.commit(self.world.term, "
         "__import__('dataclasses').replace(changes, saves=()))",
@@ -86,7 +86,7 @@ CONTROL = [
     ),
     Mutant(
         "a head goes on with its old world after a commit has failed",
-        "control.control:Control._reload",
+        "control.control:Control._reload_world",
         "self._must_load = True",
         "return",
         "I3 I8",
@@ -110,7 +110,7 @@ CONTROL = [
     ),
     Mutant(
         "a proof of death outlives the death",
-        "control.control:Control._observe",
+        "control.control:Control._observe_engine",
         "self.facts, self.world, self.engine.observe(), self.engine.gone()",
         "self.facts, self.world, {**self.facts.proofs, **self.engine.observe()}, "
         "self.engine.gone()",
@@ -146,7 +146,7 @@ CONTROL = [
 SILENCE = [
     Mutant(
         "silence is death without a bound",
-        "health.liveness:_verdict",
+        "health.liveness:_judge_liveness",
         "past_bound=silent - excused >= BOUND_SECONDS and not frozen",
         "past_bound=True",
         "I7",
@@ -181,7 +181,7 @@ SILENCE = [
 RECONCILE = [
     Mutant(
         "GPUs return at once",
-        "reconcile.attempts:_ending",
+        "reconcile.attempts:_update_ending_job",
         "if part.is_over:",
         "if True:",
         "I8",
@@ -228,7 +228,7 @@ RECONCILE = [
     ),
     Mutant(
         "a cancel is forgotten",
-        "reconcile.apply_requests:_stop",
+        "reconcile.apply_requests:_stop_job",
         "if job is None:",
         "if job is None or why == StopWhy.CANCEL and job.state == 'RUNNING':",
         "I6",
@@ -236,7 +236,7 @@ RECONCILE = [
     ),
     Mutant(
         "a cancel does not beat another reason to stop",
-        "reconcile.apply_requests:_stop",
+        "reconcile.apply_requests:_stop_job",
         "or why == StopWhy.CANCEL",
         "",
         "I6",
@@ -244,7 +244,7 @@ RECONCILE = [
     ),
     Mutant(
         "a job does not wait for another",
-        "reconcile.apply_requests:_submit",
+        "reconcile.apply_requests:_submit_jobs",
         "JobState.HELD if after or later else JobState.QUEUED",
         "JobState.QUEUED",
         "after",
@@ -260,7 +260,7 @@ RECONCILE = [
     ),
     Mutant(
         "a resumed job begins from its oldest save",
-        "reconcile.placement:_start",
+        "reconcile.placement:_start_job",
         "saves[-1].step",
         "saves[0].step",
         "I12",
@@ -283,14 +283,14 @@ RECONCILE = [
     ),
     Mutant(
         "the schedule forgets what is held",
-        "reconcile.cache.capacity:CapacityCache._room",
-        "_occupy(draft, room, allocation)",
+        "reconcile.cache.capacity:CapacityCache._build_room",
+        "_occupy_seat(draft, room, allocation)",
         "pass",
         "bug I3",
     ),
     Mutant(
         "cordoned nodes take work",
-        "reconcile.cache.capacity:CapacityCache._room",
+        "reconcile.cache.capacity:CapacityCache._build_room",
         "node.takes_work",
         "node.liveness == 'alive'",
         "cordon",
@@ -357,7 +357,7 @@ CHARGES = [
     ),
     Mutant(
         "the recorded exit code is not the true one",
-        "reconcile.attempts:_finish",
+        "reconcile.attempts:_finish_attempt",
         "reason=doubt.reason,\n        exit_code=0",
         "reason=doubt.reason,\n        exit_code=1",
         "I5",
@@ -367,7 +367,7 @@ CHARGES = [
 SCHEDULE = [
     Mutant(
         "a part of a gang is placed",
-        "schedule.placement.gang_placement:_gather",
+        "schedule.placement.gang_placement:_gather_seats",
         "if len(seats) == shape.nodes:",
         "if seats:",
         "I9",
@@ -416,7 +416,7 @@ AGENT = [
     ),
     Mutant(
         "an agent does not stop what asked for it when the head is silent",
-        "simulate.agent:SimulatedAgent._overdue",
+        "simulate.agent:SimulatedAgent._overdue_stops",
         "if limit is None:",
         "if True:",
         "I7 I2",
@@ -473,7 +473,7 @@ AGENT = [
 FORGETTING = [
     Mutant(
         "a job that another waits for is forgotten",
-        "reconcile.job_retention:_needed",
+        "reconcile.job_retention:_referenced_jobs",
         "yield from job.spec.needs",
         "pass",
         "forget",
@@ -481,7 +481,7 @@ FORGETTING = [
     ),
     Mutant(
         "a job that still holds a node is forgotten",
-        "reconcile.job_retention:_needed",
+        "reconcile.job_retention:_referenced_jobs",
         "yield from (allocation.job for allocation in draft.held())",
         "pass",
         "forget bug",

@@ -13,7 +13,7 @@ GIVING = [
     ),
     Mutant(
         "a queue takes from one that is within its own",
-        "schedule.preemption.rights:PreemptionRights._borrows",
+        "schedule.preemption.rights:PreemptionRights._can_reclaim",
         "return standing.gives_back(their_path[parts])",
         "return True",
         "right",
@@ -21,7 +21,7 @@ GIVING = [
     ),
     Mutant(
         "a queue beyond its own takes from others",
-        "schedule.preemption.rights:PreemptionRights._borrows",
+        "schedule.preemption.rights:PreemptionRights._can_reclaim",
         "not self._is_within(gang, asked, branch)",
         "False",
         "right",
@@ -36,7 +36,7 @@ GIVING = [
     ),
     Mutant(
         "what is kept for one is given to another",
-        "schedule.decide:_keep",
+        "schedule.decide:_keep_reservation",
         "if seat.node in state.rooms:",
         "if False:",
         "kept",
@@ -44,7 +44,7 @@ GIVING = [
     ),
     Mutant(
         "what is borrowed is not written down",
-        "reconcile.placement:_start",
+        "reconcile.placement:_start_job",
         "borrowed_gpu_millis=placed.borrowed_millis",
         "borrowed_gpu_millis=0",
         "quota",
@@ -59,7 +59,7 @@ GIVING = [
     ),
     Mutant(
         "who gave way is told by no receipt for whom",
-        "reconcile.attempt_end:_receipt",
+        "reconcile.attempt_end:_build_receipt",
         "others=(other,) if other else (),",
         "others=(),",
         "receipt",
@@ -83,7 +83,7 @@ GIVING = [
     ),
     Mutant(
         "who gave way pays for it",
-        "reconcile.attempt_end:_stopped",
+        "reconcile.attempt_end:_conclude_stopped",
         "draft.put(_with_best_step(job, ended))",
         "draft.put(replace(_with_best_step(job, ended), infra_retries=job.infra_retries + 1))",
         "I17",
@@ -99,7 +99,7 @@ GIVING = [
     Mutant(
         "seats are kept for one that is never let in",
         "schedule.decide:_try_reserved",
-        "if full is None and shapes and _place(state, gang, shapes):",
+        "if full is None and shapes and _place_gang(state, gang, shapes):",
         "if False:",
         "reclaim I10",
         seed=4,

@@ -13,7 +13,7 @@ MOVING = [
     ),
     Mutant(
         "relocations cost more than an operator allows",
-        "schedule.defragment:Relocating._bought",
+        "schedule.defragment:Relocating._admit_if_affordable",
         "if cost > movables.left_gpu_seconds:",
         "if False:",
         "spent",
@@ -29,7 +29,7 @@ MOVING = [
     ),
     Mutant(
         "a relocation leaves the receipt of a preemption",
-        "reconcile.attempt_end:_kind",
+        "reconcile.attempt_end:_receipt_kind",
         "return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION",
         "return ReceiptKind.PREEMPTION",
         "receipt",

@@ -29,7 +29,7 @@ PROMISES = [
     ),
     Mutant(
         "a promise is put off and nobody is told",
-        "reconcile.promises:_tell",
+        "reconcile.promises:_record_promise",
         "draft.tell(EventKind.PROMISE_MOVED, text, job=row.job)",
         "pass",
         "promise",
@@ -46,8 +46,8 @@ PROMISES = [
     Mutant(
         "one that is put off loses its place among the promised",
         "schedule.backfill.promises:Promising._put_off",
-        "self._tell(gang, next_promise, before.since)",
-        "self._tell(gang, next_promise, self._now)",
+        "self._record_promise(gang, next_promise, before.since)",
+        "self._record_promise(gang, next_promise, self._now)",
         "promise",
         seed=164,
     ),
@@ -61,7 +61,7 @@ PROMISES = [
     ),
     Mutant(
         "more of an array are promised a start than may run at once",
-        "schedule.decide:_coming",
+        "schedule.decide:_count_array_promises",
         "return state.promising.of_array(gang) + ",
         "return ",
         "promise",

@@ -77,7 +77,7 @@ REQUESTS = [
     ),
     Mutant(
         "a gang that requires one rack gets nodes of two",
-        "schedule.placement.topology:_ways",
+        "schedule.placement.topology:_candidate_domains",
         "LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE",
         "_ANYWHERE",
         "require",
@@ -85,7 +85,7 @@ REQUESTS = [
     ),
     Mutant(
         "a job's time is up without a word before",
-        "reconcile.reconcile_pass:_timers",
+        "reconcile.reconcile_pass:_apply_time_limit",
         "attempt.warned_at is None and ran >= warned_after",
         "False",
         "warn",

@@ -97,7 +97,7 @@ class Agent:
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts",
             read=self.read,
-            drained=self._drained,
+            drained=self._on_logs_drained,
         )
         self.checks = Checks(
             node_dir=self.node_dir,
@@ -134,9 +134,9 @@ class Agent:
         self.beats.wake()
         if not self._observes:  # what comes together is looked at together
             self._observes = True
-            asyncio.get_running_loop().call_soon(self._observe)
+            asyncio.get_running_loop().call_soon(self._observe_attempts)
 
-    def _observe(self) -> None:
+    def _observe_attempts(self) -> None:
         self._observes = False
         seen = self.obedience.seen()
         self.shipper.observe(seen)
@@ -269,12 +269,12 @@ class Agent:
         self.obedience.wanted(wanted)
 
     def attach(self, request: AttachNow) -> None:
-        self._carry(request, self.pump)
+        self._start_dial_back(request, self.pump)
 
     def send_files(self, request: FilesNow) -> None:
-        self._carry(request, self.outputs.serve)
+        self._start_dial_back(request, self.outputs.serve)
 
-    def _carry(self, request: Carried, carry: Carry[Carried]) -> None:
+    def _start_dial_back(self, request: Carried, carry: Carry[Carried]) -> None:
         self._keep(self._dial_back(request, carry))
 
     def _keep(self, work: Coroutine[None, None, None]) -> None:
@@ -302,7 +302,7 @@ class Agent:
                 trouble,
             )
 
-    def _drained(self, key: AttemptKey) -> None:
+    def _on_logs_drained(self, key: AttemptKey) -> None:
         self.obedience.settle_drained()
 
     async def _watch_leases(self) -> None:
@@ -327,10 +327,10 @@ class Agent:
             except OSError as trouble:
                 log.warning("the room on the disk is looked at later: %s", trouble)
             else:
-                self._close(closed_by(room, is_closed=bool(self._closed)))
+                self._set_closed_reason(closed_by(room, is_closed=bool(self._closed)))
             await asyncio.sleep(DISK_SECONDS)
 
-    def _close(self, why: str) -> None:
+    def _set_closed_reason(self, why: str) -> None:
         if why != self._closed:
             self._closed = why
             self.inventory_now = replace(self.inventory_now, closed=why)

@@ -131,7 +131,7 @@ def unpack_members(
     reader = BoundedReader(stream, bounds)
     number, size_bytes = 0, 0
     content = Content(reader, disk)
-    for member in _members(reader):
+    for member in _iterate_members(reader):
         number += 1
         if member.size < 0 or member.sparse is not None:
             raise BadArchive(f"{member.name[:200]!r} is of a kind that is not allowed")
@@ -152,7 +152,7 @@ def unpack_members(
     return number, size_bytes
 
 
-def _members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
+def _iterate_members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
     """Iterate without keeping the members, which `tarfile` would do."""
     try:
         with tarfile.open(fileobj=reader, mode="r:") as archive:  # type: ignore[call-overload]

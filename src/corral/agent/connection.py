@@ -123,11 +123,11 @@ class Dialler:
                     and trouble.response.status_code == 401
                 ):
                     self.refused.set()
-                self._say(path, _words(trouble))
+                self._say(path, _error_text(trouble))
                 self.heads.failed(url, trouble)
             except Exception as fault:
                 # of ours, in one talk: the node needs the next one
-                self._say(path, _words(fault), fault)
+                self._say(path, _error_text(fault), fault)
             failures = 0 if clock() - began >= _SETTLED_SECONDS else failures + 1
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 
@@ -144,7 +144,7 @@ class Dialler:
                 log.info("talking with the head at %s", path)
 
 
-def _words(trouble: Exception) -> str:
+def _error_text(trouble: Exception) -> str:
     if isinstance(trouble, InvalidStatus):
         status = trouble.response.status_code
         meanings = {

@@ -120,7 +120,7 @@ class Obedience:
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:
             if launch.key not in present and launch.key not in stops:
-                self._begin(launch)
+                self._begin_launch(launch)
         for stop in wanted.stop:
             if stop.key in self._preparing:
                 self._stop_early(stop)
@@ -173,10 +173,10 @@ class Obedience:
                 task.cancel()
         await asyncio.gather(*self._preparing.values(), return_exceptions=True)
 
-    def _begin(self, launch: Launch) -> None:
+    def _begin_launch(self, launch: Launch) -> None:
         task = asyncio.create_task(self._start(launch))
         self._preparing[launch.key] = task
-        task.add_done_callback(lambda _: self._started(launch.key))
+        task.add_done_callback(lambda _: self._finish_preparing(launch.key))
 
     async def _start(self, launch: Launch) -> None:
         key = launch.key
@@ -203,7 +203,7 @@ class Obedience:
             log.exception("a bug in starting %s.%s", *key)
             self.ranks.refuse(key, f"a bug of Corral's: {bug!r}", True)
 
-    def _started(self, key: AttemptKey) -> None:
+    def _finish_preparing(self, key: AttemptKey) -> None:
         self._preparing.pop(key, None)
         self._launching.discard(key)
         stop = self._late_stops.pop(key, None)

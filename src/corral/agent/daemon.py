@@ -60,7 +60,7 @@ def serve(node_dir: Path) -> None:
         logging.getLogger("websockets").setLevel(logging.WARNING)
         myself().record(node_dir / "agent.pid")
         os.chdir("/")
-        asyncio.run(_serve(node_dir, settings, token))
+        asyncio.run(_run_agent_daemon(node_dir, settings, token))
 
 
 @contextmanager
@@ -79,12 +79,12 @@ def sole_agent(node_dir: Path) -> Iterator[None]:
         yield
 
 
-async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
+async def _run_agent_daemon(node_dir: Path, settings: NodeSettings, token: str) -> None:
     stopped = asyncio.Event()
     for number in ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with agent_of(node_dir, settings, token, Supervisor) as (agent, _):
-        await _until(agent.run(), stopped)
+        await _run_until_stopped(agent.run(), stopped)
 
 
 @asynccontextmanager
@@ -193,7 +193,9 @@ def _preparing(
     )
 
 
-async def _until(running: Coroutine[None, None, None], stopped: asyncio.Event) -> None:
+async def _run_until_stopped(
+    running: Coroutine[None, None, None], stopped: asyncio.Event
+) -> None:
     """Run until it fails, which raises, or until the process is asked to end."""
 
     async def wait() -> None:

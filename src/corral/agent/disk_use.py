@@ -57,7 +57,9 @@ async def overruns(
     if limit is None or used <= limit:  # no folder can be above it
         return {}
     folders = await asyncio.to_thread(folders_of_users, attempts)
-    bytes_by_folder = await _counted(limit, list(folders), command) if folders else {}
+    bytes_by_folder = (
+        await _count_folder_bytes(limit, list(folders), command) if folders else {}
+    )
     return {
         folders[folder]: (
             f"disk: its files on the node take more than {size_text(limit)}, the limit of the "
@@ -82,7 +84,7 @@ def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
     return folders
 
 
-async def _counted(
+async def _count_folder_bytes(
     limit: int, folders: Sequence[str], command: Sequence[str]
 ) -> Mapping[str, int]:
     """Raises: OSError, ValueError when the helper does not answer."""

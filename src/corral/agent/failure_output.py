@@ -79,7 +79,7 @@ def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
     Where the last error is not in what is left, it comes first, and GAP stands behind
     it.
     """
-    state, before = _state_of(file), _state_of(_before(file))
+    state, before = _state_of(file), _state_of(_rotated_file(file))
     return _tail_of(file, state, before, search_bytes) if state is not None else ""
 
 
@@ -104,9 +104,9 @@ def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) 
 
 def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
     """Return at most `most` bytes from the end of a file and of its predecessor."""
-    end = _read(file, size, most)
+    end = _read_before_offset(file, size, most)
     if len(end) < most and before is not None:
-        end = _read(_before(file), before[0], most - len(end)) + end
+        end = _read_before_offset(_rotated_file(file), before[0], most - len(end)) + end
     return end
 
 
@@ -116,7 +116,7 @@ def _after_error(text: bytes) -> bytes:
     return b"\n".join(rows[_rows_of_error(rows) :])
 
 
-def _before(file: Path) -> Path:
+def _rotated_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.1")
 
 
@@ -127,7 +127,7 @@ def _state_of(file: Path) -> State | None:
     return None
 
 
-def _read(file: Path, end: int, size: int) -> bytes:
+def _read_before_offset(file: Path, end: int, size: int) -> bytes:
     """Return at most `size` bytes before `end`."""
     with suppress(OSError), file.open("rb") as opened:
         opened.seek(max(0, end - size))
@@ -165,16 +165,16 @@ def _error_in(text: bytes) -> bytes:
     whole = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
     links = _LINK.split(whole[:_ERROR_LOOKED_AT])
     if len(links) == 1:
-        return _short(links[0], ERROR_BYTES)
+        return _shorten_error(links[0], ERROR_BYTES)
     words: bytes = _LINK.findall(whole)[0]
     first, last = (
-        _short(links[0], ERROR_BYTES // 2),
-        _short(links[-1].lstrip(), ERROR_BYTES // 2),
+        _shorten_error(links[0], ERROR_BYTES // 2),
+        _shorten_error(links[-1].lstrip(), ERROR_BYTES // 2),
     )
     return first + b"\n" + words + b":\n\n" + last
 
 
-def _short(error: bytes, most: int) -> bytes:
+def _shorten_error(error: bytes, most: int) -> bytes:
     """Return the first lines of one error and the end of it."""
     rows = error.lstrip(b"\n").split(b"\n")
     rows = rows[: _rows_of_error(rows)]
@@ -203,7 +203,7 @@ def _error_far(file: Path, end: int, most: int) -> bytes:
         size = min(CHUNK_BYTES, end - stop)
         # an error may go on in what was searched before
         whole = size + _ERROR_LOOKED_AT
-        if error := _error_in(_read(file, end + _ERROR_LOOKED_AT, whole)):
+        if error := _error_in(_read_before_offset(file, end + _ERROR_LOOKED_AT, whole)):
             return error
         end -= size
     return b""

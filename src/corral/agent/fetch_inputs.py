@@ -161,8 +161,8 @@ class Prepare:
             return into
         try:
             async with self._shares[launch.owner]:
-                archive = await self._snapshot(launch.workdir)
-                await self._unpack(archive, into)
+                archive = await self._cached_snapshot(launch.workdir)
+                await self._unpack_archive(archive, into)
         except SnapshotUnsafe as wrong:
             raise NotStarted(
                 f"the workdir is not unpacked: {wrong}", infra=False
@@ -190,7 +190,9 @@ class Prepare:
             return {}
         job, attempt = launch.key
         try:
-            text = await self._patiently(lambda: self._get(f"{SECRETS}{job}/{attempt}"))
+            text = await self._patiently(
+                lambda: self._fetch_bytes(f"{SECRETS}{job}/{attempt}")
+            )
             values = msgspec.json.decode(text, type=SecretsAnswer).secrets
         except HeadRefuses as no:
             raise NotStarted(
@@ -246,14 +248,16 @@ class Prepare:
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
         """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway,
         ValueError."""
-        text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
+        text = await self._in_thread(
+            lambda: self._fetch_bytes(f"{FORGOTTEN}{','.join(jobs)}")
+        )
         return msgspec.json.decode(text, type=ForgottenAnswer)
 
     def close(self) -> None:
         for threads in (self._threads, self._image_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _unpack(self, archive: Path, into: Path) -> None:
+    async def _unpack_archive(self, archive: Path, into: Path) -> None:
         """Unpack a small archive directly, and a large one in a helper of low priority.
 
         The next attempt fetches a cached unsafe archive again, because it may be
@@ -273,17 +277,21 @@ class Prepare:
         """The number of the attempt's owner in the cluster. Raises: HeadRefuses,
         HeadAway."""
         job, attempt = key
-        text = await self._patiently(lambda: self._get(f"{OWNERS}{job}/{attempt}"))
+        text = await self._patiently(
+            lambda: self._fetch_bytes(f"{OWNERS}{job}/{attempt}")
+        )
         try:
             return msgspec.json.decode(text, type=OwnerAnswer).number
         except ValueError as wrong:
             raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
 
-    async def _snapshot(self, digest: str) -> Path:
+    async def _cached_snapshot(self, digest: str) -> Path:
         """The archive in the node's cache. One that waits for another's fetch may be
         cancelled."""
         if digest not in self._fetching:
-            task = asyncio.create_task(self._patiently(lambda: self._fetch(digest)))
+            task = asyncio.create_task(
+                self._patiently(lambda: self._fetch_snapshot(digest))
+            )
             self._fetching[digest] = task
             task.add_done_callback(lambda _: self._fetching.pop(digest, None))
         return await asyncio.shield(self._fetching[digest])
@@ -306,7 +314,7 @@ class Prepare:
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    def _fetch(self, digest: str) -> Path:
+    def _fetch_snapshot(self, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
             raise HeadRefuses(f"{digest!r} is no digest", its_code="spec_invalid")
         path = self.node_dir / "cache" / f"{digest}.tar.gz"
@@ -316,7 +324,7 @@ class Prepare:
             fresh = path.with_suffix(f".{os.getpid()}")
             try:
                 with fresh.open("wb") as target:
-                    snapshot_path = self._download(f"{SNAPSHOT}{digest}", target)
+                    snapshot_path = self._download_body(f"{SNAPSHOT}{digest}", target)
                     os.fsync(target.fileno())
                 if snapshot_path != digest:
                     raise HeadAway(f"the snapshot {digest[:12]} came damaged")
@@ -329,15 +337,17 @@ class Prepare:
     def post(self, path: str, body: bytes) -> bytes:
         """The answer's body. Raises: HeadRefuses, HeadAway."""
         whole = io.BytesIO()
-        self._download(path, whole, body)
+        self._download_body(path, whole, body)
         return whole.getvalue()
 
-    def _get(self, path: str) -> bytes:
+    def _fetch_bytes(self, path: str) -> bytes:
         whole = io.BytesIO()
-        self._download(path, whole)
+        self._download_body(path, whole)
         return whole.getvalue()
 
-    def _download(self, path: str, target: BinaryIO, body: bytes | None = None) -> str:
+    def _download_body(
+        self, path: str, target: BinaryIO, body: bytes | None = None
+    ) -> str:
         """Write the answer's body; its SHA-256. Raises: HeadRefuses, HeadAway."""
         try:
             token = self.token
@@ -354,7 +364,7 @@ class Prepare:
                 )
                 answer = connection.getresponse()
                 if answer.status != 200:
-                    raise _refused(path, answer.status, answer.read(65536))
+                    raise _refusal_error(path, answer.status, answer.read(65536))
                 digest = hashlib.sha256()
                 while chunk := answer.read(1024 * 1024):
                     digest.update(chunk)
@@ -400,7 +410,7 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
         raise OSError(why)
 
 
-def _refused(path: str, status: int, body: bytes) -> CorralError:
+def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
     """The head's no, or a head that is not well and worth another try."""
     try:
         refusal = msgspec.json.decode(body, type=_ErrorAnswer).error

@@ -26,7 +26,7 @@ class HeadAddresses:
     def __init__(self, head_file: Path, node_dir: Path | None = None) -> None:
         self.head_file = head_file
         self._kept = None if node_dir is None else node_dir / FILE
-        self._named = _read(self._kept)
+        self._named = _read_stored_urls(self._kept)
         self._turn: str | None = None
         self._moved = asyncio.Event()
         self._answers = 0
@@ -59,7 +59,7 @@ class HeadAddresses:
         if url != self._turn:
             return
         self._answers += 1
-        if not _lives(trouble) or self._answers >= ANSWERS:
+        if not _has_answered(trouble) or self._answers >= ANSWERS:
             known_urls = self._known()
             self._turn = (
                 known_urls[(known_urls.index(url) + 1) % len(known_urls)]
@@ -90,13 +90,13 @@ class HeadAddresses:
         return list(dict.fromkeys([*self._named, *here]))
 
 
-def _lives(trouble: Exception) -> bool:
+def _has_answered(trouble: Exception) -> bool:
     """Return whether the head has answered."""
     closed_by_head = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
     return closed_by_head or isinstance(trouble, InvalidStatus)
 
 
-def _read(kept: Path | None) -> list[str]:
+def _read_stored_urls(kept: Path | None) -> list[str]:
     try:
         stored = json.loads(kept.read_bytes()) if kept is not None else []
     except (OSError, ValueError):

@@ -116,21 +116,23 @@ class Heartbeats:
         self._sent.clear()
         self._heard_at = self.clock()
         self._changed.set()
-        await first_of(self._speak(connection), self._listen(connection))
+        await first_of(
+            self._run_beat_loop(connection), self._receive_messages(connection)
+        )
 
-    async def _speak(self, connection: ClientConnection) -> None:
+    async def _run_beat_loop(self, connection: ClientConnection) -> None:
         while self.clock() - self._heard_at < UNHEARD_SECONDS:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._changed.wait()
             async with asyncio.timeout(UNHEARD_SECONDS):
-                await self._beat(connection)
+                await self._send_beat(connection)
             await asyncio.sleep(GATHER_SECONDS)
         raise TimeoutError(
             f"the head has answered no heartbeat for {UNHEARD_SECONDS:g} s"
         )
 
-    async def _beat(self, connection: ClientConnection) -> None:
+    async def _send_beat(self, connection: ClientConnection) -> None:
         self._changed.clear()
         self._number += 1
         inventory, sample = self.node.inventory(), self.node.sample()
@@ -158,7 +160,7 @@ class Heartbeats:
             )
         self._left_out = left_out
 
-    async def _listen(self, connection: ClientConnection) -> None:
+    async def _receive_messages(self, connection: ClientConnection) -> None:
         async for frame in connection:
             match from_head(frame if isinstance(frame, bytes) else frame.encode()):
                 case HeartbeatAck() as heard:

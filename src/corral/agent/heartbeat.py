@@ -17,14 +17,14 @@ CANNOT: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
     """Return the frame, and a sentence for each part that was left out of it."""
-    frame = _frame(beat)
+    frame = _try_encode(beat)
     if frame is not None and len(frame) <= HEARTBEAT_BYTES:
         return frame, ()
     left_out: list[str] = []
     seen: list[Seen] = []
     room = HEARTBEAT_BYTES
     for attempt in beat.seen:
-        fitted, size = _fitted(attempt, min(SEEN_BYTES, room))
+        fitted, size = _fit_attempt(attempt, min(SEEN_BYTES, room))
         seen.append(fitted)
         room -= size
         if fitted != attempt:
@@ -34,22 +34,22 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
     short = msgspec.structs.replace(
         beat,
         seen=tuple(seen),
-        inventory=_whole(beat.inventory, "the inventory", left_out),
-        sample=_whole(beat.sample, "the sample of the sensors", left_out),
+        inventory=_encodable_part(beat.inventory, "the inventory", left_out),
+        sample=_encodable_part(beat.sample, "the sample of the sensors", left_out),
         signals=tuple(
             signal
             for signal in beat.signals
-            if _whole(signal, "a signal", left_out) is not None
+            if _encodable_part(signal, "a signal", left_out) is not None
         ),
     )
     return encode(short), tuple(left_out)
 
 
-def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
+def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
     """Return the part of the attempt that encodes to at most `most_bytes`, and its
     size."""
     for attempt in _less_and_less(seen):
-        frame = _frame(attempt)
+        frame = _try_encode(attempt)
         if frame is not None and len(frame) <= most_bytes:
             return attempt, len(frame)
     bare = Seen(key=seen.key, phase=seen.phase)
@@ -63,23 +63,25 @@ def _less_and_less(seen: Seen) -> Iterator[Seen]:
     seen = replace(seen, tails=())
     yield seen
     seen = replace(
-        seen, progress=None, saves=tuple(save for save in seen.saves if _frame(save))
+        seen,
+        progress=None,
+        saves=tuple(save for save in seen.saves if _try_encode(save)),
     )
     yield seen
     seen = replace(seen, saves=(), trouble=cut(seen.trouble, SENTENCE_LETTERS))
     yield seen
 
 
-def _whole(part: T, name: str, left_out: list[str]) -> T | None:
+def _encodable_part(part: T, name: str, left_out: list[str]) -> T | None:
     """Return the part if it can be encoded by itself."""
-    frame = _frame(part)
+    frame = _try_encode(part)
     if frame is not None and len(frame) <= SEEN_BYTES:
         return part
     left_out.append(name)
     return None
 
 
-def _frame(part: Any) -> bytes | None:
+def _try_encode(part: Any) -> bytes | None:
     try:
         return encode(part)
     except CANNOT:

@@ -68,7 +68,7 @@ def mount(
         flags,
         data.encode() or None,
     )
-    _check(answer, f"mount {kind or source} on {target}")
+    _raise_on_error(answer, f"mount {kind or source} on {target}")
 
 
 def bind(source: str, target: str) -> None:
@@ -121,8 +121,10 @@ def pivot(root: str) -> None:
     """Make `root`, a mount, the root of this namespace, and let go of the old one."""
     os.chdir(root)
     number = SYS_PIVOT_ROOT[os.uname().machine]
-    _check(_libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot to {root}")
-    _check(_libc.umount2(b".", MNT_DETACH), "let go of the old root")
+    _raise_on_error(
+        _libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot to {root}"
+    )
+    _raise_on_error(_libc.umount2(b".", MNT_DETACH), "let go of the old root")
     os.chdir("/")
 
 
@@ -135,7 +137,9 @@ def own_mounts() -> bool:
     user = False
     if _libc.unshare(CLONE_NEWNS) != 0:
         uid, gid = os.geteuid(), os.getegid()
-        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "take a mount namespace")
+        _raise_on_error(
+            _libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "take a mount namespace"
+        )
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -147,7 +151,7 @@ def own_mounts() -> bool:
 def own_hostname(name: str) -> None:
     """Give this process, and all that it starts, a hostname of its own. Raises:
     OSError."""
-    _check(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
+    _raise_on_error(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
     socket.sethostname(name)
 
 
@@ -165,7 +169,7 @@ def join_mounts(pid: int) -> None:
             continue
         descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _check(
+            _raise_on_error(
                 _libc.setns(descriptor, flag),
                 f"join the {kind} namespace of process {pid}",
             )
@@ -190,13 +194,13 @@ def enter_namespaces(opened: Mapping[str, int]) -> None:
     """Move this process, of one thread, to these namespaces. Raises: OSError."""
     for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
         if kind in opened:
-            _check(
+            _raise_on_error(
                 _libc.setns(opened[kind], flag),
                 f"join the {kind} namespace of the image",
             )
 
 
-def _check(answer: int, what: str) -> None:
+def _raise_on_error(answer: int, what: str) -> None:
     if answer != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

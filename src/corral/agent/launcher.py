@@ -52,22 +52,22 @@ class Launcher:
         while True:
             for descriptor, _ in self._poll.poll(self._shims.wait_seconds()):
                 if descriptor == woken:
-                    self._reap(woken)
+                    self._reap_children(woken)
                 elif descriptor == self._server.fileno():
-                    self._accept()
+                    self._accept_connection()
                 elif self._shims.has(descriptor):
                     self._shims.hear(descriptor)
                 elif descriptor in self._connections:
-                    self._take(self._connections[descriptor])
+                    self._receive_shim_socket(self._connections[descriptor])
             self._shims.expire()
 
-    def _accept(self) -> None:
+    def _accept_connection(self) -> None:
         with suppress(OSError):
             connection = self._server.accept()[0]
             self._connections[connection.fileno()] = connection
             self._poll.register(connection.fileno(), select.EPOLLIN)
 
-    def _take(self, connection: socket.socket) -> None:
+    def _receive_shim_socket(self, connection: socket.socket) -> None:
         try:
             _, received, _, _ = socket.recv_fds(connection, 16, 1, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -101,7 +101,7 @@ class Launcher:
             connection.close()
         self._shims.close()
 
-    def _reap(self, woken: int) -> None:
+    def _reap_children(self, woken: int) -> None:
         with suppress(BlockingIOError):
             os.read(woken, 4096)
         with suppress(ChildProcessError):
@@ -137,7 +137,7 @@ def begin(
     os.close(ready)
     os.setsid()
     _log_to(node_dir / LOG)
-    server = _listen(node_dir)
+    server = _open_node_socket(node_dir)
     if server is None:
         os.write(done, b"o")
         return
@@ -169,7 +169,7 @@ def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> 
     connection.close()
 
 
-def _listen(node_dir: Path) -> socket.socket | None:
+def _open_node_socket(node_dir: Path) -> socket.socket | None:
     """The node's socket; None when a living launcher has it. The lock goes with its
     holder."""
     lock = os.open(

@@ -52,9 +52,11 @@ class LauncherClient:
             if self._is_outdated and self._find_shim() is None:
                 await self._end_outdated()
             if self._connection is None:
-                self._connection = self._connect() or await self._connect_anew()
+                self._connection = (
+                    self._connect_launcher() or await self._connect_anew()
+                )
                 asyncio.get_running_loop().add_reader(
-                    self._connection.fileno(), self._lost
+                    self._connection.fileno(), self._on_launcher_lost
                 )
 
     async def fork(self) -> socket.socket:
@@ -89,7 +91,7 @@ class LauncherClient:
             await asyncio.sleep(0.002)
         self._is_outdated = False
 
-    def _lost(self) -> None:
+    def _on_launcher_lost(self) -> None:
         """A launcher says nothing: what can be read is its end."""
         self.close()
 
@@ -105,7 +107,7 @@ class LauncherClient:
                     self.close()
             return False
 
-    def _connect(self) -> socket.socket | None:
+    def _connect_launcher(self) -> socket.socket | None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         directory = os.open(self._node_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -137,7 +139,7 @@ class LauncherClient:
             helper.kill()
             await helper.wait()
             code = -9
-        connection = self._connect()
+        connection = self._connect_launcher()
         if connection is None:
             raise NoLauncher(
                 f"the launcher does not start: exit code {code}",

@@ -71,13 +71,13 @@ class LogShipper:
     def start(self) -> None:
         """Needs a running loop. Without inotify the logs are looked at every 20 ms."""
         with contextlib.suppress(OSError):
-            self._inotify = Inotify(self._grown)
+            self._inotify = Inotify(self._on_folder_change)
 
     def observe(self, seen: tuple[Seen, ...]) -> None:
         """Follow what is here, and let go of what is no more."""
         present = {attempt.key: attempt.phase not in _OPEN for attempt in seen}
         for key in self._followed.keys() - present.keys():
-            self._unfollow(key)
+            self._unfollow_attempt(key)
         for key, ended in present.items():
             followed = self._followed.get(key)
             if followed is None:
@@ -109,14 +109,16 @@ class LogShipper:
                 log.kept = None
                 await self._ask(connection, log)
             self._turn(key)
-        await first_of(self._pump(connection), self._listen(connection))
+        await first_of(
+            self._send_due_logs(connection), self._receive_offsets(connection)
+        )
 
     def close(self) -> None:
         if self._inotify is not None:
             self._inotify.close()
             self._inotify = None
 
-    async def _listen(self, connection: ClientConnection) -> None:
+    async def _receive_offsets(self, connection: ClientConnection) -> None:
         async for frame in connection:
             answer = from_head(frame if isinstance(frame, bytes) else frame.encode())
             if not isinstance(answer, LogAt):
@@ -132,29 +134,29 @@ class LogShipper:
             log.kept = answer.offset
             self._turn(log.key)
 
-    async def _pump(self, connection: ClientConnection) -> None:
+    async def _send_due_logs(self, connection: ClientConnection) -> None:
         while True:
             self._changed.clear()
             while self._due:
                 turns, self._due = self._due, {}
                 for key in turns:
-                    await self._serve(connection, key)
+                    await self._ship_attempt_logs(connection, key)
             try:
                 async with asyncio.timeout(self._patience_seconds()):
                     await self._changed.wait()
             except TimeoutError:
-                self._due.update(dict.fromkeys(self._growing()))
+                self._due.update(dict.fromkeys(self._growing_attempts()))
 
-    def _growing(self) -> list[AttemptKey]:
+    def _growing_attempts(self) -> list[AttemptKey]:
         return [key for key, followed in self._followed.items() if not followed.ended]
 
     def _patience_seconds(self) -> float | None:
-        growing = [self._followed[key] for key in self._growing()]
+        growing = [self._followed[key] for key in self._growing_attempts()]
         if not all(followed.watched for followed in growing):
             return POLL_SECONDS
         return LOOK_SECONDS if growing else None
 
-    def _grown(self, folder: Path | None) -> None:
+    def _on_folder_change(self, folder: Path | None) -> None:
         if folder is None:
             self._due.update(dict.fromkeys(self._followed))
             self._changed.set()
@@ -166,13 +168,15 @@ class LogShipper:
         self._due[key] = None
         self._changed.set()
 
-    async def _serve(self, connection: ClientConnection, key: AttemptKey) -> None:
+    async def _ship_attempt_logs(
+        self, connection: ClientConnection, key: AttemptKey
+    ) -> None:
         """At most one chunk of each log of the attempt, so that none starves."""
         followed = self._followed.get(key)
         if followed is None:
             return
         ended = followed.ended
-        for log in self._discover(key, followed):
+        for log in self._discover_logs(key, followed):
             await self._ask(connection, log)
         followed.looked = ended
         for log in list(followed.logs.values()):
@@ -200,7 +204,7 @@ class LogShipper:
         question = LogChunk(job=job, attempt=attempt, rank=log.rank, offset=0, data=b"")
         await connection.send(encode(question))
 
-    def _discover(self, key: AttemptKey, followed: Followed) -> list[ShippedLog]:
+    def _discover_logs(self, key: AttemptKey, followed: Followed) -> list[ShippedLog]:
         """Logs that have appeared since the last look."""
         if not followed.watched and self._inotify is not None:
             followed.watched = self._inotify.watch(followed.folder)
@@ -215,7 +219,7 @@ class LogShipper:
                     fresh.append(followed.logs[rank])
         return fresh
 
-    def _unfollow(self, key: AttemptKey) -> None:
+    def _unfollow_attempt(self, key: AttemptKey) -> None:
         followed = self._followed.pop(key)
         if self._inotify is not None:
             self._inotify.forget(followed.folder)

@@ -56,7 +56,7 @@ def error_before(text: bytes, *, goes_on: bool) -> str:
         return ""
     if len(below) > 1 and not (goes_on and _is_uncaught(rows, begin)):
         return ""
-    return _shown(below[0])
+    return _printable_row(below[0])
 
 
 def _is_uncaught(rows: list[bytes], begin: int) -> bool:
@@ -75,6 +75,6 @@ def _is_uncaught(rows: list[bytes], begin: int) -> bool:
     return False
 
 
-def _shown(row: bytes) -> str:
+def _printable_row(row: bytes) -> str:
     text = row.decode("utf-8", "replace")[:ERROR_CHARACTERS]
     return "".join(letter if letter.isprintable() else " " for letter in text).strip()

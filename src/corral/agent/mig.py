@@ -60,14 +60,16 @@ def capability_minors(
         for name in names:
             part = parts[name]
             instance = root / f"gpu{part.gpu}" / "mig" / f"gi{part.gpu_instance}"
-            minors.add(_minor(instance / "access"))
-            minors.add(_minor(instance / f"ci{part.compute_instance}" / "access"))
+            minors.add(_read_device_minor(instance / "access"))
+            minors.add(
+                _read_device_minor(instance / f"ci{part.compute_instance}" / "access")
+            )
     except (KeyError, OSError, ValueError):
         return None
     return sorted(minors)
 
 
-def _minor(access: Path) -> int:
+def _read_device_minor(access: Path) -> int:
     """Raises: OSError, ValueError."""
     for line in access.read_text().splitlines():
         name, _, value = line.partition(":")

@@ -31,7 +31,7 @@ class RankLog:
         self._file = file
         self._now = now
         self._segment_bytes = kept_bytes // 2
-        self._descriptor = _open(file)
+        self._descriptor = _open_for_append(file)
         self._begin = 0  # offset of the first byte of the current file
         self._size_bytes = 0
         self._allowed_bytes = float(BURST_BYTES)
@@ -42,7 +42,7 @@ class RankLog:
     def write(self, data: bytes) -> None:
         """Keep what the caps allow of it. Never raises for a full disk: it counts as
         dropped."""
-        self._refill()
+        self._refill_allowance()
         if self._dropped_bytes:
             if self._allowed_bytes < _RESUME_BYTES:
                 self._dropped_bytes += len(data)
@@ -51,7 +51,7 @@ class RankLog:
         kept_data = data[: max(0, int(self._allowed_bytes))]
         self._allowed_bytes -= len(kept_data)
         if len(kept_data) < len(data):
-            self._drop(len(data) - len(kept_data), _TOO_FAST)
+            self._count_dropped_bytes(len(data) - len(kept_data), _TOO_FAST)
         self._keep(kept_data)
 
     def say(self, sentence: str) -> None:
@@ -78,13 +78,13 @@ class RankLog:
             self._say_dropped()
         os.close(self._descriptor)
 
-    def _refill(self) -> None:
+    def _refill_allowance(self) -> None:
         now = self._now()
         gained = (now - self._allowed_at) * BYTES_PER_SECOND
         self._allowed_bytes = min(BURST_BYTES, self._allowed_bytes + gained)
         self._allowed_at = now
 
-    def _drop(self, count: int, why: str) -> None:
+    def _count_dropped_bytes(self, count: int, why: str) -> None:
         self._dropped_bytes += count
         self._why_dropped = why
 
@@ -96,32 +96,34 @@ class RankLog:
 
     def _keep(self, data: bytes) -> None:
         while data:
-            if self._size_bytes >= self._segment_bytes and not self._rotate():
-                return self._drop(len(data), "the log could not be rotated")
+            if self._size_bytes >= self._segment_bytes and not self._rotate_file():
+                return self._count_dropped_bytes(
+                    len(data), "the log could not be rotated"
+                )
             part = data[: self._segment_bytes - self._size_bytes]
             try:
                 written = os.write(self._descriptor, part)
             except OSError as trouble:
-                return self._drop(len(data), f"{trouble.strerror}")
+                return self._count_dropped_bytes(len(data), f"{trouble.strerror}")
             self._size_bytes += written
             data = data[written:]
 
-    def _rotate(self) -> bool:
+    def _rotate_file(self) -> bool:
         """Begin a new file. A reader finds every file's offset at each moment, by its
         inode."""
         fresh = self._file.with_suffix(".log.new")
         begin = self._begin + self._size_bytes
         try:
             fresh.unlink(missing_ok=True)
-            descriptor = _open(fresh)
+            descriptor = _open_for_append(fresh)
             begins = {
                 str(os.fstat(descriptor).st_ino): begin,
                 str(os.fstat(self._descriptor).st_ino): self._begin,
             }
             marks = self._file.with_suffix(".log.at.new")
             marks.write_text(json.dumps(begins))
-            marks.rename(_marks(self._file))
-            self._file.rename(_older(self._file))
+            marks.rename(_offsets_file(self._file))
+            self._file.rename(_rotated_file(self._file))
             fresh.rename(self._file)
         except OSError:
             return False
@@ -140,11 +142,11 @@ def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
         raise ValueError(f"no offset and no amount is negative: {offset}, {max_bytes}")
     # a rotation in between is seen as a file that ends early: look again
     for _ in range(3):
-        for candidate in (_older(file), file):
+        for candidate in (_rotated_file(file), file):
             begin, data = _read_from(candidate, file, offset, max_bytes)
             if data:
                 return begin, data
-        if not _older(file).exists():
+        if not _rotated_file(file).exists():
             break
     return offset, b""
 
@@ -180,20 +182,20 @@ def _begin(file: Path, inode: int) -> int | None:
     """At which offset the file with this inode begins; None for one that is being
     rotated out."""
     try:
-        begin = json.loads(_marks(file).read_text()).get(str(inode))
+        begin = json.loads(_offsets_file(file).read_text()).get(str(inode))
     except FileNotFoundError:
         return 0
     return None if begin is None else int(begin)
 
 
-def _older(file: Path) -> Path:
+def _rotated_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.1")
 
 
-def _marks(file: Path) -> Path:
+def _offsets_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.at")
 
 
-def _open(file: Path) -> int:
+def _open_for_append(file: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     return os.open(file, flags, 0o600)

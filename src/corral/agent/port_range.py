@@ -28,20 +28,20 @@ class PortBlock:
         Raises: OSError when every block is taken.
         """
         self._lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.ports = self._take(_remembered(record), index)
+        self.ports = self._reserve_block(_remembered(record), index)
         record.write_text(f"{self.ports[0]}\n")
 
     def free(self, held: Collection[int] = ()) -> tuple[int, ...]:
         """32 ports that nothing listens on, or that are `held` by the node's own
         attempts."""
-        offered = (port for port in self.ports if port in held or _unused(port))
+        offered = (port for port in self.ports if port in held or _is_port_unused(port))
         return tuple(port for port, _ in zip(offered, range(PORTS), strict=False))
 
     def close(self) -> None:
         self._lock.close()
 
-    def _take(self, remembered: int | None, index: int) -> range:
-        starts = list(_starts())
+    def _reserve_block(self, remembered: int | None, index: int) -> range:
+        starts = list(_block_starts())
         first = (os.getuid() * 16 + index) % len(starts)
         preferred = [start for start in starts if start == remembered]
         for start in (*preferred, *starts[first:], *starts[:first]):
@@ -54,7 +54,7 @@ class PortBlock:
         raise OSError("every block of ports of this machine is taken by another node")
 
 
-def _starts() -> Iterator[int]:
+def _block_starts() -> Iterator[int]:
     """The first ports of all blocks outside the range that outgoing connections draw
     from."""
     try:
@@ -75,7 +75,7 @@ def _remembered(record: Path) -> int | None:
         return None
 
 
-def _unused(port: int) -> bool:
+def _is_port_unused(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -93,16 +93,23 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
     root.mkdir(parents=True, exist_ok=True)
     hidden = _outermost(settings.hidden)
     hosts = write_hosts(node_dir, settings)
-    with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
-        plain = _compose_as_user(disk, root) if user else _compose(disk, root, hidden)
-        _show(
-            str(root),
-            {path: at for path, at in seen.items() if not _within(path, hidden)},
+    with (
+        _open_stable_paths(_seen_inside(node_dir, settings)) as seen,
+        _open_stable_paths(hosts) as named,
+    ):
+        plain = (
+            _compose_as_user(disk, root)
+            if user
+            else _compose_overlays(disk, root, hidden)
         )
-        with _hiding(str(root), hidden):
-            _show(
+        _bind_paths(
+            str(root),
+            {path: at for path, at in seen.items() if not _is_within_any(path, hidden)},
+        )
+        with _hide_folders(str(root), hidden):
+            _bind_paths(
                 str(root),
-                {path: at for path, at in seen.items() if _within(path, hidden)},
+                {path: at for path, at in seen.items() if _is_within_any(path, hidden)},
             )
         name_node(str(root), settings, named)
     kernel_mounts.pivot(str(root))
@@ -112,9 +119,15 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
 def _hide_only(node_dir: Path, settings: NodeSight) -> None:
     hidden = _outermost(settings.hidden)
     hosts = write_hosts(node_dir, settings)
-    with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
-        with _hiding("", hidden):
-            _show("", {path: at for path, at in seen.items() if _within(path, hidden)})
+    with (
+        _open_stable_paths(_seen_inside(node_dir, settings)) as seen,
+        _open_stable_paths(hosts) as named,
+    ):
+        with _hide_folders("", hidden):
+            _bind_paths(
+                "",
+                {path: at for path, at in seen.items() if _is_within_any(path, hidden)},
+            )
         name_node("", settings, named)
 
 
@@ -145,7 +158,7 @@ def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
         kernel_mounts.own_hostname(settings.node)
 
 
-def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
+def _compose_overlays(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
     """The machine's disk under `root`, each file system an overlay; those that cannot
     be one."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
@@ -155,7 +168,7 @@ def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
         target = f"{root}{point}"
         if (
             not _has_files(mount)
-            or _within(point, hidden)
+            or _is_within_any(point, hidden)
             or not os.path.lexists(target)
         ):
             continue
@@ -235,7 +248,7 @@ def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
 
 
 @contextmanager
-def _opened(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
+def _open_stable_paths(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
     """Each path with a name that still leads to it when something else is mounted over
     it."""
     with ExitStack() as stack:
@@ -247,7 +260,7 @@ def _opened(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
         yield names
 
 
-def _show(root: str, seen: Mapping[str, str]) -> None:
+def _bind_paths(root: str, seen: Mapping[str, str]) -> None:
     for path, source in seen.items():
         target = Path(f"{root}{path}")
         if not target.exists():
@@ -269,7 +282,7 @@ def _make_way(target: Path) -> None:
 
 
 @contextmanager
-def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
+def _hide_folders(root: str, hidden: Sequence[str]) -> Iterator[None]:
     """Empty folders over the hidden ones; what is shown in them meanwhile stays,
     nothing else."""
     present_paths = [
@@ -288,10 +301,10 @@ def _has_files(mount: kernel_mounts.Mount) -> bool:
     root."""
     if mount.point == "/" or _NO_FILES.fullmatch(mount.kind):
         return False
-    return not _within(mount.point, _KERNEL)
+    return not _is_within_any(mount.point, _KERNEL)
 
 
-def _within(path: str, folders: Sequence[str]) -> bool:
+def _is_within_any(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
@@ -299,6 +312,6 @@ def _outermost(paths: Sequence[str]) -> list[str]:
     """Return the paths that lie in none of the others."""
     outermost: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths}):
-        if not _within(path, outermost):
+        if not _is_within_any(path, outermost):
             outermost.append(path)
     return outermost

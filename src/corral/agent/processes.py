@@ -82,15 +82,15 @@ def catches(pid: int, number: int) -> bool:
 def descendants(ancestor: int) -> list[int]:
     """Living processes below this one, in any session; zombies are left out, not what
     they left."""
-    return _surely(lambda: _look_below(ancestor))
+    return _scan_reliably(lambda: _look_below(ancestor))
 
 
 def marked(mark: bytes) -> list[int]:
     """Living processes that were given this `NAME=value` in their environment."""
-    return _surely(lambda: _look_for(mark))
+    return _scan_reliably(lambda: _look_for(mark))
 
 
-def _surely(look: Callable[[], _Look]) -> list[int]:
+def _scan_reliably(look: Callable[[], _Look]) -> list[int]:
     """Return the result of a scan. An empty result counts only if no listed process
     ended.
 
@@ -101,15 +101,15 @@ def _surely(look: Callable[[], _Look]) -> list[int]:
     """
     ended: _Ended = set()
     for _ in range(WHOLE_LOOKS):
-        newest = _newest()
+        newest = _newest_pid()
         live_pids, now_ended = look()
-        if live_pids or (now_ended <= ended and _newest() >= newest):
+        if live_pids or (now_ended <= ended and _newest_pid() >= newest):
             return live_pids
         ended = {(pid, started) for pid, started in now_ended if started is not None}
     return []
 
 
-def _newest() -> int:
+def _newest_pid() -> int:
     """The number that was given last (proc(5), /proc/loadavg)."""
     return int(Path("/proc/loadavg").read_text().split()[4])
 

@@ -67,7 +67,11 @@ def bundle(into: Path) -> None:
         folder.mkdir(parents=True)
     _copy_tree(Path(sysconfig.get_path("stdlib")), library)
     for distribution_name in sorted(
-        {needed_name for name in ROOTS for needed_name in (name, *_needed(name))}
+        {
+            needed_name
+            for name in ROOTS
+            for needed_name in (name, *_required_packages(name))
+        }
     ):
         _copy_distribution(distribution_name, packages)
     _copy_tree(Path(corral.__file__).parent, packages / "corral")
@@ -75,7 +79,7 @@ def bundle(into: Path) -> None:
         os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
         binaries / REAL,
     )
-    for file in [binaries / REAL, *_binaries(library)]:
+    for file in [binaries / REAL, *_native_libraries(library)]:
         _copy_needed(file, native)
     # The folder is for reading alone where it is used.
     compileall.compile_dir(library, quiet=2, invalidation_mode=UNCHECKED)
@@ -84,7 +88,7 @@ def bundle(into: Path) -> None:
     wrapper.chmod(0o755)
 
 
-def _needed(name: str, known_names: set[str] | None = None) -> set[str]:
+def _required_packages(name: str, known_names: set[str] | None = None) -> set[str]:
     """Distributions that this one needs without its extras, and those that they
     need."""
     known_names = set() if known_names is None else known_names
@@ -96,7 +100,7 @@ def _needed(name: str, known_names: set[str] | None = None) -> set[str]:
         match = _NAME.match(requirement)
         if "extra ==" not in requirement and match and match[0] not in known_names:
             known_names.add(match[0])
-            _needed(match[0], known_names)
+            _required_packages(match[0], known_names)
     return known_names
 
 
@@ -118,7 +122,7 @@ def _copy_tree(source: Path, into: Path) -> None:
     shutil.copytree(source, into, ignore=ignored, dirs_exist_ok=True)
 
 
-def _binaries(folder: Path) -> Iterator[Path]:
+def _native_libraries(folder: Path) -> Iterator[Path]:
     for file in folder.rglob("*.so*"):
         with file.open("rb") as opened:
             if opened.read(4) == ELF:

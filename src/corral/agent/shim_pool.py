@@ -37,8 +37,8 @@ class IdleShims:
     ) -> None:
         """Let a shim have the agent's socket: one that waits, else a new one, which is
         `be` in a new process. Raises: OSError when no process is to be had."""
-        if not self._give(agent):
-            self._fork(be)
+        if not self._assign_idle_shim(agent):
+            self._fork_shim(be)
 
     def hear(self, descriptor: int) -> None:
         """A shim waits from now on, or has ended."""
@@ -78,7 +78,7 @@ class IdleShims:
         for connection in self._sockets.values():
             connection.close()
 
-    def _give(self, agent: socket.socket) -> bool:
+    def _assign_idle_shim(self, agent: socket.socket) -> bool:
         while self._idle:
             # the one that waits least has the warmest memory
             descriptor, _ = self._idle.popitem()
@@ -89,7 +89,7 @@ class IdleShims:
             self._let_go(descriptor)
         return False
 
-    def _fork(self, be: Callable[[socket.socket], NoReturn]) -> None:
+    def _fork_shim(self, be: Callable[[socket.socket], NoReturn]) -> None:
         ours, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_socket:
             try:

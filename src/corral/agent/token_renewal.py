@@ -60,12 +60,12 @@ class Renewal:
         look."""
         refused = self.refused.is_set()
         self.refused.clear()
-        if self._replaced():
+        if self._adopt_stored_token():
             return LOOK_SECONDS
         if not refused and self._age_seconds() < renew_after_seconds:
             return LOOK_SECONDS
         try:
-            await self._renew()
+            await self._renew_token()
         except HeadRefuses as no:
             if no.its_code == UNSUPPORTED:  # its engine hands out its tokens
                 return DAY_SECONDS
@@ -76,7 +76,7 @@ class Renewal:
             return LOOK_SECONDS
         return AGAIN_SECONDS
 
-    def _replaced(self) -> bool:
+    def _adopt_stored_token(self) -> bool:
         """Whether another token lies in the folder than the one in use: then that is
         used."""
         try:
@@ -86,7 +86,7 @@ class Renewal:
             return False
         if stored_token == self.token:
             return False
-        self._take(stored_token)
+        self._switch_token(stored_token)
         return True
 
     def _age_seconds(self) -> float:
@@ -95,7 +95,7 @@ class Renewal:
         except OSError:
             return 0.0
 
-    async def _renew(self) -> None:
+    async def _renew_token(self) -> None:
         """The head records the fresh token first. Until it lies in the folder the
         earlier one counts, and can be renewed again. Raises: HeadRefuses, HeadAway,
         OSError."""
@@ -104,16 +104,16 @@ class Renewal:
             {"sha256": hashlib.sha256(fresh.encode()).hexdigest()}
         ).encode()
         await asyncio.to_thread(self.post, RENEW, body)
-        _write(self.node_dir / TOKEN, fresh)
-        self._take(fresh)
+        _write_token_file(self.node_dir / TOKEN, fresh)
+        self._switch_token(fresh)
         log.info("the node's token is renewed")
 
-    def _take(self, token: str) -> None:
+    def _switch_token(self, token: str) -> None:
         self.token = token
         self.use(token)
 
 
-def _write(path: Path, token: str) -> None:
+def _write_token_file(path: Path, token: str) -> None:
     """Replace the file as a whole, durably, readable by its owner alone."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)

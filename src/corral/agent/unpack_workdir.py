@@ -84,7 +84,7 @@ class _Workdir:
         *folders, name = path_parts(member.name, self._bounds) or [""]
         if not name:
             return  # the folder itself
-        parent = _descend(self._root, folders, member)
+        parent = _open_folder_below(self._root, folders, member)
         try:
             self._place_in(parent, folders, name, member, content)
         finally:
@@ -100,23 +100,25 @@ class _Workdir:
     ) -> None:
         if member.isdir():
             _make_folder(name, parent)
-            os.close(_descend(parent, [name], member))
+            os.close(_open_folder_below(parent, [name], member))
         elif member.isreg():
-            _write(member, content, name, parent)
+            _write_file(member, content, name, parent)
         elif member.issym():
             _check_link(member, folders)
             os.symlink(member.linkname, name, dir_fd=parent)
         elif member.islnk():
-            self._link(member, name, parent)
+            self._create_hard_link(member, name, parent)
         else:
             raise BadArchive(
                 f"{member.name[:200]!r} is neither a file, a folder nor a link"
             )
 
-    def _link(self, member: tarfile.TarInfo, name: str, parent: int) -> None:
+    def _create_hard_link(
+        self, member: tarfile.TarInfo, name: str, parent: int
+    ) -> None:
         *folders, target = path_parts(member.linkname, self._bounds) or [""]
         try:
-            source = _descend(self._root, folders, member, make=False)
+            source = _open_folder_below(self._root, folders, member, make=False)
         except FileNotFoundError as missing:
             raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
         try:
@@ -139,7 +141,7 @@ class _Workdir:
             os.close(source)
 
 
-def _descend(
+def _open_folder_below(
     start: int, folders: Sequence[str], member: tarfile.TarInfo, *, make: bool = True
 ) -> int:
     """A descriptor of the folder, made where it is missing; a link on the way is
@@ -167,7 +169,9 @@ def _make_folder(name: str, parent: int) -> None:
         return
 
 
-def _write(member: tarfile.TarInfo, content: Content, name: str, parent: int) -> None:
+def _write_file(
+    member: tarfile.TarInfo, content: Content, name: str, parent: int
+) -> None:
     mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     target = os.open(name, flags, mode, dir_fd=parent)

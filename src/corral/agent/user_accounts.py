@@ -158,11 +158,11 @@ class Accounts:
         # a directory service may take its time
         account = await asyncio.to_thread(allowed_account, owner, policy)
         if account is None:
-            account = policy.refuses_unknown(owner) or await self._mapped(
+            account = policy.refuses_unknown(owner) or await self._account_from_range(
                 launch, policy, number
             )
         if isinstance(account, PolicyRefusal):
-            raise self._refusing(owner, account)
+            raise self._account_refusal(owner, account)
         if self._refused.pop(owner, None) is not None:
             self.changed()
         return None if account.uid == 0 else account
@@ -180,10 +180,10 @@ class Accounts:
         account = allowed_account(user, policy)
         if account is None:
             account = policy.refuses_unknown(user)
-        return self._sentence(account) if isinstance(account, PolicyRefusal) else ""
+        return self._refusal_text(account) if isinstance(account, PolicyRefusal) else ""
 
-    def _refusing(self, owner: str, refusal: PolicyRefusal) -> AccountRefused:
-        why = self._sentence(refusal)
+    def _account_refusal(self, owner: str, refusal: PolicyRefusal) -> AccountRefused:
+        why = self._refusal_text(refusal)
         if self._refused.get(owner) != why:
             self._refused[owner] = why
             self.changed()
@@ -191,10 +191,10 @@ class Accounts:
             f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint
         )
 
-    def _sentence(self, refusal: PolicyRefusal) -> str:
+    def _refusal_text(self, refusal: PolicyRefusal) -> str:
         return f"{refusal.why}; {refusal.hint}"
 
-    async def _mapped(
+    async def _account_from_range(
         self, launch: Launch, policy: NodePolicy, number: Number
     ) -> JobAccount | PolicyRefusal:
         """An account of the user's own from the range; its uid is the same on every
@@ -212,10 +212,10 @@ class Accounts:
                 f"uid {uid} of its range {policy.uids} belongs to the account {other}",
                 "declare a uid_range without accounts in its policy.json",
             )
-        home = await asyncio.to_thread(self._home, uid)
+        home = await asyncio.to_thread(self._prepare_home, uid)
         return JobAccount(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
 
-    def _home(self, uid: int) -> Path:
+    def _prepare_home(self, uid: int) -> Path:
         """The home folder of this uid, which no other user may enter. Raises:
         OSError."""
         homes = self.node_dir / HOMES

@@ -151,10 +151,10 @@ class Channels:
         talk: Talk | None = None
         try:
             await socket.accept()
-            talk = await self._greet(socket, control)
-            telling = asyncio.create_task(self._tell(talk))
+            talk = await self._receive_hello(socket, control)
+            telling = asyncio.create_task(self._send_updates(talk))
             try:
-                await self._listen(talk, control)
+                await self._receive_beats(talk, control)
             finally:
                 telling.cancel()
                 with contextlib.suppress(
@@ -162,17 +162,17 @@ class Channels:
                 ):
                     await telling
         except Closing as closing:
-            await _close(socket, closing.code, closing.why)
+            await _close_socket(socket, closing.code, closing.why)
         except Trouble as trouble:
-            await _close(socket, LATER, trouble.message)
+            await _close_socket(socket, LATER, trouble.message)
         except (WebSocketDisconnect, OSError, RuntimeError):
             pass  # it is gone; that is all there is to know
         finally:
             if talk is not None and self._talks.get(talk.node) is talk:
                 del self._talks[talk.node]
-                self._leave(talk.node, control)
+                self._mark_node_left(talk.node, control)
 
-    def _leave(self, node: NodeId, control: Control) -> None:
+    def _mark_node_left(self, node: NodeId, control: Control) -> None:
         """Parts come and go: what was for one is not kept."""
         if is_part(node):
             self._newest.pop(node, None)
@@ -180,7 +180,7 @@ class Channels:
         else:
             control.left(node)
 
-    async def _greet(self, socket: WebSocket, control: Control) -> Talk:
+    async def _receive_hello(self, socket: WebSocket, control: Control) -> Talk:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 hello = self._read(await frame_of(socket)).message
@@ -230,7 +230,7 @@ class Channels:
         other.over = REPLACED
         other.wake.set()
 
-    async def _listen(self, talk: Talk, control: Control) -> None:
+    async def _receive_beats(self, talk: Talk, control: Control) -> None:
         while True:
             frame = await self._next(talk, control)
             if not isinstance(frame, Heartbeat):
@@ -261,7 +261,7 @@ class Channels:
                 control.hear(self.amend(word))
             elif self.lender is not None:
                 self.lender.hear_part(word)
-            taken = _taken(talk, frame, word, control)
+            taken = _acknowledged_signal(talk, frame, word, control)
             await talk.socket.send_bytes(
                 encode(self._heard(talk, frame.number, taken, wall))
             )
@@ -307,13 +307,13 @@ class Channels:
             return control.wanted(node)
         return self.lender.part_word(node) if self.lender is not None else None
 
-    async def _tell(self, talk: Talk) -> None:
+    async def _send_updates(self, talk: Talk) -> None:
         while True:
             await talk.wake.wait()
             talk.wake.clear()
             if talk.over:
                 code = TWIN if talk.over == REPLACED else REVOKED
-                await _close(talk.socket, code, talk.over)
+                await _close_socket(talk.socket, code, talk.over)
                 return
             wanted = self._newest.get(talk.node)
             if wanted is not None and talk.told != wanted.version:
@@ -356,14 +356,14 @@ class Channels:
                     encode(self._keep(chunk, owned[key], node, keeper))
                 )
         except Closing as closing:
-            await _close(socket, closing.code, closing.why)
+            await _close_socket(socket, closing.code, closing.why)
         except Trouble as trouble:
-            await _close(socket, LATER, trouble.message)
+            await _close_socket(socket, LATER, trouble.message)
         except (WebSocketDisconnect, RuntimeError):
             pass
         except OSError as error:
             log.error("log_not_kept", node=node, error=str(error))
-            await _close(socket, LATER, "the head cannot keep logs now")
+            await _close_socket(socket, LATER, "the head cannot keep logs now")
 
     def _keep(
         self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper
@@ -398,7 +398,9 @@ class Channels:
         return Closing(code, why)
 
 
-def _taken(talk: Talk, frame: Heartbeat, word: NodeFacts, control: Control) -> int:
+def _acknowledged_signal(
+    talk: Talk, frame: Heartbeat, word: NodeFacts, control: Control
+) -> int:
     """Up to here it need not say its signals again: they are recorded, or not
     believed."""
     if is_part(talk.node) and frame.signals and not word.signals:
@@ -419,7 +421,7 @@ async def frame_of(socket: WebSocket) -> bytes:
     )
 
 
-async def _close(socket: WebSocket, code: int, why: str) -> None:
+async def _close_socket(socket: WebSocket, code: int, why: str) -> None:
     """A close frame's reason has at most 123 bytes."""
     with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
         await socket.close(

@@ -46,7 +46,7 @@ class OpenRoutes:
             client = scope.get("client")
             seconds = lines.take(network_of(str(client[0]) if client else ""))
             if seconds == float("inf"):
-                await answer(_full(lines.pace))(scope, receive, send)
+                await answer(_queue_full_error(lines.pace))(scope, receive, send)
                 return
             if seconds > 0:
                 await asyncio.sleep(seconds)
@@ -62,7 +62,7 @@ class OpenRoutes:
         return self._pages if self._is_page(path) else None
 
 
-def _full(pace: LinePace) -> TooMany:
+def _queue_full_error(pace: LinePace) -> TooMany:
     seconds = pace.in_line / pace.a_second
     return TooMany(
         f"{pace.in_line:,} requests without a token wait for their turn from this address; "

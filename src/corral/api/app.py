@@ -91,7 +91,7 @@ def create_app(
     )
     _handle_errors(app)
     # not included as routers: rights are looked up in one list
-    app.router.routes += _routes()
+    app.router.routes += _collect_routes()
     failed = FailedLogIns(store=control.store, clock=control.clock)
     log_quota = _log_quota(control, settings)
     sessions = DialledSessions()
@@ -164,7 +164,7 @@ def _disk_guard(control: Control, settings: ApiSettings) -> DiskGuard:
     )
 
 
-def _routes() -> list[BaseRoute]:
+def _collect_routes() -> list[BaseRoute]:
     return [
         *job_changes.router.routes,
         *jobs.router.routes,

@@ -139,7 +139,7 @@ class Caller:
     def may_on(self, job: Job, *, key: Key | None = None) -> bool:
         """Whether they may call the route (or another) on this job."""
         asked_key = key or self.key
-        if self.job is not None and not self._reaches(asked_key, job):
+        if self.job is not None and not self._can_reach_job(asked_key, job):
             return False
         return may(self.role, asked_key, own=self.owns(job)) or self._may_as_operator(
             job, asked_key
@@ -156,7 +156,7 @@ class Caller:
         """Raises: Forbidden when they may not call the route on this job. `what`: of
         the job."""
         named = what or job.spec.name
-        if self.job is not None and not self._reaches(self.key, job):
+        if self.job is not None and not self._can_reach_job(self.key, job):
             word = RIGHTS[self.key].what or "this"
             if RIGHTS[self.key].jobs == Reach.SELF:
                 raise Forbidden(
@@ -181,7 +181,7 @@ class Caller:
             hint=f"ask {job.owner}, or an {least(self.key, own=False)} of this cluster",
         )
 
-    def _reaches(self, key: Key, job: Job) -> bool:
+    def _can_reach_job(self, key: Key, job: Job) -> bool:
         assert self.job is not None
         return reaches(self.job.scope, key, itself=self.job.is_itself(job))
 

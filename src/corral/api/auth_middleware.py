@@ -122,13 +122,13 @@ class Gate:
                         await self._app(scope, receive, begun)
         except CorralError as error:
             refused.append(error)
-            await self._refuse(error, scope, receive, begun)
+            await self._send_refusal(error, scope, receive, begun)
         except Exception as error:
-            await self._answer(
+            await self._send_answer(
                 bug(error, self._control.clock.fresh_id()), scope, receive, begun
             )
         finally:
-            self._charge(scope, begun)
+            self._charge_caller(scope, begun)
             await self._write_down(scope, refused)
 
     def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
@@ -226,7 +226,7 @@ class Gate:
                 await self._control.store.use_token(caller.token, at=now)
         return caller
 
-    def _charge(self, scope: Scope, begun: Begun) -> None:
+    def _charge_caller(self, scope: Scope, begun: Begun) -> None:
         caller: Caller | None = scope.get("corral.caller")
         if caller is not None:
             self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
@@ -253,13 +253,13 @@ class Gate:
                 "not_written_down", by=caller.name, what=entry.what, error=error.message
             )
 
-    async def _refuse(
+    async def _send_refusal(
         self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
         """Answer; what has begun already, and is the caller's no more, is ended
         instead."""
         if not begun.begun or not isinstance(error, Unauthorised):
-            await self._answer(answer(error), scope, receive, begun)
+            await self._send_answer(answer(error), scope, receive, begun)
         elif scope["type"] == "websocket":
             reason = error.message.encode()[:120].decode(errors="ignore")
             with suppress(RuntimeError, OSError):  # it may be closed already
@@ -269,7 +269,7 @@ class Gate:
         else:
             await begun({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _answer(
+    async def _send_answer(
         self, response: Response, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
         """Answer, unless an answer has begun: then the connection is broken off, never

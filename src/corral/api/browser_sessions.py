@@ -30,7 +30,7 @@ LINK_SECONDS: Final = 300.0
 @router.get("/v1/session")
 async def session(house: Within, caller: Asker) -> wire.SessionView:
     """Return the current session: its user and the cluster."""
-    return _told(house, caller.name, caller.role, caller.expires_at)
+    return _build_session_view(house, caller.name, caller.role, caller.expires_at)
 
 
 @router.post("/v1/session", status_code=201)
@@ -58,7 +58,7 @@ async def log_in(
             page_secret=page,
         )
     keep_session(house, response, secret, expires_at - now)
-    session_view = _told(house, caller.name, caller.role, expires_at)
+    session_view = _build_session_view(house, caller.name, caller.role, expires_at)
     return wire.SessionOpened(**session_view.model_dump(), page_secret=page)
 
 
@@ -162,7 +162,7 @@ async def _add_token(
     return secret
 
 
-def _told(
+def _build_session_view(
     house: House, name: UserName, role: str, expires_at: float | None
 ) -> wire.SessionView:
     queues = house.control.world.queues

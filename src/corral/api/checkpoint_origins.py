@@ -49,8 +49,8 @@ async def _with_origin(
             hint="write: from: j35, or from: j35@400",
         )
     job = await _ended_job(house, name, caller)
-    saves = kept_saves(await house.control.store.saves(job.id), _kept(job))
-    save = _chosen(job, saves, int(asked_step) if at else None)
+    saves = kept_saves(await house.control.store.saves(job.id), _kept_save_count(job))
+    save = _select_save(job, saves, int(asked_step) if at else None)
     attempts = await house.control.store.attempts(job.id)
     node = next(
         attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt
@@ -95,11 +95,11 @@ async def _ended_job(house: House, name: str, caller: Caller) -> Job:
     return job
 
 
-def _kept(job: Job) -> int:
+def _kept_save_count(job: Job) -> int:
     return job.spec.checkpoint.keep if job.spec.checkpoint is not None else 1
 
 
-def _chosen(job: Job, saves: Sequence[Save], step: int | None) -> Save:
+def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:
     """The newest save, or the newest one of this step. Raises: NotFound, Conflict."""
     see = f"see: corral checkpoints {job.id}"
     if not saves:

@@ -195,11 +195,13 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
     if unfinished:
         request = ChangeJobs(jobs=tuple(unfinished), to="cancel")
         await house.control.acknowledge(request, by=caller.name, speaker=caller.speaker)
-    house.later(_stop(house.control, unfinished, house.settings.stop))
+    house.later(_stop_after_jobs(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
 
 
-async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -> None:
+async def _stop_after_jobs(
+    control: Control, jobs: list[JobId], stop: Callable[[], None]
+) -> None:
     """Stop the head when the jobs have ended, or have taken too long."""
     give_up_at = control.clock.monotonic() + STOP_SECONDS
     async with control.hub.follow(None) as news:

@@ -45,7 +45,7 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
     named = {name.lower() for name, _ in shown_headers}
     if b"authorization" in named or b"cookie" not in named:
         return bearer(shown_headers), False
-    secret = _kept(shown_headers, cookie)
+    secret = _cookie_value(shown_headers, cookie)
     if secret is None:
         return bearer(shown_headers), False
     check_origin(shown_headers)
@@ -58,7 +58,7 @@ def page_secret(headers: Headers) -> str:
     return values[0].decode("latin-1") if len(values) == 1 else ""
 
 
-def _kept(headers: Headers, cookie: str) -> str | None:
+def _cookie_value(headers: Headers, cookie: str) -> str | None:
     for name, value in headers:
         if name.lower() == b"cookie":
             try:

@@ -123,11 +123,13 @@ def answer(error: CorralError) -> JSONResponse:
         headers["Connection"] = "close"  # the rest of the body is not waited for
     if isinstance(error, TooMany):
         headers["Retry-After"] = str(max(1, ceil(error.retry_seconds)))
-    body = error_of(error.code, _text(error.message), _text(error.hint))
+    body = error_of(
+        error.code, _escape_surrogates(error.message), _escape_surrogates(error.hint)
+    )
     return JSONResponse(body, status_code=status, headers=headers)
 
 
-def _text(words: str) -> str:
+def _escape_surrogates(words: str) -> str:
     """Words as UTF-8 can carry them: a lone surrogate of the caller is shown, not
     sent."""
     return words.encode(errors="backslashreplace").decode()
@@ -164,7 +166,9 @@ async def on_http(request: Request, error: Exception) -> Response:
     code = _HTTP_CODES.get(error.status_code, "request_invalid")
     message = f"{request.method} {request.url.path[:200]}: {error.detail}"
     body = error_of(
-        code, _text(message), "see docs/architecture/overview.md for the routes"
+        code,
+        _escape_surrogates(message),
+        "see docs/architecture/overview.md for the routes",
     )
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 

@@ -34,7 +34,7 @@ def response(stream: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-def _sent(value: BaseModel, id: str = "", kind: str = "") -> bytes:
+def _encode_event(value: BaseModel, id: str = "", kind: str = "") -> bytes:
     head = f"event: {kind}\n" if kind else ""
     head += f"id: {id}\n" if id else ""
     return f"{head}data: {value.model_dump_json()}\n\n".encode(errors="replace")
@@ -55,12 +55,12 @@ async def follow_events(
                 for event in await seen_events(
                     control, sight_of(control, caller), page
                 ):
-                    yield _sent(api.EventView.of(event), id=str(event.number))
+                    yield _encode_event(api.EventView.of(event), id=str(event.number))
                 after = page[-1].number
             behind = False
             state = control.world.state_of(job) if job else None
             if state in FINAL and news.empty():
-                yield _sent(api.LogLines(end=state), kind="end")
+                yield _encode_event(api.LogLines(end=state), kind="end")
                 return
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
@@ -74,10 +74,10 @@ async def follow_events(
                 for event in await seen_events(
                     control, sight_of(control, caller), [new]
                 ):
-                    yield _sent(api.EventView.of(event), id=str(after))
+                    yield _encode_event(api.EventView.of(event), id=str(after))
 
 
-def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
+def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
     """Return a notice in place of bytes that log rotation removed before they were
     read."""
     notice = (
@@ -126,19 +126,21 @@ class LogStream:
         with self.keeper.bell(self.job.id) as bell:
             async with self._ring_on_events(bell):
                 yield HEARTBEAT
-                async for piece in self._grow(bell, first):
+                async for piece in self._follow_bytes(bell, first):
                     yield piece
         for piece in self._pieces(first, last=True):
             yield piece
-        yield _sent(api.LogLines(end=self.job.state))
+        yield _encode_event(api.LogLines(end=self.job.state))
 
-    async def _grow(self, bell: asyncio.Event, first: int) -> AsyncIterator[bytes]:
+    async def _follow_bytes(
+        self, bell: asyncio.Event, first: int
+    ) -> AsyncIterator[bytes]:
         """All there is; with `follow`, until the job is over and its last bytes are
         here."""
         give_up_at: float | None = None
         while True:
             bell.clear()
-            await self._renew()
+            await self._reload_job()
             for piece in self._pieces(first, last=False):
                 yield piece
             if not self.follow:
@@ -165,7 +167,7 @@ class LogStream:
             [first] if self.attempt is not None else range(first, self.job.attempt + 1)
         )
 
-    async def _renew(self) -> None:
+    async def _reload_job(self) -> None:
         """The job as it is now."""
         job = self.control.world.jobs.get(self.job.id)
         if job is None and not self.job.is_final:
@@ -195,8 +197,8 @@ class LogStream:
                 if place > asked_place and not data.startswith(NOTICE):
                     begun = data.find(b"\n") + 1  # from a whole line on
                     place, data = place + begun, data[begun:]
-                    yield _sent(
-                        _gone(rank, attempt, asked_place, place),
+                    yield _encode_event(
+                        _rotated_notice(rank, attempt, asked_place, place),
                         id=f"{attempt}:{rank}:{place}",
                     )
                 whole = (
@@ -213,7 +215,7 @@ class LogStream:
                 )
                 place += whole
                 lines = api.LogLines(rank=rank, attempt=attempt, data=text, times=times)
-                yield _sent(lines, id=f"{attempt}:{rank}:{place}")
+                yield _encode_event(lines, id=f"{attempt}:{rank}:{place}")
 
     def _is_complete(self) -> bool:
         """An agent goes on reporting an ended attempt until all of its logs are

@@ -36,11 +36,11 @@ async def failures(
         house.control.store, sight, True, MOST_COUNTED + 1, None, which
     )
     counted = sorted(listed_jobs[:MOST_COUNTED], key=lambda job: -(job.ended_at or 0.0))
-    kinds = [await _failure(house, job) for job in counted]
+    kinds = [await _newest_failure_kind(house, job) for job in counted]
     return wire.FailedJobs(
         since=begin,
         jobs=[
-            _row(sight, job, kind)
+            _failed_job_row(sight, job, kind)
             for job, kind in zip(counted[:limit], kinds[:limit], strict=True)
         ],
         classes=[
@@ -55,13 +55,15 @@ async def failures(
     )
 
 
-async def _failure(house: House, job: ListedJob) -> FailureKind | None:
+async def _newest_failure_kind(house: House, job: ListedJob) -> FailureKind | None:
     """Return the class of the cause by which its newest attempt ended."""
     attempts = await house.control.store.attempts(job.id)
     return attempts[-1].failure if attempts else None
 
 
-def _row(sight: CallerView, job: ListedJob, kind: FailureKind | None) -> wire.FailedJob:
+def _failed_job_row(
+    sight: CallerView, job: ListedJob, kind: FailureKind | None
+) -> wire.FailedJob:
     return wire.FailedJob(
         id=job.id,
         name=job.spec.name,

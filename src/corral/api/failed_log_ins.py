@@ -62,7 +62,7 @@ class FailedLogIns:
         """Append the counts to the audit log. What cannot be written is counted on."""
         counts, self._counts = self._counts, {}
         now = self.clock.wall()
-        for kind, count in _summed(counts).items():
+        for kind, count in _merge_rare_failures(counts).items():
             entry = AuditEntry(
                 at=now,
                 by=NOBODY,
@@ -82,7 +82,7 @@ class FailedLogIns:
                 self._counts[kind] = self._counts.get(kind, 0) + count
 
 
-def _summed(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
+def _merge_rare_failures(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
     """The most frequent kinds as they are; all others together, without their
     addresses."""
     ordered = sorted(counts, key=lambda kind: -counts[kind])

@@ -57,11 +57,11 @@ class FailureLimits:
         network = network_of(address)
         if self._buckets.left(network) >= 1.0 or digest in self._known:
             return
-        await self._renew()
+        await self._reload_digests()
         if digest not in self._known:
             raise self._too_many(1.0 - self._buckets.left(network))
 
-    async def _renew(self) -> None:
+    async def _reload_digests(self) -> None:
         async with self._reading:
             now = self._clock()
             if now - self._known_at >= RENEW_SECONDS:

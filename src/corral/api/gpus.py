@@ -72,36 +72,38 @@ def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
         "at": sample.at if sample else None,
         "index": [gpu.index for gpu in node_gpus],
         "utilisation": [
-            _rounded(reading.utilisation, 3) if reading else None for reading in seen
+            _round_optional(reading.utilisation, 3) if reading else None
+            for reading in seen
         ],
-        "memory": [_memory(reading) if reading else None for reading in seen],
+        "memory": [_memory_share(reading) if reading else None for reading in seen],
         "power_watts": [
-            _rounded(reading.power_watts, 1) if reading else None for reading in seen
+            _round_optional(reading.power_watts, 1) if reading else None
+            for reading in seen
         ],
         "temperature_celsius": [
-            _rounded(reading.temperature_celsius, 1) if reading else None
+            _round_optional(reading.temperature_celsius, 1) if reading else None
             for reading in seen
         ],
         "holders": [held.get((node.id, gpu.index), "") for gpu in node_gpus],
         "signs": [
-            _sign(reading, taken=gpu.taken)
+            _gpu_condition(reading, taken=gpu.taken)
             for reading, gpu in zip(seen, node_gpus, strict=True)
         ],
         "pretend": node.inventory.pretend,
     }
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
+def _round_optional(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _memory(gpu: GpuSample) -> float | None:
+def _memory_share(gpu: GpuSample) -> float | None:
     if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
         return None
     return round(gpu.memory_used_bytes / gpu.memory_total_bytes, 3)
 
 
-def _sign(gpu: GpuSample | None, *, taken: bool) -> str:
+def _gpu_condition(gpu: GpuSample | None, *, taken: bool) -> str:
     if gpu is not None and (gpu.lost or gpu.silent):
         return "lost" if gpu.lost else "silent"
     return "taken" if taken else ""

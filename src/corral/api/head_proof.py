@@ -46,10 +46,12 @@ class Proofs:
         server = scope.get("server")
         if not _NONCE.fullmatch(nonce) or not server or server[1] is None:
             raise RequestInvalid("a challenge has a nonce of 32 hexadecimal digits")
-        proof = await self._proof(nonce, (server[0], server[1]), token, attempt)
+        proof = await self._answer_challenge(
+            nonce, (server[0], server[1]), token, attempt
+        )
         return JSONResponse({"proof": proof}, headers={"Cache-Control": "no-store"})
 
-    async def _proof(
+    async def _answer_challenge(
         self, nonce: str, address: Address, token: str, attempt: str
     ) -> str | None:
         if token == CLUSTER:

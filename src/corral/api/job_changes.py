@@ -41,9 +41,9 @@ class _Chosen:
     async def add(self, name: str) -> None:
         """Add the jobs that the name means, or the reasons why they are refused."""
         try:
-            jobs = await _meant(self.house, name, self.caller)
+            jobs = await _resolve_jobs(self.house, name, self.caller)
         except Refusal as unknown:
-            self._refuse(name, [], unknown)
+            self._add_refusal(name, [], unknown)
             return
         by_code: dict[str, tuple[list[JobId], Refusal]] = {}
         for place, job in enumerate(jobs):
@@ -58,7 +58,7 @@ class _Chosen:
                 by_code.setdefault(refusal.code, ([], refusal))[0].append(job.id)
         refused_count = sum(len(ids) for ids, _ in by_code.values())
         for ids, refusal in by_code.values():
-            self._refuse(name, ids, refusal, partly=refused_count < len(jobs))
+            self._add_refusal(name, ids, refusal, partly=refused_count < len(jobs))
 
     def _refusal_of(self, job: Job) -> Refusal | None:
         control = self.house.control
@@ -77,7 +77,7 @@ class _Chosen:
         whole = self.caller.may_on(job, key=LOGS)
         return await resume_refusal(self.house.control.store, job, whole=whole)
 
-    def _refuse(
+    def _add_refusal(
         self, name: str, ids: Sequence[JobId], refusal: Refusal, *, partly: bool = False
     ) -> None:
         self.refused.append(
@@ -92,7 +92,7 @@ class _Chosen:
         )
 
 
-async def _meant(house: House, name: str, caller: Caller) -> Sequence[Job]:
+async def _resolve_jobs(house: House, name: str, caller: Caller) -> Sequence[Job]:
     """Return the job of this id or name, or the jobs of an array that are not over.
 
     Raises: NotFound, Conflict when all of an array is over.
@@ -141,7 +141,7 @@ async def change_jobs(
             await control.store.record(
                 caller.entry(control.clock.wall(), on=on, code=change_refused.code)
             )
-    changed = [_row(control.world, job) for job in chosen.jobs.values()]
+    changed = [_changed_job_row(control.world, job) for job in chosen.jobs.values()]
     answer = {
         "jobs": changed,
         "refused": [refusal.model_dump() for refusal in chosen.refused],
@@ -149,7 +149,7 @@ async def change_jobs(
     return await packed_answer(listing_rows.encode(answer), request)
 
 
-def _row(world: World, job: Job) -> listing_rows.ChangedRow:
+def _changed_job_row(world: World, job: Job) -> listing_rows.ChangedRow:
     state = world.state_of(job.id) or job.state
     return listing_rows.ChangedRow(
         job.id, job.spec.name, state, job.array, job.spec.array_index

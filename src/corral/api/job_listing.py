@@ -32,7 +32,9 @@ async def listing(
     parts = []
     for first in range(0, len(jobs), ROWS_AT_ONCE):
         some = jobs[first : first + ROWS_AT_ONCE]
-        parts.append(listing_rows.encode([_row(control, job, sight) for job in some]))
+        parts.append(
+            listing_rows.encode([_listing_row(control, job, sight) for job in some])
+        )
         await asyncio.sleep(0)
     return await packed_answer(listing_rows.jobs_body(parts), request)
 
@@ -44,12 +46,12 @@ async def packed_answer(body: bytes, request: Request) -> Response:
     if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get(
         "accept-encoding", ""
     ):
-        body = await asyncio.to_thread(_packed, body)
+        body = await asyncio.to_thread(_gzip_body, body)
         headers["Content-Encoding"] = "gzip"
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _row(
+def _listing_row(
     control: Control, job: Job | ListedJob, sight: CallerView
 ) -> listing_rows.JobRow:
     newest = control.world.jobs.get(job.id)
@@ -72,6 +74,6 @@ def _row(
     )
 
 
-def _packed(body: bytes) -> bytes:
+def _gzip_body(body: bytes) -> bytes:
     packer = zlib.compressobj(QUICKLY, zlib.DEFLATED, _GZIP)
     return packer.compress(body) + packer.flush()

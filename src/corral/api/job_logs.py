@@ -42,7 +42,7 @@ class KeptLogRanks(NamedTuple):
     ranks: Sequence[int]
 
 
-async def _kept(
+async def _find_readable_logs(
     request: Request, house: House, name: str, attempt: int | None
 ) -> KeptLogRanks:
     """Find the attempt for a caller who may read its log, and note the read in the
@@ -76,7 +76,7 @@ async def log_range(
     before a place, those from a place on, or the newest. With `times` when each line
     reached the head."""
     # whose it is goes before what is asked
-    kept_range = await _kept(request, house, job, attempt)
+    kept_range = await _find_readable_logs(request, house, job, attempt)
     if before is not None and after is not None:
         raise RequestInvalid(
             "`before` and `after` exclude each other", hint="send one of them"
@@ -115,10 +115,10 @@ async def log_search(
     or of one. A search reads 64 MiB at most: `after` with the answer's `next` goes on
     behind it."""
     # whose it is goes before what is asked
-    kept_range = await _kept(request, house, job, attempt)
+    kept_range = await _find_readable_logs(request, house, job, attempt)
     if not text:
         raise RequestInvalid("there is no text to search for", hint="send `text`")
-    begin = _begin(after)
+    begin = _parse_search_cursor(after)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     matches: list[LogMatch] = []
     searched, resume = 0, ""
@@ -149,7 +149,7 @@ async def log_search(
     )
 
 
-def _begin(after: str) -> tuple[int, int] | None:
+def _parse_search_cursor(after: str) -> tuple[int, int] | None:
     """Return the rank and the place behind an earlier search. Raises:
     RequestInvalid."""
     if not after:
@@ -173,12 +173,14 @@ async def log_file(
 ) -> Response:
     """All that is kept of an attempt's log as a file: of one rank, or of every rank,
     each below a line with its number."""
-    kept_range = await _kept(request, house, job, attempt)
+    kept_range = await _find_readable_logs(request, house, job, attempt)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     part = "" if rank is None else f".rank-{rank}"
     name = f"{kept_range.job.id}.{kept_range.attempt}{part}.log"
     return StreamingResponse(
-        _whole(house, kept_range, ranks, headed=rank is None and len(ranks) > 1),
+        _stream_full_log(
+            house, kept_range, ranks, headed=rank is None and len(ranks) > 1
+        ),
         media_type="text/plain; charset=utf-8",
         headers={
             "Content-Disposition": f'attachment; filename="{name}"',
@@ -187,7 +189,7 @@ async def log_file(
     )
 
 
-async def _whole(
+async def _stream_full_log(
     house: House, kept: KeptLogRanks, ranks: Sequence[int], *, headed: bool
 ) -> AsyncIterator[bytes]:
     for rank in ranks:

@@ -23,10 +23,10 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
     """
     sight = sight_of(control, caller)
     if sight.everything:
-        return await _found(control, name, caller.name)
+        return await _find_job_or_raise(control, name, caller.name)
     unknown = NotFound("job", name[:100], see="corral ps --all")
     try:
-        found_job = await _found(control, name, caller.name)
+        found_job = await _find_job_or_raise(control, name, caller.name)
     except (NotFound, NoSuchIndex, Forgotten):
         raise unknown from None
     if sight.job(found_job):
@@ -54,7 +54,7 @@ async def _newest_seen(
     return None
 
 
-async def _found(control: Control, name: str, by: UserName) -> Job:
+async def _find_job_or_raise(control: Control, name: str, by: UserName) -> Job:
     """Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
     job = (
@@ -82,7 +82,7 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
         return
-    parts = await _array(control, of, by)
+    parts = await _find_array_jobs(control, of, by)
     if not parts:
         if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
             text = f"there is no job {name[:100]}: {of[:100]} is no array"
@@ -113,7 +113,10 @@ async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
     """Return the jobs of the array with this id, or of the newest of this name that the
     caller sees: their own before those of others. None: there is no such array, or it
     is hidden."""
-    sight, parts = sight_of(control, caller), await _array(control, of, caller.name)
+    sight, parts = (
+        sight_of(control, caller),
+        await _find_array_jobs(control, of, caller.name),
+    )
     seen = sight.jobs(parts)
     if seen or not parts:
         return seen
@@ -127,7 +130,7 @@ def _is_part(job: ListedJob, of: str) -> bool:
     return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
 
 
-async def _array(control: Control, of: str, by: UserName) -> Sequence[Job]:
+async def _find_array_jobs(control: Control, of: str, by: UserName) -> Sequence[Job]:
     return await control.store.array(of, by=by) or await control.store.array(of)
 
 

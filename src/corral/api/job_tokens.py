@@ -43,7 +43,7 @@ class JobTokenIndex:
         key = (JobId(match.group(1)), AttemptNumber(int(match.group(2))))
         attempt = self._control.world.attempts.get(key[0])
         placed_at = inf if attempt is None else attempt.placed_at
-        made = self._seals.signatures(_signed(key), placed_at)
+        made = self._seals.signatures(_signature_text(key), placed_at)
         return (
             key
             if any(
@@ -78,7 +78,7 @@ def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
     job, attempt = key
     return [
         f"cj.{job}.{attempt}.{signature}"
-        for signature in seals.signatures(_signed(key))
+        for signature in seals.signatures(_signature_text(key))
     ]
 
 
@@ -121,5 +121,5 @@ async def identity_of(
     )
 
 
-def _signed(key: AttemptKey) -> str:
+def _signature_text(key: AttemptKey) -> str:
     return f"job token {key[0]}.{key[1]}"

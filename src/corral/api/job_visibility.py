@@ -128,7 +128,7 @@ def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
         return detail
     seen = {
         "reason": sight.text(detail.reason),
-        "receipts": _receipts(sight, detail.receipts),
+        "receipts": _redact_receipts(sight, detail.receipts),
     }
     return detail.model_copy(update=seen)
 
@@ -140,11 +140,11 @@ def shown_why(sight: CallerView, why: api.Why) -> api.Why:
         name: sight.text(getattr(why, name)) for name in ("reason", "holders")
     }
     seen["suggestions"] = sight.texts(why.suggestions)
-    seen["receipts"] = _receipts(sight, why.receipts)
+    seen["receipts"] = _redact_receipts(sight, why.receipts)
     return why.model_copy(update=seen)
 
 
-def _receipts(
+def _redact_receipts(
     sight: CallerView, receipts: Iterable[api.ReceiptView]
 ) -> list[api.ReceiptView]:
     return [

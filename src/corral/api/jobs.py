@@ -53,7 +53,7 @@ async def submit(
     if dry_run:
         specs = await specs_of(house, body, caller)
         with await admitted(house, caller, specs):
-            return _json(await plan_of(house, specs, caller))
+            return _json_response(await plan_of(house, specs, caller))
     jobs = await house.control.submitted(body.key, by=caller.name)
     if jobs is None:
         specs = await specs_of(house, body, caller)
@@ -66,16 +66,16 @@ async def submit(
                 held=body.held,
             )
     rows = await views.job_rows(house.control, jobs)
-    return _json(api.JobsView(jobs=rows), status=201)
+    return _json_response(api.JobsView(jobs=rows), status=201)
 
 
-def _json(answer: BaseModel, status: int = 200) -> Response:
+def _json_response(answer: BaseModel, status: int = 200) -> Response:
     """Written by pydantic itself: thousands of rows are answered at once."""
     body = answer.model_dump_json()
     return Response(body, status_code=status, media_type="application/json")
 
 
-def _which(
+def _parse_job_filter(
     state: Annotated[list[JobState] | None, Query(max_length=20)] = None,
     owner: Annotated[str | None, Query(max_length=100)] = None,
     queue: Annotated[str | None, Query(max_length=100)] = None,
@@ -100,7 +100,7 @@ async def jobs(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     array: Annotated[str | None, Query(max_length=100)] = None,
     before: Annotated[str | None, Query(max_length=100)] = None,
-    which: Annotated[Which, Depends(_which)] = ALL,
+    which: Annotated[Which, Depends(_parse_job_filter)] = ALL,
 ) -> Response:
     """Newest first; unfinished ones, or all; of these states, of this owner, of this
     queue, and with `text` in their name, or as their id or their array's. With `since`
@@ -128,10 +128,14 @@ async def jobs(
 async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """One job by its id, or the newest of this name. The command and the workdir are
     shown to those who may read its logs."""
-    return await _detail(house, await _asked(house, job, caller), caller, job)
+    return await _visible_job_detail(
+        house, await _find_permitted_job(house, job, caller), caller, job
+    )
 
 
-async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.JobDetail:
+async def _visible_job_detail(
+    house: House, job: Job, caller: Caller, asked: str
+) -> api.JobDetail:
     whole = caller.may_on(job, key=LOGS)
     whose = whose_text(job, asked, caller.name)
     detail = await views.job_detail(house.control, job, whole=whole, whose=whose)
@@ -142,7 +146,7 @@ async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.Job
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
     """Return the reason of a job's state, what would change it, and when it will
     start."""
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     forecast = None
     if house.forecasts is not None:
         forecast = await house.forecasts.of(found_job, caller.name)
@@ -170,42 +174,42 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     await house.control.ask(
         Cancel(job=found_job.id), by=caller.name, speaker=caller.speaker
     )
-    return await _detail(house, found_job, caller, job)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     await house.control.ask(
         Suspend(job=found_job.id), by=caller.name, speaker=caller.speaker
     )
-    return await _detail(house, found_job, caller, job)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     if found_job.is_final:
         whole = caller.may_on(found_job, key=LOGS)
         raise await resume_refusal(house.control.store, found_job, whole=whole)
     await house.control.ask(
         Resume(job=found_job.id), by=caller.name, speaker=caller.speaker
     )
-    return await _detail(house, found_job, caller, job)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """Stop the job's attempt, with a save, and restart it in its old place in line."""
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     await house.control.ask(
         Requeue(job=found_job.id), by=caller.name, speaker=caller.speaker
     )
-    return await _detail(house, found_job, caller, job)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/signal", status_code=202)
@@ -214,7 +218,7 @@ async def signal(
 ) -> api.JobDetail:
     """Send a signal to what runs of it; it goes on, unless the signal ends it."""
     # whose it is goes before what is asked
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     number = signals.number_of(body.signal) if body is not None else None
     if body is None or number is None:
         complaint = (
@@ -224,11 +228,11 @@ async def signal(
             complaint, hint=f"one of {', '.join(signals.NAMES)}, or its number"
         )
     to = body.to or ("all" if is_batch(found_job.spec.run) else "ranks")
-    await _send(house, found_job, caller, number, to)
-    return await _detail(house, found_job, caller, job)
+    await _send_signal(house, found_job, caller, number, to)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
-async def _send(
+async def _send_signal(
     house: House, job: Job, caller: Caller, number: int, to: signals.To
 ) -> None:
     """Raises: Conflict, Unsupported."""
@@ -261,7 +265,7 @@ async def change(
     """Change a waiting job; what is not named stays. Its priority only operators
     change."""
     # whose it is goes before what is asked
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     body = body or api.JobChange()
     if body.priority is not None and not caller.operates(found_job):
         raise Forbidden(
@@ -280,10 +284,10 @@ async def change(
                 set_job, max_duration_seconds=longest_seconds(tree, set_job.queue)
             )
     await house.control.ask(set_job, by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found_job, caller, job)
+    return await _visible_job_detail(house, found_job, caller, job)
 
 
-async def _asked(house: House, name: str, caller: Caller) -> Job:
+async def _find_permitted_job(house: House, name: str, caller: Caller) -> Job:
     """Raises: NotFound, Forbidden."""
     found_job = await find_job(house.control, name, caller)
     caller.check_job(found_job)
@@ -345,7 +349,7 @@ async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
 @router.get("/v1/jobs/{job}/checkpoints")
 async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints:
     """Recorded saves, also those that were found broken."""
-    found_job = await _asked(house, job, caller)
+    found_job = await _find_permitted_job(house, job, caller)
     saves = await house.control.store.saves(found_job.id)
     return api.Checkpoints(
         checkpoints=api.CheckpointView.all_of(saves, found_job.spec.checkpoint)

@@ -101,7 +101,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
         role=Role.NODE,
         node=NodeId(body.node),
         created_at=now,
-        expires_at=now + NODE_TOKEN_SECONDS if _renews(house) else None,
+        expires_at=now + NODE_TOKEN_SECONDS if _can_renew_tokens(house) else None,
     )
     entry = caller.entry(now, on=body.node, detail=f"token {made.id}")
     if await store.spend_token(caller.token, made, at=now, entry=entry) is None:
@@ -131,7 +131,7 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
             f"node {found_node.id} is not dead: its last heartbeat is a few seconds old",
             hint=f"to take it out of work, run: corral node drain {found_node.id}",
         )
-    await _set(house, found_node.id, "dead", caller)
+    await _request_node_state(house, found_node.id, "dead", caller)
     return views.node_detail(house.control, views.find_node(house.control, node))
 
 
@@ -167,11 +167,11 @@ async def renew(
     that ended less than 30 days ago is taken for this alone. The agent of one attempt
     does so once: its first token counts no more, and the fresh one lasts as long as the
     attempt."""
-    if not _renews(house):
+    if not _can_renew_tokens(house):
         raise Unsupported(
             "the token of this node is renewed by the engine that lends it"
         )
-    node = NodeId(_own(caller))
+    node = NodeId(_caller_node(caller))
     store, now = house.control.store, house.control.clock.wall()
     ends = None if is_part(node) else now + NODE_TOKEN_SECONDS
     made = Token(
@@ -191,7 +191,7 @@ async def renew(
     return wire.TokenRenewed(expires_at=ends, earlier_until=earlier.expires_at or now)
 
 
-def _renews(house: House) -> bool:
+def _can_renew_tokens(house: House) -> bool:
     """Whether nodes renew their tokens.
 
     Ray's engine issues new tokens at each start of a node instead.
@@ -204,17 +204,17 @@ async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
     """Return the node that the token belongs to; not found before its first
     heartbeat."""
     return views.node_detail(
-        house.control, views.find_node(house.control, _own(caller))
+        house.control, views.find_node(house.control, _caller_node(caller))
     )
 
 
 @router.delete("/v1/agents/node", status_code=204)
 async def leave(house: Within, caller: Asker) -> None:
     """The node's own word that nothing runs on it any more, and that it leaves."""
-    await _let_go(house, NodeId(_own(caller)), caller)
+    await _let_go(house, NodeId(_caller_node(caller)), caller)
 
 
-def _own(caller: Caller) -> str:
+def _caller_node(caller: Caller) -> str:
     assert caller.node is not None
     return caller.node
 
@@ -231,11 +231,11 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
     if node not in control.world.nodes:
         return  # it joined, but sent no heartbeat
     if jobs_on(control.world, node):
-        await _set(house, node, "dead", caller)
-    await _set(house, node, "remove", caller)
+        await _request_node_state(house, node, "dead", caller)
+    await _request_node_state(house, node, "remove", caller)
 
 
-async def _set(
+async def _request_node_state(
     house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller
 ) -> None:
     set_node = SetNode(node=node, to=to)

@@ -77,28 +77,28 @@ class LogCursor:
 
         At most `most` bytes are returned, up to the end of the log.
         """
-        place, data = self._some(place, most)
+        place, data = self._read_block(place, most)
         while data and len(data) < most:
-            at, more = self._some(place + len(data), most - len(data))
+            at, more = self._read_block(place + len(data), most - len(data))
             if not more or at > place + len(data):
                 break
             data += more
         return place, data
 
-    def _some(self, place: int, most: int) -> tuple[int, bytes]:
+    def _read_block(self, place: int, most: int) -> tuple[int, bytes]:
         """Read some bytes of one file."""
-        if self._in is not None and (data := _read(self._in, place, most)):
+        if self._in is not None and (data := _read_opened_log(self._in, place, most)):
             return place, data
         self.close()
         self._in = self._opened(place)
-        return self._in.place, _read(self._in, self._in.place, most)
+        return self._in.place, _read_opened_log(self._in, self._in.place, most)
 
     def close(self) -> None:
         if self._in is not None and self._in.file is not None:
             self._in.file.close()
 
 
-def _read(opened: OpenedLog, place: int, most: int) -> bytes:
+def _read_opened_log(opened: OpenedLog, place: int, most: int) -> bytes:
     if opened.file is None or place < opened.begin:
         return b""
     return os.pread(opened.file.fileno(), most, place - opened.begin)
@@ -125,7 +125,7 @@ class LogKeeper:
 
         Raises: OSError when the disk does not take them.
         """
-        track = self._track(key)
+        track = self._open_track(key)
         kept_end = track.end + track.ahead
         data = data[max(0, kept_end - offset) :]
         if not data:
@@ -133,13 +133,13 @@ class LogKeeper:
         try:
             if offset > kept_end:
                 complaint = f"{offset - kept_end:,} bytes are missing here: more than is shipped"
-                self._write(key, track, f"\n[corral] {complaint}\n".encode())
+                self._append_bytes(key, track, f"\n[corral] {complaint}\n".encode())
                 track.ahead = offset - track.end
                 self._keep(key, track)
-            self._stamp(key, track)
-            self._write(key, track, data)
+            self._record_arrival_time(key, track)
+            self._append_bytes(key, track, data)
             if track.size >= self._half:
-                self._rotate(key, track)
+                self._rotate_log(key, track)
         except OSError:
             self._tracks.pop(key, None)  # to be read from the disk again
             raise
@@ -153,7 +153,7 @@ class LogKeeper:
 
         Nothing is done where that frees little. Raises: OSError.
         """
-        track = self._track(key)
+        track = self._open_track(key)
         end, held_bytes = track.end, track.end - track.older
         if held_bytes < 2 * max(keep_bytes, NOTICE_BYTES):
             return 0
@@ -176,7 +176,7 @@ class LogKeeper:
 
     def kept(self, key: RankKey) -> int:
         """Return the offset up to which the agent's log is kept."""
-        track = self._track(key)
+        track = self._open_track(key)
         return track.end + track.ahead
 
     def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
@@ -196,16 +196,16 @@ class LogKeeper:
 
     def oldest(self, key: RankKey) -> int:
         """The place of the oldest byte that is kept."""
-        return self._track(key).older
+        return self._open_track(key).older
 
     def end(self, key: RankKey) -> int:
         """The place behind its last byte."""
-        return self._track(key).end
+        return self._open_track(key).end
 
     def opened(self, key: RankKey, place: int) -> "OpenedLog":
         """The file that holds the place or, where none does any more, what is
         oldest."""
-        track = self._track(key)
+        track = self._open_track(key)
         place = max(place, track.older)
         if place < track.base:
             with suppress(FileNotFoundError):
@@ -219,7 +219,7 @@ class LogKeeper:
 
     def tail(self, key: RankKey, lines: int) -> int:
         """Return the place where the last `lines` lines begin."""
-        track = self._track(key)
+        track = self._open_track(key)
         if lines == 0:
             return track.end
         place = max(track.older, track.end - TAIL_BYTES)
@@ -264,16 +264,16 @@ class LogKeeper:
     def _path(self, key: RankKey, end: str = ".log") -> Path:
         return self._folder(key[0], key[1]) / f"rank-{key[2]}{end}"
 
-    def _track(self, key: RankKey) -> LogTrack:
+    def _open_track(self, key: RankKey) -> LogTrack:
         track = self._tracks.get(key)
         if track is None:
-            track = self._tracks[key] = self._load(key)
+            track = self._tracks[key] = self._load_track(key)
             while len(self._tracks) > _OPEN_TRACKS:
                 self._tracks.popitem(last=False)
         self._tracks.move_to_end(key)
         return track
 
-    def _load(self, key: RankKey) -> LogTrack:
+    def _load_track(self, key: RankKey) -> LogTrack:
         track = LogTrack()
         try:
             stored = json.loads(self._path(key, ".json").read_text())
@@ -282,14 +282,17 @@ class LogKeeper:
             )
         except (OSError, ValueError, KeyError, TypeError):
             pass  # none yet: neither gap nor rotation
-        newer, older = _size(self._path(key)), _size(self._path(key, ".log.1"))
+        newer, older = (
+            _file_size(self._path(key)),
+            _file_size(self._path(key, ".log.1")),
+        )
         if newer is None and older is not None and track.base - track.older != older:
             # cut short while rotating
             track.older, track.base = track.base, track.base + older
         track.size = newer or 0
         return track
 
-    def _write(self, key: RankKey, track: LogTrack, data: bytes) -> None:
+    def _append_bytes(self, key: RankKey, track: LogTrack, data: bytes) -> None:
         path = self._path(key)
         if not track.size:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -303,7 +306,7 @@ class LogKeeper:
         does."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
-    def _stamp(self, key: RankKey, track: LogTrack) -> None:
+    def _record_arrival_time(self, key: RankKey, track: LogTrack) -> None:
         """Note when what is written next has come. A clock that was set back stamps
         again."""
         if self._wall is None or 0 <= self._wall() - track.stamped_at < STAMP_SECONDS:
@@ -313,7 +316,7 @@ class LogKeeper:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         add_stamp(path, Stamp(track.end, track.stamped_at))
 
-    def _rotate(self, key: RankKey, track: LogTrack) -> None:
+    def _rotate_log(self, key: RankKey, track: LogTrack) -> None:
         os.replace(self._path(key), self._path(key, ".log.1"))
         self.sizes.add(key[:2], track.older - track.base)
         track.older, track.base, track.size = track.base, track.end, 0
@@ -330,7 +333,7 @@ class LogKeeper:
         os.replace(fresh, self._path(key, ".json"))
 
 
-def _size(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:

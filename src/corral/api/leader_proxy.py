@@ -63,12 +63,14 @@ class Forwarder:
         """
         request = self._client().build_request(
             scope["method"],
-            httpx2.URL(self.url).copy_with(raw_path=_path(scope)),
+            httpx2.URL(self.url).copy_with(raw_path=_path_with_query(scope)),
             headers=[
-                *_without(scope["headers"], _OF_ONE_HOP | _FORWARDED),
+                *_drop_headers(scope["headers"], _OF_ONE_HOP | _FORWARDED),
                 *_forwarded(scope),
             ],
-            content=_body(receive) if _has_body(scope["headers"]) else None,
+            content=_stream_request_body(receive)
+            if _has_body(scope["headers"])
+            else None,
         )
         try:
             answer = await self._client().send(request, stream=True)
@@ -79,10 +81,12 @@ class Forwarder:
         except CallerGone:
             return
         if answer.status_code != UNAUTHORISED:
-            _prove(scope)
+            _mark_authenticated(scope)
         try:
             start = {"type": "http.response.start", "status": answer.status_code}
-            await send({**start, "headers": _without(answer.headers.raw, _OF_ONE_HOP)})
+            await send(
+                {**start, "headers": _drop_headers(answer.headers.raw, _OF_ONE_HOP)}
+            )
             await _first_of(_give_back(answer, send), _until_gone(receive))
         finally:
             await answer.aclose()
@@ -99,7 +103,8 @@ class Forwarder:
         try:
             proven = needs_proof(self.url)
             connection = await connect(
-                self.url.replace("http", "ws", 1) + _path(scope).decode("ascii"),
+                self.url.replace("http", "ws", 1)
+                + _path_with_query(scope).decode("ascii"),
                 sock=await proven_socket(self.url, self._challenge) if proven else None,
                 ssl=self._trusted if self.url.startswith("https") else None,
                 additional_headers=[
@@ -114,17 +119,20 @@ class Forwarder:
                 user_agent_header=None,
             )
         except InvalidStatus as no:
-            await _deny(no, scope, receive, send)
+            await _send_denial(no, scope, receive, send)
             return
         except (OSError, TimeoutError, WebSocketException, WrongHead) as error:
             raise NoLeader(
                 f"the head that leads does not answer at {self.url}"
             ) from error
-        _prove(scope)
+        _mark_authenticated(scope)
         async with connection:
             await receive()  # that they would like to begin
             await send({"type": "websocket.accept"})
-            await _first_of(_onward(receive, connection), _back(connection, send))
+            await _first_of(
+                _forward_to_leader(receive, connection),
+                _forward_to_caller(connection, send),
+            )
 
     async def close(self) -> None:
         if self._http is not None:
@@ -156,7 +164,7 @@ def _forwarded(scope: Scope) -> list[tuple[bytes, bytes]]:
     return [] if client is None else [(b"x-forwarded-for", str(client[0]).encode())]
 
 
-def _prove(scope: Scope) -> None:
+def _mark_authenticated(scope: Scope) -> None:
     """Note that the head that leads took the credentials of the request."""
     connection = connection_of(scope)
     shown = [value for name, value in scope["headers"] if name in _CREDENTIALS]
@@ -164,12 +172,14 @@ def _prove(scope: Scope) -> None:
         connection.prove(hashlib.sha256(b"".join(shown)).hexdigest())
 
 
-def _path(scope: Scope) -> bytes:
+def _path_with_query(scope: Scope) -> bytes:
     query: bytes = scope["query_string"]
     return bytes(scope["raw_path"]) + (b"?" + query if query else b"")
 
 
-def _without(headers: Headers, names: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
+def _drop_headers(
+    headers: Headers, names: frozenset[bytes]
+) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name.lower() not in names]
 
 
@@ -177,7 +187,7 @@ def _has_body(headers: Headers) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
 
 
-async def _body(receive: Receive) -> AsyncIterator[bytes]:
+async def _stream_request_body(receive: Receive) -> AsyncIterator[bytes]:
     more = True
     while more:
         message = await receive()
@@ -199,7 +209,9 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _deny(no: InvalidStatus, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_denial(
+    no: InvalidStatus, scope: Scope, receive: Receive, send: Send
+) -> None:
     headers = [
         (name.lower().encode(), value.encode())
         for name, value in no.response.headers.raw_items()
@@ -207,11 +219,11 @@ async def _deny(no: InvalidStatus, scope: Scope, receive: Receive, send: Send) -
     answer = Response(
         bytes(no.response.body or b""), status_code=no.response.status_code
     )
-    answer.raw_headers = _without(headers, _OF_ONE_HOP)
+    answer.raw_headers = _drop_headers(headers, _OF_ONE_HOP)
     await WebSocket(scope, receive, send).send_denial_response(answer)
 
 
-async def _onward(receive: Receive, connection: ClientConnection) -> None:
+async def _forward_to_leader(receive: Receive, connection: ClientConnection) -> None:
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
@@ -221,7 +233,7 @@ async def _onward(receive: Receive, connection: ClientConnection) -> None:
         await connection.send(message.get("text", "") if data is None else data)
 
 
-async def _back(connection: ClientConnection, send: Send) -> None:
+async def _forward_to_caller(connection: ClientConnection, send: Send) -> None:
     try:
         async for frame in connection:
             kind = "text" if isinstance(frame, str) else "bytes"

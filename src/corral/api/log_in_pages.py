@@ -32,7 +32,7 @@ def refusal_page(error: CorralError) -> HTMLResponse:
         f'<h1>You are not logged in</h1><p>{message}.</p><p>{hint}</p><p><a href="/">Log '
         "in</a></p>"
     )
-    return _page(text, answer(error).status_code)
+    return _render_page(text, answer(error).status_code)
 
 
 def form_page(
@@ -65,15 +65,17 @@ def form_page(
         '<p><button name="answer" value="yes">Log in the terminal</button> '
         '<button name="answer" value="no">This is not my terminal</button></p></form>'
     )
-    return _page(text, 200)
+    return _render_page(text, 200)
 
 
 def done_page(heading: str, text: str) -> HTMLResponse:
     """The end of a terminal's log-in in the browser."""
-    return _page(f"<h1>{html.escape(heading)}</h1><p>{html.escape(text)}</p>", 200)
+    return _render_page(
+        f"<h1>{html.escape(heading)}</h1><p>{html.escape(text)}</p>", 200
+    )
 
 
-def _page(body: str, status: int) -> HTMLResponse:
+def _render_page(body: str, status: int) -> HTMLResponse:
     text = (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -79,13 +79,15 @@ class LogQuota:
             sizes.take_in(bytes_by_attempt)
             self._dropped.update(dropped)
             self._is_measured = True
-        self._forget()
+        self._drop_forgotten_jobs()
         for job in await self._count(sizes.take_changed()):
-            quotas = await self._quotas(self._owners[job])
-            await self._cut(Quota.JOB_LOG_BYTES, quotas, [job], self._of_job[job])
+            quotas = await self._load_user_quotas(self._owners[job])
+            await self._cut_logs_to_quota(
+                Quota.JOB_LOG_BYTES, quotas, [job], self._of_job[job]
+            )
         for user in [user for user, used in self._of_user.items() if used]:
-            quotas = await self._quotas(user)
-            await self._cut(
+            quotas = await self._load_user_quotas(user)
+            await self._cut_logs_to_quota(
                 Quota.LOG_BYTES, quotas, self._jobs[user], self._of_user[user]
             )
 
@@ -94,7 +96,7 @@ class LogQuota:
         jobs = set()
         for key in changed:
             if await self._learn_owner(key[0]):
-                self._recount(key)
+                self._recount_attempt(key)
                 jobs.add(key[0])
         return jobs
 
@@ -108,7 +110,7 @@ class LogQuota:
         self._jobs[job.owner].add(id)
         return True
 
-    def _recount(self, key: AttemptKey) -> None:
+    def _recount_attempt(self, key: AttemptKey) -> None:
         size = self.keeper.sizes.bytes.get(key, 0)
         grown = size - self._counted.get(key, 0)
         self._counted[key] = size
@@ -116,7 +118,7 @@ class LogQuota:
         self._of_job[key[0]] += grown
         self._of_user[self._owners[key[0]]] += grown
 
-    async def _quotas(self, user: UserName) -> Quotas:
+    async def _load_user_quotas(self, user: UserName) -> Quotas:
         now = self._control.clock.monotonic()
         if now - self._users_at >= USERS_SECONDS:
             self._users = {
@@ -133,7 +135,7 @@ class LogQuota:
             cluster=self._cluster,
         )
 
-    async def _cut(
+    async def _cut_logs_to_quota(
         self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int
     ) -> None:
         """Cut logs of the jobs until they are within the quota, or nothing more can be
@@ -171,7 +173,7 @@ class LogQuota:
             freed += self.keeper.cut((*kept.key, rank), KEPT_BYTES[kept.part], why)
             await asyncio.sleep(0)
         self._cut_to[kept.key] = self.keeper.sizes.bytes.get(kept.key, 0)
-        self._recount(kept.key)
+        self._recount_attempt(kept.key)
         if freed:
             job = kept.key[0]
             self._dropped[job] += freed
@@ -187,7 +189,7 @@ class LogQuota:
         is_over = job is None or job.is_final
         return LogPart.ENDED_JOB if is_over else LogPart.UNFINISHED_JOB
 
-    def _forget(self) -> None:
+    def _drop_forgotten_jobs(self) -> None:
         """Take jobs that are not kept any more out of the sums; their logs are
         swept."""
         if self._forgotten == self._control.keeping.forgotten:

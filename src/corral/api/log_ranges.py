@@ -120,7 +120,7 @@ async def search(
             end = len(data)
         room = limit - len(result.found)
         matches = await asyncio.to_thread(
-            _matches, data[:end], needle, result.place, room
+            _find_matching_lines, data[:end], needle, result.place, room
         )
         result.found += matches
         if len(matches) == room:
@@ -130,7 +130,9 @@ async def search(
     return result
 
 
-def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[MatchedLine]:
+def _find_matching_lines(
+    data: bytes, needle: bytes, base: int, limit: int
+) -> list[MatchedLine]:
     return [
         match
         for match, _ in zip(_each_match(data, needle, base), range(limit), strict=False)

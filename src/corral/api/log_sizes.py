@@ -63,8 +63,8 @@ def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
     takes time."""
     sizes: dict[AttemptKey, int] = {}
     dropped: dict[JobId, int] = {}
-    for job in _names(root):
-        for name in _names(root / job):
+    for job in _list_folder(root):
+        for name in _list_folder(root / job):
             if name == DROPPED:
                 dropped[JobId(job)] = _number_in(root / job / name)
             elif name.isascii() and name.isdigit():
@@ -87,7 +87,7 @@ def _number_in(path: Path) -> int:
         return 0
 
 
-def _names(folder: Path) -> Iterator[str]:
+def _list_folder(folder: Path) -> Iterator[str]:
     try:
         yield from sorted(os.listdir(folder))
     except OSError:

@@ -31,15 +31,15 @@ def add_stamp(file: Path, stamp: Stamp) -> None:
         stamps.write(_STAMP.pack(*stamp))
         size = stamps.tell()
     if size >= MOST_STAMPS * _STAMP.size:
-        _replace(file, read_stamps(file)[::2])
+        _rewrite_stamps(file, read_stamps(file)[::2])
 
 
 def drop_stamps(file: Path, oldest: int) -> None:
     """Drop the stamps of bytes that are no longer kept. Raises: OSError."""
     stamps = read_stamps(file)
-    first = max(0, _index(stamps, oldest))
+    first = max(0, _last_stamp_index(stamps, oldest))
     if first:
-        _replace(file, stamps[first:])
+        _rewrite_stamps(file, stamps[first:])
 
 
 def read_stamps(file: Path) -> list[Stamp]:
@@ -64,7 +64,7 @@ def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float |
     times: list[float | None] = []
     at = 0
     while True:
-        index = _index(stamps, begin + at)
+        index = _last_stamp_index(stamps, begin + at)
         times.append(stamps[index].at if index >= 0 else None)
         end = data.find(b"\n", at)
         if end < 0:
@@ -72,12 +72,12 @@ def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float |
         at = end + 1
 
 
-def _index(stamps: list[Stamp], place: int) -> int:
+def _last_stamp_index(stamps: list[Stamp], place: int) -> int:
     """Return the index of the last stamp at or before the place; -1 if none exists."""
     return bisect_right(stamps, place, key=lambda stamp: stamp.place) - 1
 
 
-def _replace(file: Path, stamps: list[Stamp]) -> None:
+def _rewrite_stamps(file: Path, stamps: list[Stamp]) -> None:
     fresh = file.with_name(file.name + ".new")
     fresh.write_bytes(b"".join(_STAMP.pack(*stamp) for stamp in stamps))
     os.replace(fresh, file)

@@ -20,7 +20,7 @@ class LogInLinks:
 
     def made(self, link: TokenId, expires_at: float | None) -> None:
         self._made[link] = expires_at
-        _bound(self._made)
+        _evict_oldest_links(self._made)
 
     def is_unused(self, link: TokenId) -> bool:
         """Return whether this token is a link of this head that has not been used
@@ -35,7 +35,7 @@ class LogInLinks:
         if link not in self._made:
             return False
         self._used[link] = None
-        _bound(self._used)
+        _evict_oldest_links(self._used)
         return True
 
     def end_of(self, link: TokenId) -> float | None:
@@ -43,6 +43,8 @@ class LogInLinks:
         return self._made.pop(link, None)
 
 
-def _bound(kept: dict[TokenId, float | None] | dict[TokenId, None]) -> None:
+def _evict_oldest_links(
+    kept: dict[TokenId, float | None] | dict[TokenId, None],
+) -> None:
     while len(kept) > _MOST:
         del kept[next(iter(kept))]

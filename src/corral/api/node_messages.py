@@ -135,7 +135,7 @@ class Taking:
             self.refused["not_yours"] += refused
             log.error("not_believed", node=talk.node, parts=refused)
         if late := talk.pace.due_saves(seen, talk.heard_at):
-            seen = tuple(_without(attempt, late) for attempt in seen)
+            seen = tuple(_remove_late_saves(attempt, late) for attempt in seen)
             self.drop(talk.node, control, Dropped("save", None, TOO_FAST), len(late))
         for attempt in seen:
             if attempt.dropped:
@@ -179,7 +179,7 @@ def recorded(talk: Talk, control: Control) -> int:
     )
 
 
-def _without(seen: Seen, late: Collection[ReportedSave]) -> Seen:
+def _remove_late_saves(seen: Seen, late: Collection[ReportedSave]) -> Seen:
     """Without saves that must wait."""
     saves = tuple(save for save in seen.saves if reported(seen.key, save) not in late)
     return seen if len(saves) == len(seen.saves) else replace(seen, saves=saves)

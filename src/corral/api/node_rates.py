@@ -38,14 +38,16 @@ class NodeRates:
 
     async def wait(self, size: int, now: float) -> bool:
         """Charge a frame, and wait as long as it is too early. True where it was."""
-        return await self._until(self.bytes.spend(size, now), self.frames.spend(1, now))
+        return await self._sleep_until_allowed(
+            self.bytes.spend(size, now), self.frames.spend(1, now)
+        )
 
     async def wait_for_inventory(self, now: float) -> bool:
         """Likewise for an inventory: each change is recorded, and placement looks
         again."""
-        return await self._until(self.inventories.spend(1, now))
+        return await self._sleep_until_allowed(self.inventories.spend(1, now))
 
-    async def _until(self, *waits: float) -> bool:
+    async def _sleep_until_allowed(self, *waits: float) -> bool:
         seconds = max(waits)
         if seconds > 0:
             await asyncio.sleep(min(seconds, LONGEST_WAIT_SECONDS))

@@ -113,7 +113,9 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     )
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None or (attempt is not None and number < attempt.number):
-        return _bare(seen), is_own  # over, unknown or fenced: the node can only stop it
+        return _strip_report(
+            seen
+        ), is_own  # over, unknown or fenced: the node can only stop it
     if attempt is None or number > attempt.number:
         return None, False
     ranks = ranks_on(job.spec, attempt, node)
@@ -128,7 +130,7 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     return own_attempt, own_attempt is seen
 
 
-def _bare(seen: Seen) -> Seen:
+def _strip_report(seen: Seen) -> Seen:
     """Reduce the report to the presence of the attempt.
 
     The rest is not used, and may be large.

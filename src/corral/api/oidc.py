@@ -71,19 +71,24 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
         verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         digest = hashlib.sha256(verifier.encode()).digest()
         target = await provider.address(
-            redirect=_redirect(request, house),
+            redirect=_redirect_url(request, house),
             state=state,
             nonce=nonce,
             challenge=base64.urlsafe_b64encode(digest).decode().rstrip("="),
         )
     except CorralError as error:
         return refusal_page(error)
-    begun = {"state": state, "nonce": nonce, "verifier": verifier, "at": _now(house)}
-    begun |= {"redirect": _redirect(request, house), **kept}
+    begun = {
+        "state": state,
+        "nonce": nonce,
+        "verifier": verifier,
+        "at": _wall_clock(house),
+    }
+    begun |= {"redirect": _redirect_url(request, house), **kept}
     sealed = house.settings.seals.seal(_SEALED_AS, json.dumps(begun).encode())
     response = RedirectResponse(target, 302, {"Cache-Control": "no-store"})
     response.set_cookie(
-        _cookie(house),
+        _state_cookie_name(house),
         base64.urlsafe_b64encode(sealed).decode(),
         max_age=BEGUN_SECONDS,
         path=PATH,
@@ -103,7 +108,7 @@ async def back(
     here."""
     source, terminal = source_of(request.scope), ""
     try:
-        begun = _begun(request, house, state)
+        begun = _open_log_in_state(request, house, state)
         terminal = str(begun.get("terminal", ""))
         if error or not code:
             raise SignOnRefused(
@@ -127,20 +132,24 @@ async def back(
         else:
             response = await _open_session(house, begun["to"], claims, provider, source)
     except CorralError as refused:
-        response = refusal_page(_noted(house, refused, source))
+        response = refusal_page(_record_refused_log_in(house, refused, source))
         refuse_terminal(house, terminal, refused)
-    response.delete_cookie(_cookie(house), path=PATH, httponly=True, samesite="lax")
+    response.delete_cookie(
+        _state_cookie_name(house), path=PATH, httponly=True, samesite="lax"
+    )
     return response
 
 
-def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
+def _open_log_in_state(request: Request, house: House, state: str) -> dict[str, Any]:
     """Return the state with which this browser began its log-in. Raises: SignOnRefused
     if it does not match what came back."""
     again = "open the log-in page, and log in from there"
     try:
-        sealed = base64.urlsafe_b64decode(request.cookies.get(_cookie(house), ""))
+        sealed = base64.urlsafe_b64decode(
+            request.cookies.get(_state_cookie_name(house), "")
+        )
         begun = json.loads(house.settings.seals.open(_SEALED_AS, sealed))
-        young = 0 <= _now(house) - float(begun["at"]) <= BEGUN_SECONDS
+        young = 0 <= _wall_clock(house) - float(begun["at"]) <= BEGUN_SECONDS
         same = compare_digest(str(begun["state"]).encode(), state.encode())
     except (CorralError, ValueError, KeyError, TypeError):
         raise SignOnRefused(
@@ -151,18 +160,20 @@ def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
     return dict(begun)
 
 
-def _noted(house: House, refused: CorralError, source: str) -> CorralError:
+def _record_refused_log_in(
+    house: House, refused: CorralError, source: str
+) -> CorralError:
     """Count a refused log-in for the audit log, and return what the person reads."""
     if isinstance(refused, IdentityNotLinked):
         house.failed_log_ins.note(source, refused.code, f"user {refused.name}")
-        return _pending(house, refused)
+        return _add_pending_log_in(house, refused)
     if isinstance(refused, Refusal):
         house.failed_log_ins.note(source, refused.code, "by the provider")
     log.info("sign_on_refused", why=refused.message)
     return refused
 
 
-def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
+def _add_pending_log_in(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
     """Keep the log-in until an admin links it, and say how."""
     pending_log_in = house.pending_log_ins.add(unlinked.identity, unlinked.name)
     log.info(
@@ -216,16 +227,16 @@ def provider_of(house: House) -> SignOnSettings:
     return house.settings.sign_on
 
 
-def _redirect(request: Request, house: House) -> str:
+def _redirect_url(request: Request, house: House) -> str:
     """Return the address to which the provider sends the browser: this head, by the
     host name that the browser used and that was checked before."""
     scheme = house.settings.url.partition("://")[0]
     return f"{scheme}://{request.headers['host']}{PATH}/back"
 
 
-def _cookie(house: House) -> str:
+def _state_cookie_name(house: House) -> str:
     return f"{cookie_of(house.control.world.cluster)}_oidc"
 
 
-def _now(house: House) -> float:
+def _wall_clock(house: House) -> float:
     return house.control.clock.wall()

@@ -142,14 +142,14 @@ class OutputDesk:
                 )
             socket = await session.dialled("files")
             try:
-                async for piece in _content(socket, node):
+                async for piece in _read_agent_stream(socket, node):
                     yield piece
             finally:
                 with suppress(RuntimeError, OSError, WebSocketDisconnect):
                     await socket.close()
 
 
-async def _content(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
+async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
     """Iterate the pieces until the agent says that all were sent.
 
     Raises: OutputAbsent, Conflict, CutShort.

@@ -46,7 +46,7 @@ async def outputs(
     place of files."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
-    tried = await _attempt(house, found_job, attempt)
+    tried = await _find_attempt(house, found_job, attempt)
     await house.reads.note(caller, found_job)
     nodes = tried.nodes[:MOST_NODES]
     ended = tried.ended_at
@@ -95,8 +95,8 @@ async def files(
     whole."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
-    tried = await _attempt(house, found_job, attempt)
-    nodes = _chosen(found_job, tried, node, rank)
+    tried = await _find_attempt(house, found_job, attempt)
+    nodes = _select_nodes(found_job, tried, node, rank)
     await house.reads.note(caller, found_job)
     begin, key = house.outputs.begin, (found_job.id, tried.number)
     for node_id in nodes[:-1]:
@@ -120,7 +120,7 @@ class _TransferResponse(StreamingResponse):
             await self._transfer.close()
 
 
-async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
+async def _find_attempt(house: House, job: Job, number: int | None) -> Attempt:
     """Raises: NotFound; Conflict for a job that has not run yet."""
     newest = house.control.world.attempts.get(job.id)
     if newest is not None and number in (None, newest.number):
@@ -137,7 +137,7 @@ async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
     raise NotFound("attempt", str(number), see=f"corral show {job.id}")
 
 
-def _chosen(
+def _select_nodes(
     job: Job, attempt: Attempt, node: str | None, rank: int | None
 ) -> list[NodeId]:
     """Raises: NotFound for a node or rank that the attempt does not have."""

@@ -14,7 +14,7 @@ from corral.wire.plans import PlanReport, form_of
 router = APIRouter()
 
 
-def _endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
+def _make_plan_endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
     async def answer(body: BaseModel, house: Within, caller: Asker) -> Response:
         """Return the planner's report. It is computed in a separate process."""
         if house.planner is None:
@@ -32,7 +32,7 @@ def _endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
 for _kind, _ask in ASKS.items():
     router.add_api_route(
         f"/v1/plan/{_kind}",
-        _endpoint(_kind, _ask),
+        _make_plan_endpoint(_kind, _ask),
         methods=["POST"],
         response_model=PlanReport,
         name=f"plan_{_kind}",

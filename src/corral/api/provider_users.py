@@ -41,7 +41,7 @@ async def user_by_claims(
     by_groups = f"{role}, by the groups at the provider"
     if known_user is None:
         made = f"{by_groups}; {identity.subject} of {identity.issuer}"
-        entry = _entry(
+        entry = _provider_audit_entry(
             name, role, source, ("POST", "/v1/users"), now, on=name, detail=made
         )
         user = User(name=name, role=role, created_at=now, identity=identity)
@@ -54,7 +54,9 @@ async def user_by_claims(
     check_enabled(known_user)
     if known_user.role not in (role, Role.ADMIN):
         key = ("PATCH", "/v1/users/{user}")
-        entry = _entry(name, role, source, key, now, on=name, detail=by_groups)
+        entry = _provider_audit_entry(
+            name, role, source, key, now, on=name, detail=by_groups
+        )
         known_user = await store.change_user(name, role=role, entry=entry) or known_user
         await house.name_users()
     return known_user, role
@@ -89,7 +91,7 @@ async def add_token(
     secret, token = fresh_token(
         user.name, role, now, now + seconds, kind=kind, page_secret=page_secret
     )
-    entry = _entry(
+    entry = _provider_audit_entry(
         user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail
     )
     tokens = sum(
@@ -102,7 +104,7 @@ async def add_token(
     return secret, token
 
 
-def _entry(
+def _provider_audit_entry(
     name: UserName,
     role: Role,
     source: str,

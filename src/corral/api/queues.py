@@ -67,15 +67,15 @@ class QueueSnapshot:
             {str(queue_row.name): queue_row.parent for queue_row in self.tree.queues},
         )
         jobs = self.world.jobs.values()
-        self.waiting = self._below(
+        self.waiting = self._subtree_counts(
             Counter(job.spec.queue for job in jobs if job.state == JobState.QUEUED)
         )
         running = (JobState.STARTING, JobState.RUNNING)
-        self.running = self._below(
+        self.running = self._subtree_counts(
             Counter(j.spec.queue for j in jobs if j.state in running)
         )
 
-    def _below(self, counts: Counter[QueueName]) -> Counter[QueueName]:
+    def _subtree_counts(self, counts: Counter[QueueName]) -> Counter[QueueName]:
         """With what is below each."""
         child_counts: Counter[QueueName] = Counter()
         for name, count in counts.items():
@@ -85,7 +85,7 @@ class QueueSnapshot:
 
     def rows(self) -> list[wire.QueueRow]:
         return [
-            wire.QueueRow(**self._row(depth, queue))
+            wire.QueueRow(**self._queue_row_fields(depth, queue))
             for depth, queue in self.tree.walk()
         ]
 
@@ -94,7 +94,7 @@ class QueueSnapshot:
         for depth, queue in self.tree.walk():
             if queue.name == name:
                 return wire.QueueDetail(
-                    **self._row(depth, queue),
+                    **self._queue_row_fields(depth, queue),
                     users=self._users(queue, sight),
                     kept=self._kept(queue, sight),
                 )
@@ -102,7 +102,7 @@ class QueueSnapshot:
             "queue", name[:100], list(self.tree.by_name), see="corral queue ls"
         )
 
-    def _row(self, depth: int, queue: Queue) -> dict[str, Any]:
+    def _queue_row_fields(self, depth: int, queue: Queue) -> dict[str, Any]:
         standing, name = self.standing, queue.name
         used = [u for u in self.world.uses.values() if queue in self.tree.path(u.queue)]
         return dict(
@@ -116,22 +116,22 @@ class QueueSnapshot:
             waiting=self.waiting[name],
             share=standing.share(name),
             due=self.due[name],
-            owes=self._owes(name),
+            owes=self._owed_gpus(name),
             used_gpu_hours=sum(queue_usage.total_gpu_seconds for queue_usage in used)
             / HOUR_SECONDS,
-            budget=self._budget(queue, self.spent[name])
+            budget=self._budget_row(queue, self.spent[name])
             if queue.budget is not None
             else None,
             form=form_of(queue),
         )
 
-    def _owes(self, name: QueueName) -> float:
+    def _owed_gpus(self, name: QueueName) -> float:
         debt = self.world.debts.get(name)
         if debt is None or name not in self.standing.owing:
             return 0.0
         return gpus_of(debt, self.now, self.tree.half_life_seconds)
 
-    def _budget(self, queue: Queue, spent: BudgetSpent) -> wire.BudgetRow:
+    def _budget_row(self, queue: Queue, spent: BudgetSpent) -> wire.BudgetRow:
         budget = queue.budget
         assert budget is not None
         in_money = budget.money is not None
@@ -272,7 +272,7 @@ async def put_queues(
 ) -> wire.QueueChanges:
     """The whole tree, at the next tick. With `dry_run` nothing happens."""
     set_queues = read_queues(Document(value=body.document, source="queues"))
-    return await _set(house, set_queues, caller, dry_run)
+    return await _apply_queue_changes(house, set_queues, caller, dry_run)
 
 
 @router.put("/v1/queues/{queue}")
@@ -290,7 +290,7 @@ async def put_queue(
         raise SpecInvalid(
             "one queue is set here", hint="run: corral apply -f queues.yaml"
         )
-    return await _set(
+    return await _apply_queue_changes(
         house, read_queue(queue, {**form, **body.fields}), caller, dry_run
     )
 
@@ -301,10 +301,10 @@ async def drop_queue(
 ) -> wire.QueueChanges:
     """Take a queue away that has no unfinished job, and no queue below it."""
     set_queues = SetQueues(queues=(), whole=False, removed=(QueueName(queue),))
-    return await _set(house, set_queues, caller, dry_run)
+    return await _apply_queue_changes(house, set_queues, caller, dry_run)
 
 
-async def _set(
+async def _apply_queue_changes(
     house: House, asked: SetQueues, caller: Caller, dry_run: bool
 ) -> wire.QueueChanges:
     before = house.control.world.queues
@@ -315,11 +315,14 @@ async def _set(
     if changes and not dry_run:
         set_queues = replace(asked, changes=tuple(changes))
         await house.control.ask(set_queues, by=caller.name, speaker=caller.speaker)
-    warnings = [*warnings_of(house.control.world, after), *await _unknown(house, asked)]
+    warnings = [
+        *warnings_of(house.control.world, after),
+        *await _warn_unknown_users(house, asked),
+    ]
     return wire.QueueChanges(changes=changes, warnings=warnings)
 
 
-async def _unknown(house: House, asked: SetQueues) -> list[str]:
+async def _warn_unknown_users(house: House, asked: SetQueues) -> list[str]:
     """Return names that are allowed somewhere and are not users: a typing error, or a
     future user."""
     named = [

@@ -104,12 +104,14 @@ def check_json(body: bytes) -> None:
         if depth > DEPTH:
             raise RequestInvalid(f"the JSON is more than {DEPTH} levels deep")
     try:
-        json.loads(body, object_pairs_hook=_pairs, parse_constant=_constant)
+        json.loads(
+            body, object_pairs_hook=_check_object_keys, parse_constant=_reject_constant
+        )
     except (ValueError, RecursionError) as error:
         raise RequestInvalid(f"the body is not JSON: {str(error)[:200]}") from None
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_object_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
         raise ValueError(f"an object in it has more than {MOST_KEYS:,} keys")
     unique_pairs = dict(pairs)
@@ -120,5 +122,5 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return unique_pairs
 
 
-def _constant(word: str) -> float:
+def _reject_constant(word: str) -> float:
     raise ValueError(f"{word} is no JSON")

@@ -29,8 +29,8 @@ class Rates:
         """Args:
         user_requests: requests a second of one user.
         """
-        self._users = _buckets(user_requests, clock)
-        self._tokens = _buckets(user_requests * TOKEN_SHARE, clock)
+        self._users = _make_token_buckets(user_requests, clock)
+        self._tokens = _make_token_buckets(user_requests * TOKEN_SHARE, clock)
 
     def check(self, caller: Caller) -> None:
         """Take one request. Raises: TooMany."""
@@ -53,22 +53,22 @@ class Rates:
     def charge(self, caller: Caller, size_bytes: int) -> None:
         """Charge for the size of a body or an answer."""
         if size_bytes >= COST_BYTES:
-            self._charge(caller, size_bytes / COST_BYTES)
+            self._charge_caller(caller, size_bytes / COST_BYTES)
 
     def charge_jobs(self, caller: Caller, jobs: int) -> None:
         """Charge for the jobs of a submission and their waits: a small body may hold
         thousands."""
         if jobs >= COST_JOBS:
-            self._charge(caller, jobs / COST_JOBS)
+            self._charge_caller(caller, jobs / COST_JOBS)
 
-    def _charge(self, caller: Caller, cost: float) -> None:
+    def _charge_caller(self, caller: Caller, cost: float) -> None:
         if caller.node is not None or caller.role == Role.JOIN:
             return
         self._tokens.charge(caller.sha256, cost)
         self._users.charge(caller.name, cost)
 
 
-def _buckets(rate: float, clock: Callable[[], float]) -> TokenBuckets:
+def _make_token_buckets(rate: float, clock: Callable[[], float]) -> TokenBuckets:
     return TokenBuckets(rate=rate, burst=max(1.0, rate * BURST_SECONDS), clock=clock)
 
 

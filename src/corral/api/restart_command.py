@@ -33,7 +33,7 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
         return ""
     return (
         f"start a new job from its save of step {kept_checkpoints[0].step}: "
-        f"{_command(job, whole=whole)}"
+        f"{_format_run_command(job, whole=whole)}"
     )
 
 
@@ -57,14 +57,16 @@ def loss_advice(job: Job, attempt: Attempt) -> list[str]:
     return [f"{what}, and all that it computes is lost: corral stop {job.id}"]
 
 
-def _command(job: Job, *, whole: bool) -> str:
+def _format_run_command(job: Job, *, whole: bool) -> str:
     spec = job.spec
     is_short = "\n" not in spec.run and len(spec.run) <= LONGEST
     command = shlex.quote(spec.run) if whole and is_short else "CMD"
-    return " ".join(["corral run --from", str(job.id), *_options(spec), "--", command])
+    return " ".join(
+        ["corral run --from", str(job.id), *_format_run_options(spec), "--", command]
+    )
 
 
-def _options(spec: JobSpec) -> list[str]:
+def _format_run_options(spec: JobSpec) -> list[str]:
     """Return the request of a job as options of `corral run`, where there are short
     ones."""
     options = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []

@@ -62,7 +62,9 @@ class RouteRight:
     jobs: Reach = Reach.NONE
 
 
-def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> RouteRight:
+def _unowned_route_right(
+    roles: Roles, what: str = "", jobs: Reach = Reach.NONE
+) -> RouteRight:
     """Return a right on things that belong to no particular user."""
     return RouteRight(roles, roles, what, jobs)
 
@@ -72,10 +74,10 @@ Key = tuple[str, str]  # (method, path); a WebSocket's method is WS
 LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")
 ADD_MACHINES: Final[Key] = ("POST", "/v1/nodes/tokens")
 RIGHTS: Final[Mapping[Key, RouteRight]] = {
-    ("POST", "/v1/jobs"): _any(USERS, "job.submit", jobs=Reach.OWNER),
-    ("GET", "/v1/jobs"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("GET", "/v1/jobs/{job}"): _any(VIEWERS, jobs=Reach.JOB),
-    ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS, jobs=Reach.JOB),
+    ("POST", "/v1/jobs"): _unowned_route_right(USERS, "job.submit", jobs=Reach.OWNER),
+    ("GET", "/v1/jobs"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/jobs/{job}"): _unowned_route_right(VIEWERS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/why"): _unowned_route_right(VIEWERS, jobs=Reach.JOB),
     ("POST", "/v1/jobs/changes"): RouteRight(
         USERS, OPERATORS, "job.change", jobs=Reach.JOB
     ),
@@ -97,7 +99,7 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("PATCH", "/v1/jobs/{job}"): RouteRight(
         USERS, OPERATORS, "job.set", jobs=Reach.JOB
     ),
-    ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/events"): _unowned_route_right(VIEWERS, jobs=Reach.JOB),
     # In the audit log where the job is another's.
     LOGS: RouteRight(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
     **{
@@ -113,76 +115,89 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/jobs/{job}/files"): RouteRight(
         VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB
     ),
-    ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/checkpoints"): _unowned_route_right(
+        VIEWERS, jobs=Reach.JOB
+    ),
     ("WS", "/v1/jobs/{job}/attach"): RouteRight(
         USERS, ADMINS, "job.attach", jobs=Reach.SELF
     ),
-    **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},
-    ("GET", "/v1/events"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/failures"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/status"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("GET", "/metrics"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/series"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/gpus"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/alerts"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("POST", "/v1/alerts/test"): _any(OPERATORS, "alert.test"),
-    ("GET", "/v1/nodes"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("GET", "/v1/nodes/{node}"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("POST", "/v1/nodes/{node}/cordon"): _any(OPERATORS, "node.cordon"),
-    ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
-    ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
-    ("POST", "/v1/nodes/{node}/clear"): _any(OPERATORS, "node.clear"),
-    ("POST", "/v1/checkups"): _any(OPERATORS, "node.check"),
-    ("GET", "/v1/checkups/{checkup}"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("POST", "/v1/suspects/cordon"): _any(OPERATORS, "node.cordon"),
-    ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
+    **{
+        ("POST", f"/v1/plan/{kind}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER)
+        for kind in ASKS
+    },
+    ("GET", "/v1/events"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/failures"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/status"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/metrics"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/series"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/gpus"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/alerts"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/alerts/test"): _unowned_route_right(OPERATORS, "alert.test"),
+    ("GET", "/v1/nodes"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/nodes/{node}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/nodes/{node}/cordon"): _unowned_route_right(OPERATORS, "node.cordon"),
+    ("POST", "/v1/nodes/{node}/drain"): _unowned_route_right(OPERATORS, "node.drain"),
+    ("POST", "/v1/nodes/{node}/uncordon"): _unowned_route_right(
+        OPERATORS, "node.uncordon"
+    ),
+    ("POST", "/v1/nodes/{node}/clear"): _unowned_route_right(OPERATORS, "node.clear"),
+    ("POST", "/v1/checkups"): _unowned_route_right(OPERATORS, "node.check"),
+    ("GET", "/v1/checkups/{checkup}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/suspects/cordon"): _unowned_route_right(OPERATORS, "node.cordon"),
+    ("PATCH", "/v1/nodes/{node}/labels"): _unowned_route_right(OPERATORS, "node.label"),
     # operators where the cluster's setting says so
-    ADD_MACHINES: _any(ADMINS, "node.token"),
-    ("GET", "/v1/join"): _any(JOINERS),
-    ("POST", "/v1/nodes/join"): _any(JOINERS, "node.join"),
-    ("POST", "/v1/nodes/{node}/dead"): _any(OPERATORS, "node.dead"),
-    ("DELETE", "/v1/nodes/{node}"): _any(OPERATORS, "node.remove"),
-    ("GET", "/v1/queues"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("GET", "/v1/queues/{queue}"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("PUT", "/v1/queues"): _any(OPERATORS, "queue.set"),
-    ("PUT", "/v1/queues/{queue}"): _any(OPERATORS, "queue.set"),
-    ("DELETE", "/v1/queues/{queue}"): _any(OPERATORS, "queue.remove"),
-    ("HEAD", "/v1/snapshots/{sha256}"): _any(USERS, jobs=Reach.OWNER),
-    ("PUT", "/v1/snapshots/{sha256}"): _any(USERS, "workdir.upload", jobs=Reach.OWNER),
-    ("GET", "/v1/secrets"): _any(USERS, jobs=Reach.OWNER),
+    ADD_MACHINES: _unowned_route_right(ADMINS, "node.token"),
+    ("GET", "/v1/join"): _unowned_route_right(JOINERS),
+    ("POST", "/v1/nodes/join"): _unowned_route_right(JOINERS, "node.join"),
+    ("POST", "/v1/nodes/{node}/dead"): _unowned_route_right(OPERATORS, "node.dead"),
+    ("DELETE", "/v1/nodes/{node}"): _unowned_route_right(OPERATORS, "node.remove"),
+    ("GET", "/v1/queues"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/queues/{queue}"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("PUT", "/v1/queues"): _unowned_route_right(OPERATORS, "queue.set"),
+    ("PUT", "/v1/queues/{queue}"): _unowned_route_right(OPERATORS, "queue.set"),
+    ("DELETE", "/v1/queues/{queue}"): _unowned_route_right(OPERATORS, "queue.remove"),
+    ("HEAD", "/v1/snapshots/{sha256}"): _unowned_route_right(USERS, jobs=Reach.OWNER),
+    ("PUT", "/v1/snapshots/{sha256}"): _unowned_route_right(
+        USERS, "workdir.upload", jobs=Reach.OWNER
+    ),
+    ("GET", "/v1/secrets"): _unowned_route_right(USERS, jobs=Reach.OWNER),
     ("PUT", "/v1/secrets/{name}"): RouteRight(USERS, ADMINS, "secret.set"),
     ("DELETE", "/v1/secrets/{name}"): RouteRight(USERS, ADMINS, "secret.remove"),
     ("GET", "/v1/users"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.OWNER),
-    ("POST", "/v1/users"): _any(ADMINS, "user.add"),
+    ("POST", "/v1/users"): _unowned_route_right(ADMINS, "user.add"),
     ("GET", "/v1/users/{user}"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.OWNER),
-    ("PATCH", "/v1/users/{user}"): _any(ADMINS, "user.set"),
-    ("DELETE", "/v1/users/{user}"): _any(ADMINS, "user.remove"),
-    ("PUT", "/v1/users/{user}/identity"): _any(ADMINS, "user.link"),
-    ("DELETE", "/v1/users/{user}/identity"): _any(ADMINS, "user.unlink"),
-    ("GET", "/v1/log-ins"): _any(ADMINS),
+    ("PATCH", "/v1/users/{user}"): _unowned_route_right(ADMINS, "user.set"),
+    ("DELETE", "/v1/users/{user}"): _unowned_route_right(ADMINS, "user.remove"),
+    ("PUT", "/v1/users/{user}/identity"): _unowned_route_right(ADMINS, "user.link"),
+    ("DELETE", "/v1/users/{user}/identity"): _unowned_route_right(
+        ADMINS, "user.unlink"
+    ),
+    ("GET", "/v1/log-ins"): _unowned_route_right(ADMINS),
     ("GET", "/v1/tokens"): RouteRight(VIEWERS, ADMINS, jobs=Reach.OWNER),
     ("POST", "/v1/tokens"): RouteRight(USERS, ADMINS, "token.create"),
     ("DELETE", "/v1/tokens/{token}"): RouteRight(VIEWERS, ADMINS, "token.revoke"),
-    ("GET", "/v1/reports/{kind}"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("GET", "/v1/session"): _any(VIEWERS, jobs=Reach.CLUSTER),
-    ("POST", "/v1/session"): _any(VIEWERS, "session.open"),
-    ("DELETE", "/v1/session"): _any(VIEWERS, "session.close"),
-    ("POST", "/v1/session/links"): _any(VIEWERS, "session.link"),
-    ("GET", "/v1/imports"): _any(VIEWERS, jobs=Reach.OWNER),
-    ("POST", "/v1/imports"): _any(OPERATORS, "history.import"),
-    ("GET", "/v1/audit"): _any(OPERATORS),
-    ("POST", "/v1/keys/rotate"): _any(ADMINS, "key.rotate"),
-    ("POST", "/v1/head/down"): _any(ADMINS, "head.down"),
-    ("GET", "/v1/agents/node"): _any(NODES),
-    ("DELETE", "/v1/agents/node"): _any(NODES, "node.leave"),
-    ("POST", RENEW): _any(NODES, "token.renew"),
-    ("GET", "/v1/agents/snapshots/{sha256}"): _any(NODES),
-    ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES, "secret.read"),
-    ("GET", "/v1/agents/owners/{job}/{attempt}"): _any(NODES),
-    ("GET", "/v1/agents/forgotten"): _any(NODES),
-    ("WS", "/v1/agents/heartbeats"): _any(NODES),
-    ("WS", "/v1/agents/logs"): _any(NODES),
-    ("WS", "/v1/agents/attach/{session}"): _any(NODES),
+    ("GET", "/v1/reports/{kind}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/session"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
+    ("POST", "/v1/session"): _unowned_route_right(VIEWERS, "session.open"),
+    ("DELETE", "/v1/session"): _unowned_route_right(VIEWERS, "session.close"),
+    ("POST", "/v1/session/links"): _unowned_route_right(VIEWERS, "session.link"),
+    ("GET", "/v1/imports"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/imports"): _unowned_route_right(OPERATORS, "history.import"),
+    ("GET", "/v1/audit"): _unowned_route_right(OPERATORS),
+    ("POST", "/v1/keys/rotate"): _unowned_route_right(ADMINS, "key.rotate"),
+    ("POST", "/v1/head/down"): _unowned_route_right(ADMINS, "head.down"),
+    ("GET", "/v1/agents/node"): _unowned_route_right(NODES),
+    ("DELETE", "/v1/agents/node"): _unowned_route_right(NODES, "node.leave"),
+    ("POST", RENEW): _unowned_route_right(NODES, "token.renew"),
+    ("GET", "/v1/agents/snapshots/{sha256}"): _unowned_route_right(NODES),
+    ("GET", "/v1/agents/secrets/{job}/{attempt}"): _unowned_route_right(
+        NODES, "secret.read"
+    ),
+    ("GET", "/v1/agents/owners/{job}/{attempt}"): _unowned_route_right(NODES),
+    ("GET", "/v1/agents/forgotten"): _unowned_route_right(NODES),
+    ("WS", "/v1/agents/heartbeats"): _unowned_route_right(NODES),
+    ("WS", "/v1/agents/logs"): _unowned_route_right(NODES),
+    ("WS", "/v1/agents/attach/{session}"): _unowned_route_right(NODES),
 }
 
 

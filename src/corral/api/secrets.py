@@ -55,7 +55,7 @@ async def put_secret(
     sealed = house.settings.seals.seal(name, body.value.encode())
     now = control.clock.wall()
     entry = caller.entry(now, on=name, detail=_SHARED_WORDS[body.for_everybody])
-    with await _room(house, caller, name, len(sealed)):
+    with await _reserve_secret_quota(house, caller, name, len(sealed)):
         await control.store.put_secret(
             name,
             sealed,
@@ -66,7 +66,7 @@ async def put_secret(
         )
 
 
-async def _room(
+async def _reserve_secret_quota(
     house: House, caller: Caller, name: str, size: int
 ) -> AbstractContextManager[object]:
     """Hold what it takes of its user's quotas; one that it replaces makes room.

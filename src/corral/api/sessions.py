@@ -95,12 +95,16 @@ class Sessions:
                 # it closed while the store looked, or it is ending: its limit is final
                 continue
             caller = session.caller
-            session.ended = _over(identities.get(caller.sha256), caller.role, now)
+            session.ended = _session_end_reason(
+                identities.get(caller.sha256), caller.role, now
+            )
             if session.ended is not None:
                 session.limit.reschedule(asyncio.get_running_loop().time())
 
 
-def _over(identity: Identity | None, role: Role, now: float) -> Unauthorised | None:
+def _session_end_reason(
+    identity: Identity | None, role: Role, now: float
+) -> Unauthorised | None:
     """Return why a connection that was opened in this role ends; None if it may
     continue."""
     if identity is None:

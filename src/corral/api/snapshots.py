@@ -62,7 +62,7 @@ class Snapshots:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._root / f"{fresh_id}.part"
         try:
-            size = await self._write(
+            size = await self._write_snapshot(
                 part, sha256, pieces, min(most_bytes, self.most_bytes)
             )
             os.replace(part, path)
@@ -75,7 +75,7 @@ class Snapshots:
             os.close(folder)
         return size
 
-    async def _write(
+    async def _write_snapshot(
         self, part: Path, sha256: str, pieces: AsyncIterator[bytes], most_bytes: int
     ) -> int:
         hasher = hashlib.sha256()

@@ -61,13 +61,15 @@ class Standby:
         begun = Begun(send)
         try:
             check_host(scope["headers"], self._hosts)
-            await self._answer(scope, receive, begun)
+            await self._route_request(scope, receive, begun)
         except CorralError as error:
-            await _refuse(answer(error), scope, receive, begun)
+            await _send_refusal(answer(error), scope, receive, begun)
         except Exception as error:
-            await _refuse(bug(error, self._clock.fresh_id()), scope, receive, begun)
+            await _send_refusal(
+                bug(error, self._clock.fresh_id()), scope, receive, begun
+            )
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _route_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
         if scope["path"] == HEALTH:
             # only a token shows the leader
@@ -141,13 +143,13 @@ class Front:
             if limit is None or not limit.expired():
                 raise
             lost = NoLeader("the head that was asked leads no more", hint=WAIT)
-            await _refuse(answer(lost), scope, receive, begun)
+            await _send_refusal(answer(lost), scope, receive, begun)
         finally:
             if limit is not None:
                 self._open.discard(limit)
 
 
-async def _refuse(
+async def _send_refusal(
     response: Response, scope: Scope, receive: Receive, begun: Begun
 ) -> None:
     """Answer; what has begun already is ended, to be asked for again."""

@@ -78,7 +78,7 @@ async def specs_of(
     await check_queues_of(house, specs, caller)
     await _check_secrets(house, specs, caller)
     afters_by_after = {
-        after: await _meant(house, after, caller)
+        after: await _resolve_dependency(house, after, caller)
         for after in {dependency for spec in specs for dependency in spec.after}
     }
     check_waits(
@@ -149,7 +149,9 @@ async def _check_secrets(
             raise NotFound("secret", name, usable, see=f"corral secret set {name}")
 
 
-async def _meant(house: House, after: After, caller: Caller) -> tuple[After, ...]:
+async def _resolve_dependency(
+    house: House, after: After, caller: Caller
+) -> tuple[After, ...]:
     """The job by its id and its name; of an array, by the same words, each of its jobs.
 
     Raises: NotFound.

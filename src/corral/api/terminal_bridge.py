@@ -49,7 +49,7 @@ class Terminals:
         Raises, before the socket is accepted: NotFound, Forbidden, Conflict,
         RequestInvalid.
         """
-        terminal = _asked(socket)
+        terminal = _parse_terminal_query(socket)
         caller = caller_of(socket)
         job = await find_job(control, socket.path_params["job"], caller)
         caller.check_job(job)
@@ -60,11 +60,11 @@ class Terminals:
         await control.store.record(entry)
         id = control.clock.fresh_id()
         with self._sessions.opened(id, node, (job.id, job.attempt)) as session:
-            agent = await self._dialled(session, id, job, terminal)
+            agent = await self._connect_to_agent(session, id, job, terminal)
             await socket.accept()
-            await _bridge(socket, agent)
+            await _bridge_sockets(socket, agent)
 
-    async def _dialled(
+    async def _connect_to_agent(
         self, session: DialledSession, id: str, job: Job, asked: Terminal
     ) -> WebSocket:
         request = AttachNow(
@@ -83,7 +83,7 @@ class Terminals:
         return await session.dialled("terminal")
 
 
-def _asked(socket: WebSocket) -> Terminal:
+def _parse_terminal_query(socket: WebSocket) -> Terminal:
     try:
         return Terminal.model_validate(dict(socket.query_params))
     except ValidationError as error:
@@ -104,12 +104,12 @@ def _node_of(control: Control, job: Job, rank: int) -> NodeId:
     raise NotFound("rank", str(rank), see=f"corral show {job.spec.name}")
 
 
-async def _bridge(one: WebSocket, other: WebSocket) -> None:
+async def _bridge_sockets(one: WebSocket, other: WebSocket) -> None:
     """Until either side closes; then both are, and a person hears the code of what has
     ended."""
     pumps = {
-        asyncio.create_task(_pump(one, other)),
-        asyncio.create_task(_pump(other, one)),
+        asyncio.create_task(_copy_frames(one, other)),
+        asyncio.create_task(_copy_frames(other, one)),
     }
     closing = 1000
     try:
@@ -133,7 +133,7 @@ async def _bridge(one: WebSocket, other: WebSocket) -> None:
                 await socket.close(closing)
 
 
-async def _pump(source: WebSocket, target: WebSocket) -> int | None:
+async def _copy_frames(source: WebSocket, target: WebSocket) -> int | None:
     """Copy frames until one side closes. Returns: the closing code, if there was
     one."""
     try:

@@ -59,8 +59,8 @@ async def confirm(request: Request, house: Within) -> Response:
     source = source_of(request.scope)
     try:
         check_origin(request.scope["headers"])
-        form = await _form(request)
-        id, person = _person(house, form.get("person", ""))
+        form = await _read_form_fields(request)
+        id, person = _open_sealed_person(house, form.get("person", ""))
         terminal_log_in = house.terminal_log_ins.find(id)
         if form.get("answer") == "yes":
             changed = terminal_log_in.confirmed(person, form.get("code", ""))
@@ -84,7 +84,7 @@ async def confirm(request: Request, house: Within) -> Response:
         return refusal_page(refused)
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _read_form_fields(request: Request) -> dict[str, str]:
     """Return the fields of a body that the gate has bounded. Raises: RequestInvalid."""
     body = await request.body()
     try:
@@ -94,7 +94,7 @@ async def _form(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _person(house: House, sealed: str) -> tuple[str, TerminalPerson]:
+def _open_sealed_person(house: House, sealed: str) -> tuple[str, TerminalPerson]:
     """Return the terminal's log-in, and who has logged in for it. Raises:
     LogInExpired."""
     try:

@@ -58,7 +58,7 @@ async def fetch(
         house.terminal_log_ins.give_back(terminal_log_in)
         return wire.TerminalToken()
     try:
-        return await _token(house, person, source)
+        return await _create_user_token(house, person, source)
     except CorralError as error:
         if isinstance(error, Refusal):
             house.failed_log_ins.note(source, error.code, f"user {person.name}")
@@ -67,7 +67,7 @@ async def fetch(
         raise
 
 
-async def _token(
+async def _create_user_token(
     house: House, person: TerminalPerson, source: str
 ) -> wire.TerminalToken:
     """Raises: NotFound, UserDisabled, OverQuota, StoreTrouble."""

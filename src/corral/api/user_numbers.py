@@ -26,10 +26,12 @@ class OwnerNumbers:
         own_name = f"{user.name} {user.created_at!r}"
         async with self._turn:
             if own_name not in self._numbers:
-                self._numbers[own_name] = await self._assigned(store, own_name)
+                self._numbers[own_name] = await self._assign_owner_number(
+                    store, own_name
+                )
             return self._numbers[own_name]
 
-    async def _assigned(self, store: Store, mine: str) -> int:
+    async def _assign_owner_number(self, store: Store, mine: str) -> int:
         """The lowest number that no other user has been given, on any head."""
         taken = set(self._numbers.values())
         for number in count():

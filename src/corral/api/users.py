@@ -91,7 +91,7 @@ async def set_user(
         _check_other(user, caller, "change your own role or standing")
     changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
     asked_limits = dict(
-        _limit(name, most) for name, most in (body.limits or {}).items()
+        _parse_user_limit(name, most) for name, most in (body.limits or {}).items()
     )
     detail = ", ".join(
         f"{name} {value}".lower()
@@ -185,7 +185,7 @@ async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
     )
 
 
-def _limit(name: str, most: int | str | None) -> tuple[str, int | None]:
+def _parse_user_limit(name: str, most: int | str | None) -> tuple[str, int | None]:
     """Raises: SpecInvalid."""
     quota, number = limit_in(name, 0 if most is None else most, of_user=True)
     return quota, None if most is None else number
@@ -257,7 +257,7 @@ async def create_token(
     owner = await find_user(house, name)
     is_own = name == caller.name
     most = lesser(owner.role, caller.role) if is_own else owner.role
-    role = _role(body, owner, most)
+    role = _check_token_role(body, owner, most)
     expires_at = None
     if not body.never_expires:
         expires_at = now + (body.expires_seconds or house.settings.token_seconds)
@@ -306,7 +306,7 @@ def fresh_token(
     return secret, made
 
 
-def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
+def _check_token_role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
     """Raises: Forbidden when more is asked for than the token may be."""
     role = most if body.role is None else Role(body.role)
     if lesser(role, most) != role:

@@ -74,22 +74,22 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
         "link": entry.link,
     }
     fields = " ".join(
-        f'{name}="{_escaped(str(value))}"' for name, value in values.items()
+        f'{name}="{_escape_param_value(str(value))}"' for name, value in values.items()
     )
     moment = at.replace("+00:00", "Z")
     header = f"<{FACILITY * 8 + level}>1 {moment} {head} corral {os.getpid()} audit"
-    message = f"{header} [{ENTERPRISE} {fields}] {_plain(entry.detail)}".rstrip()
+    message = f"{header} [{ENTERPRISE} {fields}] {_replace_unprintable(entry.detail)}".rstrip()
     return message.encode()[:MESSAGE_BYTES].decode(errors="ignore").encode()
 
 
-def _escaped(value: str) -> str:
+def _escape_param_value(value: str) -> str:
     """Escape a value of structured data by RFC 5424 section 6.3.3, and cut a long
     one."""
-    plain = _plain(value)[:VALUE_LETTERS]
+    plain = _replace_unprintable(value)[:VALUE_LETTERS]
     return plain.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 
 
-def _plain(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     """One line that no receiver mistakes for two."""
     return "".join(
         character if character.isprintable() else "\ufffd" for character in text
@@ -112,7 +112,7 @@ class AuditSyslog:
     async def run(self) -> None:
         """For ever, while this head leads."""
         try:
-            sent = await self._begin()
+            sent = await self._load_last_sent_number()
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
                 with suppress(Trouble):  # the store is asked again a second later
@@ -154,7 +154,7 @@ class AuditSyslog:
         self.dropped += oldest - sent
         return oldest
 
-    async def _begin(self) -> int:
+    async def _load_last_sent_number(self) -> int:
         with suppress(CorralError, KeyError, TypeError, ValueError):
             return int((read_json(self.place) or {})["number"])
         return await self._newest()

@@ -108,7 +108,7 @@ def back_up(
         with (
             nullcontext(out) if recipient is None else sealed(out, recipient) as packed
         ):
-            _pack(packed, about, rows, files, paths)
+            _write_archive(packed, about, rows, files, paths)
     return about
 
 
@@ -128,7 +128,9 @@ def kept_of(place: ClusterDir) -> BackupSources:
     url = url_in(settings.store_file)
     if url is not None:
         return BackupSources(
-            database=_server(url), snapshots=_shared(settings.shared_state), key=key
+            database=_server_database(url),
+            snapshots=_snapshot_folder(settings.shared_state),
+            key=key,
         )
     if not place.database.exists():
         raise Conflict(
@@ -141,14 +143,14 @@ def kept_of(place: ClusterDir) -> BackupSources:
     )
 
 
-def _server(url: str) -> Database:
+def _server_database(url: str) -> Database:
     # psycopg is installed only if the store is a server
     from corral.store.postgres.database import PostgresDatabase
 
     return PostgresDatabase.at(url)
 
 
-def _shared(folder: str | None) -> Path:
+def _snapshot_folder(folder: str | None) -> Path:
     return Path(folder or "") / SNAPSHOTS
 
 
@@ -211,7 +213,7 @@ def _check_readable(revision: str, source: Path) -> None:
         )
 
 
-def _pack(
+def _write_archive(
     out: IO[bytes],
     about: About,
     rows: IO[bytes],
@@ -219,17 +221,17 @@ def _pack(
     snapshots: list[Path],
 ) -> None:
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as tar:
-        _add(tar, ABOUT, BytesIO(msgspec.json.encode(about)))
-        _add(tar, ROWS, rows)
+        _add_member(tar, ABOUT, BytesIO(msgspec.json.encode(about)))
+        _add_member(tar, ROWS, rows)
         for name, path in files.items():
             if path.exists():
-                _add(tar, name, BytesIO(path.read_bytes()))
+                _add_member(tar, name, BytesIO(path.read_bytes()))
         for path in snapshots:
             with path.open("rb") as snapshot:
-                _add(tar, SNAPSHOTS + path.name, snapshot)
+                _add_member(tar, SNAPSHOTS + path.name, snapshot)
 
 
-def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+def _add_member(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
     member = tarfile.TarInfo(name)
     member.size, member.mode = content.seek(0, os.SEEK_END), 0o600
     content.seek(0)
@@ -275,13 +277,13 @@ def restore(
                 opened_backup(source, identity, place.root) as content,
                 tarfile.open(fileobj=content, mode="r:gz") as tar,
             ):
-                return _unpack(tar, place, source, into)
+                return _extract_archive(tar, place, source, into)
         except FileNotFoundError:
             raise Conflict(
                 f"there is no file {source}", hint="corral backup FILE made one"
             ) from None
         except (tarfile.TarError, EOFError, OSError, KeyError, SealBroken) as error:
-            raise _damaged(source, str(error)) from error
+            raise _damaged_backup_error(source, str(error)) from error
 
 
 @contextmanager
@@ -306,18 +308,20 @@ def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
         raise
 
 
-def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -> About:
-    about = _about(tar, source)
-    rows = _member(tar, ROWS)
+def _extract_archive(
+    tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into
+) -> About:
+    about = _read_manifest(tar, source)
+    rows = _open_member(tar, ROWS)
     digest = hashlib.sha256()
     while piece := rows.read(PIECE_BYTES):
         digest.update(piece)
     if digest.hexdigest() != about.sha256:
-        raise _damaged(source, "its rows are not those that were written")
+        raise _damaged_backup_error(source, "its rows are not those that were written")
     names = tar.getnames()
     for path in (place.key, place.cluster_json):
         if path.name in names:
-            content = _member(tar, path.name).read()
+            content = _open_member(tar, path.name).read()
             _put_once(path, content, may_differ=path == place.cluster_json)
     put_address(tar, place)
     snapshots = [
@@ -326,15 +330,17 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
         if getmember.name.startswith(SNAPSHOTS)
     ]
     if len(snapshots) != about.snapshots:
-        raise _damaged(
+        raise _damaged_backup_error(
             source, f"{about.snapshots} snapshots were written, not {len(snapshots)}"
         )
     for member in snapshots:
         folder = (
-            _shared(into.shared_state) if into.store_file else place.root / SNAPSHOTS
+            _snapshot_folder(into.shared_state)
+            if into.store_file
+            else place.root / SNAPSHOTS
         )
         _put_snapshot(tar, member, folder, source)
-    _settle(place, into)
+    _update_store_settings(place, into)
     if (url := url_in(into.store_file)) is not None:
         _fill_server(url, tar)
     else:
@@ -342,7 +348,7 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
     return about
 
 
-def _settle(place: ClusterDir, into: Into) -> None:
+def _update_store_settings(place: ClusterDir, into: Into) -> None:
     """The settings are those of the backup, but for where the store is."""
     cluster_settings = ClusterSettings.load(place)
     if cluster_settings is not None and (
@@ -376,14 +382,14 @@ def _fill_server(url: str, tar: tarfile.TarFile) -> None:
                 f"{database.name} has a cluster already",
                 hint="make an empty database: createdb NAME, and name that one",
             )
-        backup.fill(connection, _member(tar, ROWS))
+        backup.fill(connection, _open_member(tar, ROWS))
 
 
-def _about(tar: tarfile.TarFile, source: Path) -> About:
+def _read_manifest(tar: tarfile.TarFile, source: Path) -> About:
     try:
-        about = msgspec.json.decode(_member(tar, ABOUT).read(), type=About)
+        about = msgspec.json.decode(_open_member(tar, ABOUT).read(), type=About)
     except msgspec.MsgspecError as error:
-        raise _damaged(source, str(error)) from error
+        raise _damaged_backup_error(source, str(error)) from error
     if about.form != FORM:
         raise Unsupported(
             f"{source} was written by corral {about.corral} in a form that this one does not know",
@@ -393,7 +399,7 @@ def _about(tar: tarfile.TarFile, source: Path) -> About:
     return about
 
 
-def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     """Raises: KeyError."""
     content = tar.extractfile(name)
     if content is None:
@@ -417,9 +423,11 @@ def _put_snapshot(
     tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, source: Path
 ) -> None:
     name = member.name.removeprefix(SNAPSHOTS)
-    content = _member(tar, member.name).read()
+    content = _open_member(tar, member.name).read()
     if f"{hashlib.sha256(content).hexdigest()}.tar.gz" != name:
-        raise _damaged(source, f"the snapshot {name[:64]} is not what its name says")
+        raise _damaged_backup_error(
+            source, f"the snapshot {name[:64]} is not what its name says"
+        )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _put_once(folder / name, content)
 
@@ -435,14 +443,14 @@ def _make_store(path: Path, tar: tarfile.TarFile) -> None:
     database = SqliteDatabase(fresh)
     with closing(database.connect(write=True)) as connection:
         with transaction(database, connection, write=True):
-            backup.fill(connection, _member(tar, ROWS))
+            backup.fill(connection, _open_member(tar, ROWS))
         raw_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     os.link(fresh, path)
     fresh.unlink()
     sync_directory(path.parent)
 
 
-def _damaged(source: Path, why: str) -> StoreTrouble:
+def _damaged_backup_error(source: Path, why: str) -> StoreTrouble:
     return StoreTrouble(
         f"{source} is no backup, or is damaged: {why}",
         hint="try an older one: corral restore FILE",

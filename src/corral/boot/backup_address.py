@@ -38,7 +38,7 @@ def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
         # it was damaged already when the backup was made
         with suppress(msgspec.MsgspecError):
             address = msgspec.json.decode(
-                _content(tar, place.head_json.name), type=Address
+                _read_member(tar, place.head_json.name), type=Address
             )
             write_atomically(place.head_json, json.dumps({"url": address.url}))
     files = own_files(place)
@@ -47,10 +47,10 @@ def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
     for name in names & files.keys():
         place.tls.mkdir(mode=0o700, exist_ok=True)
         with made_whole(files[name]) as file:
-            file.write(_content(tar, name))
+            file.write(_read_member(tar, name))
 
 
-def _content(tar: tarfile.TarFile, name: str) -> bytes:
+def _read_member(tar: tarfile.TarFile, name: str) -> bytes:
     """Raises: KeyError."""
     member = tar.extractfile(name)
     if member is None:

@@ -30,7 +30,7 @@ def made_whole(target: Path) -> Iterator[IO[bytes]]:
     Raises: Conflict where none can be made.
     """
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    opened = _created(fresh, target)
+    opened = _create_backup_file(fresh, target)
     try:
         with os.fdopen(opened, "wb") as file:
             yield file
@@ -42,7 +42,7 @@ def made_whole(target: Path) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
 
 
-def _created(fresh: Path, target: Path) -> int:
+def _create_backup_file(fresh: Path, target: Path) -> int:
     try:
         return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileNotFoundError:

@@ -46,9 +46,9 @@ def generate(file: Path) -> str:
     Raises: Conflict when there is a file of this name, or none can be made.
     """
     key = X25519PrivateKey.generate()
-    recipient = RECIPIENT + _text(key.public_key().public_bytes_raw())
+    recipient = RECIPIENT + _encode_base64url(key.public_key().public_bytes_raw())
     content = f"# opens backups made with --recipient {recipient}\n"
-    content += f"{IDENTITY}{_text(key.private_bytes_raw())}\n"
+    content += f"{IDENTITY}{_encode_base64url(key.private_bytes_raw())}\n"
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
@@ -69,14 +69,16 @@ def recipient_of(given_text: str) -> X25519PublicKey:
     text = (
         given_text
         if given_text.startswith(RECIPIENT)
-        else _line(Path(given_text), RECIPIENT)
+        else _read_key_line(Path(given_text), RECIPIENT)
     )
-    return X25519PublicKey.from_public_bytes(_bytes(text, RECIPIENT, given_text))
+    return X25519PublicKey.from_public_bytes(
+        _decode_key_bytes(text, RECIPIENT, given_text)
+    )
 
 
 def identity_of(file: Path) -> X25519PrivateKey:
     """Return the identity in the file. Raises: SpecInvalid."""
-    raw = _bytes(_line(file, IDENTITY), IDENTITY, str(file))
+    raw = _decode_key_bytes(_read_key_line(file, IDENTITY), IDENTITY, str(file))
     return X25519PrivateKey.from_private_bytes(raw)
 
 
@@ -111,7 +113,7 @@ class _Sealing(io.RawIOBase):
 
     def _send(self, chunk: bytes, last: bytes) -> None:
         self._out.write(
-            self._cipher.encrypt(_nonce(self._number, last), chunk, FIRST_LINE)
+            self._cipher.encrypt(_chunk_nonce(self._number, last), chunk, FIRST_LINE)
         )
         self._number += 1
 
@@ -145,7 +147,7 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
     while True:
         following = source.read(CHUNK_BYTES + TAG_BYTES)
         try:
-            nonce = _nonce(number, _MORE if following else _LAST)
+            nonce = _chunk_nonce(number, _MORE if following else _LAST)
             into.write(cipher.decrypt(nonce, chunk, FIRST_LINE))
         except InvalidTag as error:
             why = (
@@ -166,15 +168,15 @@ def _cipher(
     return ChaCha20Poly1305(HKDF(SHA256(), KEY_BYTES, salt, FIRST_LINE).derive(shared))
 
 
-def _nonce(number: int, last: bytes) -> bytes:
+def _chunk_nonce(number: int, last: bytes) -> bytes:
     return number.to_bytes(11, "big") + last
 
 
-def _text(raw: bytes) -> str:
+def _encode_base64url(raw: bytes) -> str:
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _line(file: Path, begins: str) -> str:
+def _read_key_line(file: Path, begins: str) -> str:
     try:
         lines = file.read_text().splitlines()
     except (OSError, ValueError) as error:
@@ -191,7 +193,7 @@ def _line(file: Path, begins: str) -> str:
     return lines_found[0]
 
 
-def _bytes(text: str, begins: str, given_text: str) -> bytes:
+def _decode_key_bytes(text: str, begins: str, given_text: str) -> bytes:
     encoded = text.removeprefix(begins)
     try:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))

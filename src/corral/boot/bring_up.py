@@ -135,7 +135,8 @@ def lent(asked: ClusterOptions) -> ClusterSettings:
     made = [name for name in asked.given if name in OF_OWN_NODES]
     if made:
         raise SpecInvalid(
-            f"{', '.join(map(_option, made))}: nodes are made by the local engine alone; those of "
+            f"{', '.join(map(_option_name, made))}: nodes are made by the local engine "
+            "alone; those of "
             f"{asked.value('engine')} are what it has",
             hint=f"leave it out: corral up --engine {asked.value('engine')}",
         )
@@ -176,10 +177,10 @@ def decide(
     of_head = OF_HEAD_ALONE.issuperset(other)
     if head_runs(place) or (node_processes(place) and not of_head):
         differences = ", ".join(
-            f"{_option(name)} is {_said(getattr(cluster_settings, name))}"
+            f"{_option_name(name)} is {_format_setting(getattr(cluster_settings, name))}"
             for name in other
         )
-        again = " ".join(_typed(name, asked.given[name]) for name in other)
+        again = " ".join(_setting_options(name, asked.given[name]) for name in other)
         raise Conflict(
             f"the cluster in {place.root} is up already, and its {differences}",
             hint=f"to change it, while its jobs run on: corral up --restart {again}"
@@ -244,7 +245,8 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     """
     place.create()
     before = {
-        path: _content(path) for path in (place.cluster_json, place.root / STORE_FILE)
+        path: _read_if_exists(path)
+        for path in (place.cluster_json, place.root / STORE_FILE)
     }
     if not head_runs(place):
         asked = with_variables(place, asked)
@@ -279,7 +281,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     return replace(start, lost_port=port if moved else None)
 
 
-def _content(path: Path) -> str | None:
+def _read_if_exists(path: Path) -> str | None:
     return path.read_text() if path.exists() else None
 
 
@@ -379,7 +381,7 @@ def wait_for_any(
     )
 
 
-def _said(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None or value == () or value == {}:
@@ -389,7 +391,7 @@ def _said(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else f"{value}"
 
 
-def _typed(name: str, value: Any) -> str:
+def _setting_options(name: str, value: Any) -> str:
     """Return the options that set a value: one for each of several values."""
     setting = SETTINGS[name]
     if isinstance(value, bool):
@@ -400,5 +402,5 @@ def _typed(name: str, value: Any) -> str:
     return " ".join(f"{setting.option} {quote(str(value))}" for value in values)
 
 
-def _option(name: str) -> str:
+def _option_name(name: str) -> str:
     return SETTINGS[name].option

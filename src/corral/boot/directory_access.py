@@ -58,7 +58,9 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     ):
         with suppress(OSError):
             runs_as = ranks_account(name)
-            walls = [path for path in above if runs_as and not _passes(runs_as, path)]
+            walls = [
+                path for path in above if runs_as and not _can_traverse(runs_as, path)
+            ]
             closed.update(walls)
             if walls:
                 out.append(name)
@@ -73,7 +75,7 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     )
 
 
-def _passes(runs_as: JobAccount, folder: Path) -> bool:
+def _can_traverse(runs_as: JobAccount, folder: Path) -> bool:
     folder_stat = os.stat(folder)
     if folder_stat.st_uid == runs_as.uid:
         return bool(folder_stat.st_mode & stat.S_IXUSR)

@@ -87,13 +87,21 @@ class DirectoryToken:
         """
         if afresh and self.file.exists():
             last = token_id(token_digest(self.file.read_text().strip()))
-            await self.store.forget_token(last, entry=self._entry("token.forget", last))
+            await self.store.forget_token(
+                last, entry=self._token_audit_entry("token.forget", last)
+            )
             self.file.unlink()
-        self._use(once(self.file, secrets.token_urlsafe(32).encode()).decode().strip())
+        self._set_secret(
+            once(self.file, secrets.token_urlsafe(32).encode()).decode().strip()
+        )
         user = User(name=self.user, role=self.role, created_at=self.wall())
-        await self.store.add_user(user, entry=self._entry("user.add", self.user))
+        await self.store.add_user(
+            user, entry=self._token_audit_entry("user.add", self.user)
+        )
         made = self._token(self.secret)
-        await self.store.add_token(made, entry=self._entry("token.create", made.id))
+        await self.store.add_token(
+            made, entry=self._token_audit_entry("token.create", made.id)
+        )
         await self.look()
 
     async def look(self) -> None:
@@ -102,7 +110,9 @@ class DirectoryToken:
         now = self.wall()
         while self._earlier and self._earlier[0][0] <= now:
             _, id = self._earlier.pop(0)
-            await self.store.forget_token(id, entry=self._entry("token.forget", id))
+            await self.store.forget_token(
+                id, entry=self._token_audit_entry("token.forget", id)
+            )
         token = await self.store.token(token_id(token_digest(self.secret)))
         if token is None or token.revoked_at is not None:
             return
@@ -110,15 +120,15 @@ class DirectoryToken:
             return
         fresh = secrets.token_urlsafe(32)
         made = self._token(fresh)
-        entry = self._entry("token.renew", made.id)
+        entry = self._token_audit_entry("token.renew", made.id)
         earlier = await self.store.renew_token(token.id, made, at=now, entry=entry)
         if earlier is None or earlier.expires_at is None:
             return
         write_atomically(self.file, fresh)
         self._earlier.append((earlier.expires_at, earlier.id))
-        self._use(fresh)
+        self._set_secret(fresh)
 
-    def _use(self, secret: str) -> None:
+    def _set_secret(self, secret: str) -> None:
         self.hide(secret)
         self.secret = secret
 
@@ -133,7 +143,7 @@ class DirectoryToken:
             expires_at=now + NODE_TOKEN_SECONDS,
         )
 
-    def _entry(self, what: str, on: str) -> AuditEntry:
+    def _token_audit_entry(self, what: str, on: str) -> AuditEntry:
         why = f"{self.role} {self.user} of the head's directory"
         return AuditEntry(
             at=self.wall(),

@@ -32,7 +32,10 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
     if engine == LOCAL and given:
         raise SpecInvalid(
             "the local engine has no settings of its own to --set",
-            hint=f"name the engine that they are for: {_typed(_whose(given), given)}",
+            hint=(
+                "name the engine that they are for: "
+                f"{_up_command(_engine_with_settings(given), given)}"
+            ),
         )
     if engine in KINDS:
         read_settings(KINDS[engine], given)
@@ -64,29 +67,29 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
         if path and (why := _unreadable(Path(path))):
             raise SpecInvalid(
                 f"{name}={path}: {why}",
-                hint=f"{remedy.replace('FILE', path)}; then run: {_typed(engine, given)}",
+                hint=f"{remedy.replace('FILE', path)}; then run: {_up_command(engine, given)}",
             )
     folder = (
         Path(given["folder"])
         if engine == SlurmSettings.NAME and given.get("folder")
         else None
     )
-    if folder is not None and not _lowest(folder).is_dir():
+    if folder is not None and not _nearest_existing_path(folder).is_dir():
         raise SpecInvalid(
-            f"folder={folder}: {_lowest(folder)} is a file",
-            hint=f"choose another: {_typed(engine, {**given, 'folder': 'FOLDER'})}",
+            f"folder={folder}: {_nearest_existing_path(folder)} is a file",
+            hint=f"choose another: {_up_command(engine, {**given, 'folder': 'FOLDER'})}",
         )
     if folder is not None and (why := _unwritable(folder)):
         raise SpecInvalid(
             f"folder={folder}: {why}",
             hint=f"make it, so that the head's account may write there: mkdir -p {folder}; then "
-            f"run: {_typed(engine, given)}",
+            f"run: {_up_command(engine, given)}",
         )
     rest = str(given.get("rest") or "")
     if rest.startswith(_SOCKET) and not Path(rest.removeprefix(_SOCKET)).is_socket():
         raise SpecInvalid(
             f"rest={rest}: there is no socket of slurmrestd",
-            hint=f"start it: slurmrestd {rest}; then run: {_typed(engine, given)}",
+            hint=f"start it: slurmrestd {rest}; then run: {_up_command(engine, given)}",
         )
 
 
@@ -112,7 +115,7 @@ def _check_commands(given: Mapping[str, Any]) -> None:
             f"{path} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
             "Corral",
             hint="let the head find Slurm's own first: "
-            f'PATH={first}:"$PATH" {_typed(SlurmSettings.NAME, given)}',
+            f'PATH={first}:"$PATH" {_up_command(SlurmSettings.NAME, given)}',
         )
 
 
@@ -128,19 +131,21 @@ def example(name: str, engine: str | None) -> str:
     return example_of(kind, name) if kind else example_of(SlurmSettings, "partition")
 
 
-def _typed(engine: str, given: Mapping[str, Any]) -> str:
+def _up_command(engine: str, given: Mapping[str, Any]) -> str:
     """The command that asks for them."""
-    pairs = (quote(f"{name}={_text(value)}") for name, value in given.items())
+    pairs = (
+        quote(f"{name}={_format_setting_value(value)}") for name, value in given.items()
+    )
     return " ".join(
         ["corral up --engine", engine, *(f"--set {pair}" for pair in pairs)]
     )
 
 
-def _text(value: Any) -> str:
+def _format_setting_value(value: Any) -> str:
     return ",".join(value) if isinstance(value, list | tuple) else str(value)
 
 
-def _whose(given: Mapping[str, Any]) -> str:
+def _engine_with_settings(given: Mapping[str, Any]) -> str:
     """The first engine that has them all, else some that has settings."""
     having = (
         engine
@@ -158,13 +163,13 @@ def _unreadable(path: Path) -> str:
     return "" if os.access(path, os.R_OK) else "the head's account cannot read it"
 
 
-def _lowest(folder: Path) -> Path:
+def _nearest_existing_path(folder: Path) -> Path:
     """Return the folder if it exists, else its nearest existing parent."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _unwritable(folder: Path) -> str:
     """Return why a folder that does not exist yet cannot be made; "" if it can."""
-    if os.access(path := _lowest(folder), os.W_OK | os.X_OK):
+    if os.access(path := _nearest_existing_path(folder), os.W_OK | os.X_OK):
         return ""
     return f"{path} cannot be written by the head's account"

@@ -54,7 +54,7 @@ def build_engine(
     return BUILDERS[settings.engine](place, settings, links)
 
 
-def _local(
+def _make_local_engine(
     place: ClusterDir, settings: ClusterSettings, links: HeadLinks
 ) -> LivingEngine:
     return LocalEngine(
@@ -72,7 +72,7 @@ def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
     return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
 
 
-def _ray(
+def _make_ray_engine(
     place: ClusterDir, settings: ClusterSettings, links: HeadLinks
 ) -> LivingEngine:
     check_extra("ray", "the ray engine")
@@ -102,7 +102,7 @@ def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | Non
     return engine.invite(node) if isinstance(engine, RayEngine) else None
 
 
-def _slurm(
+def _make_slurm_engine(
     place: ClusterDir, settings: ClusterSettings, links: HeadLinks
 ) -> LivingEngine:
     return slurm_engine(
@@ -137,8 +137,8 @@ def _kubernetes(
 
 
 BUILDERS: Final[Mapping[str, Build]] = {
-    "local": _local,
-    "ray": _ray,
-    "slurm": _slurm,
+    "local": _make_local_engine,
+    "ray": _make_ray_engine,
+    "slurm": _make_slurm_engine,
     "kubernetes": _kubernetes,
 }

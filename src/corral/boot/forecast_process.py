@@ -86,7 +86,7 @@ def main() -> None:
     def answer(text: bytes) -> bytes:
         is_within = partial(_is_within, clock.monotonic(), clock)
         return msgspec.msgpack.encode(
-            _answer(foretell, _QUESTIONS.decode(text), is_within)
+            _compute_forecast(foretell, _QUESTIONS.decode(text), is_within)
         )
 
     answer_on(answer)
@@ -96,7 +96,7 @@ def _is_within(began: float, clock: SystemClock, part: float) -> bool:
     return clock.monotonic() - began < part * THINK_SECONDS
 
 
-def _answer(
+def _compute_forecast(
     foretell: Callable[[Question, Callable[[float], bool]], StartForecast | None],
     question: Question,
     is_within: Callable[[float], bool],

@@ -110,7 +110,7 @@ class HeadProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         parts = [
-            asyncio.create_task(self._serve(listening)),
+            asyncio.create_task(self._serve_when_ready(listening)),
             asyncio.create_task(self.turns.run()),
             asyncio.create_task(self._look_after()),
             asyncio.create_task(
@@ -138,7 +138,7 @@ class HeadProcess:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve_when_ready(self, listening: socket.socket) -> None:
         """Serve requests from the moment when there is an answer."""
         await self.turns.ready.wait()
         await self.server.serve(sockets=[listening])

@@ -23,13 +23,13 @@ def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
         return _asked_for(host, port)
     if last := last_port(place):
         try:
-            return _bound(host, last)
+            return _bind_socket(host, last)
         except OSError as error:
             if not is_loopback(host):
-                raise _taken(host, last, error) from error
+                raise _port_unusable_error(host, last, error) from error
             log.warning("port_taken", port=last, error=str(error))
     try:
-        return _bound(host, 0)
+        return _bind_socket(host, 0)
     except OSError as error:
         raise Conflict(
             f"no port can be had on {host}: {error.strerror}",
@@ -37,7 +37,7 @@ def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
         ) from error
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     """Raises: OSError."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,7 +51,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def _asked_for(host: str, port: int) -> socket.socket:
     try:
-        return _bound(host, port)
+        return _bind_socket(host, port)
     except OSError as error:
         raise Conflict(
             f"port {port} of {host} cannot be served on: {error.strerror}",
@@ -59,7 +59,7 @@ def _asked_for(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _taken(host: str, port: int, error: OSError) -> Conflict:
+def _port_unusable_error(host: str, port: int, error: OSError) -> Conflict:
     """Return the refusal of a head that its agents and clients would not find."""
     if error.errno == errno.EADDRNOTAVAIL:
         return Conflict(

@@ -44,10 +44,10 @@ class HelperProcess:
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds):
-                    return await _exchange(await self._running(), question)
+                    return await _exchange_message(await self._running(), question)
             except BaseException:
                 # its answer may still come, and would be taken for another's
-                self._kill()
+                self._kill_process()
                 raise
 
     async def _running(self) -> Process:
@@ -58,7 +58,7 @@ class HelperProcess:
             )
         return self._process
 
-    def _kill(self) -> Process | None:
+    def _kill_process(self) -> Process | None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
@@ -67,12 +67,12 @@ class HelperProcess:
 
     async def close(self) -> None:
         """End the process, and see it gone."""
-        process = self._kill()
+        process = self._kill_process()
         if process is not None:
             await process.communicate()
 
 
-async def _exchange(process: Process, question: Callable[[], bytes]) -> bytes:
+async def _exchange_message(process: Process, question: Callable[[], bytes]) -> bytes:
     """Send and read. Raises: EOFError, OSError when the process is gone.
 
     A question may have ten megabytes: there is one copy of it, and none while the
@@ -95,7 +95,7 @@ def answer_on(answer: Callable[[bytes], bytes]) -> None:
     closed."""
     os.nice(NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while question := _read(requests):
+    while question := _read_question(requests):
         text = answer(question)
         try:
             answers.write(len(text).to_bytes(LENGTH_BYTES) + text)
@@ -104,7 +104,7 @@ def answer_on(answer: Callable[[bytes], bytes]) -> None:
             return
 
 
-def _read(asked: BinaryIO) -> bytes:
+def _read_question(asked: BinaryIO) -> bytes:
     """b"" when the head has gone."""
     length = int.from_bytes(asked.read(LENGTH_BYTES))
     text = asked.read(length) if length else b""

@@ -22,7 +22,7 @@ from corral.ingress.request_meter import RequestMeter
 from corral.wire.api import error_of
 
 
-def _answer(status: str, code: str, message: str, hint: str) -> bytes:
+def _error_response_bytes(status: str, code: str, message: str, hint: str) -> bytes:
     body = json.dumps(error_of(code, message, hint)).encode()
     head = (
         f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
@@ -33,7 +33,7 @@ def _answer(status: str, code: str, message: str, hint: str) -> bytes:
 
 def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
     if why is ClosedReason.HEAD_SIZE:
-        return _answer(
+        return _error_response_bytes(
             "431 Request Header Fields Too Large",
             "too_large",
             f"the head of a request has at most {limits.head_bytes:,} bytes and "
@@ -41,14 +41,14 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
             "send fewer and shorter headers",
         )
     if why is ClosedReason.PIPELINE:
-        return _answer(
+        return _error_response_bytes(
             "429 Too Many Requests",
             "too_many",
             f"at most {limits.pipelined} requests may wait on one connection for the answers to "
             "those before them",
             "read the answers before you send more",
         )
-    return _answer(
+    return _error_response_bytes(
         "400 Bad Request",
         "request_invalid",
         "this is not a valid HTTP request",
@@ -92,13 +92,13 @@ class Http(HttpToolsProtocol):
                     self.handle_websocket_upgrade()
                 return  # another upgrade is answered as if none was asked for
             except httptools.HttpParserError:
-                self._refuse(self._refusal or ClosedReason.MALFORMED)
+                self._refuse_connection(self._refusal or ClosedReason.MALFORMED)
                 return
             if self._meter.is_over:
-                self._refuse(ClosedReason.HEAD_SIZE)
+                self._refuse_connection(ClosedReason.HEAD_SIZE)
                 return
 
-    def _refuse(self, why: ClosedReason) -> None:
+    def _refuse_connection(self, why: ClosedReason) -> None:
         """Close the connection, with an answer where none is in progress."""
         self._connection.refuse(why)
         if self.cycle is None or self.cycle.response_complete:

@@ -56,7 +56,7 @@ class HttpServer(uvicorn.Server):
             Acceptor(
                 self.table,
                 listening,
-                self._protocol,
+                self._make_protocol,
                 tls=self.config.ssl,
                 proxies=self._proxies,
             )
@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
         self.started = True
         self.serving.set()
 
-    def _protocol(self, connection: Connection) -> asyncio.Protocol:
+    def _make_protocol(self, connection: Connection) -> asyncio.Protocol:
         return Http(self.config, self.server_state, connection)
 
 

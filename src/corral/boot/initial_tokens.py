@@ -16,7 +16,7 @@ async def record_start(store: Store, name: str, key: str, now: float) -> None:
     After an upgrade, this entry begins the chain of the audit log.
     """
     detail = f"corral {__version__}, key {key}"
-    await store.record(_entry("head.start", name, detail, now))
+    await store.record(_head_audit_entry("head.start", name, detail, now))
 
 
 async def admit_node(
@@ -33,7 +33,9 @@ async def admit_node(
         created_at=now,
         expires_at=until,
     )
-    await store.add_token(token, entry=_entry("token.create", id, f"node {node}", now))
+    await store.add_token(
+        token, entry=_head_audit_entry("token.create", id, f"node {node}", now)
+    )
 
 
 class NodeTokens:
@@ -73,7 +75,7 @@ class NodeTokens:
         if self._known is None:
             self._known = await self._left()
         for id in self._known.get(node, set()).copy():
-            entry = _entry("token.forget", id, f"node {node}", self._wall())
+            entry = _head_audit_entry("token.forget", id, f"node {node}", self._wall())
             await self._store.forget_token(id, entry=entry)
             self._known[node].discard(id)
         self._known.pop(node, None)
@@ -96,12 +98,14 @@ class NodeTokens:
             if part in token_ids_by_node:
                 token_ids_by_node[part].add(id)
             else:
-                entry = _entry("token.forget", id, f"node {part}", self._wall())
+                entry = _head_audit_entry(
+                    "token.forget", id, f"node {part}", self._wall()
+                )
                 await self._store.forget_token(id, entry=entry)
         return token_ids_by_node
 
 
-def _entry(what: str, on: str, detail: str, now: float) -> AuditEntry:
+def _head_audit_entry(what: str, on: str, detail: str, now: float) -> AuditEntry:
     return AuditEntry(
         at=now,
         by=HEAD,

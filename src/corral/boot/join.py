@@ -149,7 +149,7 @@ def join(
     """
     place.create()
     policy_fields = wanted.machine.value("policy")
-    known_join = _already(place, wanted)
+    known_join = _find_earlier_join(place, wanted)
     if known_join is not None:
         if policy_fields is not None:
             _write_policy(known_join, policy_with(NodePolicy(), policy_fields))
@@ -160,27 +160,27 @@ def join(
             f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME"
         )
     machine = settled(wanted.machine.with_values(nodes=1), count_gpus)
-    needs = JoinNeeds.model_validate(_ask(place, wanted, "GET", "/v1/join"))
+    needs = JoinNeeds.model_validate(_call_head(place, wanted, "GET", "/v1/join"))
     if needs.engine == "ray":
         join_ray.check(needs)
         join_ray.check_machine(machine)
-    settings = _settings(place, wanted, name, machine)
+    settings = _encode_node_settings(place, wanted, name, machine)
     policy = policy_with(NodePolicy(), policy_fields or {})
     secret = secrets.token_urlsafe(32)
     body = {"node": name, "sha256": sha256(secret.encode()).hexdigest()}
     answer = NodeJoined.model_validate(
-        _ask(place, wanted, "POST", "/v1/nodes/join", body)
+        _call_head(place, wanted, "POST", "/v1/nodes/join", body)
     )
     folder = "" if answer.ray is None else answer.ray.folder
     joined = Joined(place=place, url=answer.url, node=name, folder=folder)
     if answer.ray is not None:
         join_ray.write(joined.ray_dir, name, answer.ray, machine, wanted.address)
-    _write(joined, settings, secret, answer.trusted)
+    _write_node_files(joined, settings, secret, answer.trusted)
     _write_policy(joined, policy)
     return joined
 
 
-def _ask(
+def _call_head(
     place: ClusterDir, wanted: JoinRequest, method: str, path: str, body: Any = None
 ) -> Any:
     call = JoinCall(method=method, path=path, token=wanted.token, body=body)
@@ -197,7 +197,7 @@ def _ask(
         ) from None
 
 
-def _already(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
+def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
     """Raises: Conflict when the directory is another cluster's."""
     if place.cluster_json.exists():
         raise Conflict(
@@ -229,7 +229,7 @@ def _own_name() -> str:
     return _NO_NAME.sub("-", short).strip("-")[:63] or "node"
 
 
-def _settings(
+def _encode_node_settings(
     place: ClusterDir, wanted: JoinRequest, name: str, of_machine: ClusterSettings
 ) -> bytes:
     """The text of node.json."""
@@ -253,7 +253,9 @@ def _settings(
     return encode_settings(node_settings)
 
 
-def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
+def _write_node_files(
+    joined: Joined, settings: bytes, secret: str, trusted: str
+) -> None:
     """Write the files that make the machine a node; joined.json comes last, when all
     others exist."""
     place = joined.place

@@ -43,7 +43,7 @@ def ask(
     with closing(connection):
         try:
             connection.connect()
-            _check(connection, url, fingerprint)
+            _check_fingerprint(connection, url, fingerprint)
             body = None if call.body is None else json.dumps(call.body)
             headers = {
                 "Authorization": f"Bearer {call.token}",
@@ -83,13 +83,18 @@ def _connection(
         )
     context = trusting(trusted)
     if fingerprint:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # see _check
+        context.check_hostname, context.verify_mode = (
+            False,
+            ssl.CERT_NONE,
+        )  # see _check_fingerprint
     return http.client.HTTPSConnection(
         host, parts.port, timeout=TIMEOUT_SECONDS, context=context
     )
 
 
-def _check(connection: http.client.HTTPConnection, url: str, fingerprint: str) -> None:
+def _check_fingerprint(
+    connection: http.client.HTTPConnection, url: str, fingerprint: str
+) -> None:
     """Before anything is sent. Raises: WrongHead."""
     if not fingerprint:
         return

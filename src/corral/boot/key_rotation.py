@@ -50,7 +50,7 @@ class HeadKeys:
         """Hold to the key that is current. Raises: Conflict for a head without it,
         StoreTrouble, KeyTrouble, OSError."""
         current = await self.store.agree(CURRENT, self.ring.check)
-        if await self._follow(current):
+        if await self._adopt_current_key(current):
             return
         # the file was replaced: secrets that it cannot open say so
         if not self.several:
@@ -77,7 +77,7 @@ class HeadKeys:
         """Raises: StoreTrouble, KeyTrouble, OSError."""
         current = await self.store.agreed(CURRENT)
         if current is not None:
-            await self._follow(current)
+            await self._adopt_current_key(current)
         if leads and self._sealed != self.ring.check:
             await self._seal_anew()
         now = self.wall()
@@ -121,7 +121,7 @@ class HeadKeys:
             earlier_until=now + RETIRED_SECONDS,
         )
 
-    async def _follow(self, current: str) -> bool:
+    async def _adopt_current_key(self, current: str) -> bool:
         """Seal with the key that is current, taking it from the store where it is not
         here yet."""
         if self.ring.check == current:

@@ -135,7 +135,7 @@ class Turns:
         while True:
             known_number = None if self.alone else await self._stand_by()
             try:
-                await self._lead(known_number)
+                await self._run_as_leader(known_number)
             except (TermLost, Trouble) as lost:
                 if self.alone:
                     raise
@@ -205,7 +205,7 @@ class Turns:
 
     # -- leading ---------------------------------------------------------------------------------
 
-    async def _lead(self, known: int | None) -> None:
+    async def _run_as_leader(self, known: int | None) -> None:
         """Until another does. Raises: TermLost, Trouble."""
         term = self.build()
         await term.control.start(known=known)
@@ -213,11 +213,11 @@ class Turns:
         self.term = term
         self._turn(term.app)
         self.ready.set()
-        beside = [] if self.alone else [self._beat(term.control)]
+        beside = [] if self.alone else [self._renew_leadership(term.control)]
         beside += [] if self.syslog is None else [self.syslog.run()]
         await first_of(*term.ways(self.about), *beside)
 
-    async def _beat(self, control: Control) -> None:
+    async def _renew_leadership(self, control: Control) -> None:
         """Say each second that this head leads. Raises: TermLost."""
         while True:
             led = control.world.term
@@ -250,7 +250,7 @@ class Turns:
                 self.term.lent.close()
             self.term = None
             self.channels.forget()
-            self._follow(None)
+            self._forward_to_leader(None)
 
     # -- standing by -----------------------------------------------------------------------------
 
@@ -258,12 +258,12 @@ class Turns:
         """Until this head may lead: the term of the leader that it replaces."""
         beating = asyncio.create_task(self._be_there())
         try:
-            return await self._watch()
+            return await self._wait_for_leadership()
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _watch(self) -> int:
+    async def _wait_for_leadership(self) -> int:
         watch: Watch | None = None
         while True:
             try:
@@ -275,7 +275,7 @@ class Turns:
                 if watch.may_lead(now):
                     log.info("takes_over", of=leader.name, term=leader.term)
                     return leader.term
-                self._follow(leader.url or None)
+                self._forward_to_leader(leader.url or None)
             except Trouble as error:
                 log.warning("leader_not_seen", error=error.message)
                 watch = watch and watch.blind(self.clock.monotonic())
@@ -289,7 +289,7 @@ class Turns:
                 log.warning("no_beat", error=error.message)
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _follow(self, url: str | None) -> None:
+    def _forward_to_leader(self, url: str | None) -> None:
         """Forward requests to the head at `url`; None: no head leads at the moment."""
         if self._door == (url,):
             return

@@ -43,11 +43,12 @@ def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.Plan
     now = Now(wall=SystemClock().wall(), serving=0.0)
     me = UserName(getpass.getuser())
     return [
-        planned(plan_row) for plan_row in plan(world, _heard(world), specs, now, by=me)
+        planned(plan_row)
+        for plan_row in plan(world, _all_nodes_alive_facts(world), specs, now, by=me)
     ]
 
 
-def _heard(world: World) -> Facts:
+def _all_nodes_alive_facts(world: World) -> Facts:
     """All nodes have just beaten."""
     return Facts(
         nodes={

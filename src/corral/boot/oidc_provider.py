@@ -95,18 +95,18 @@ class Provider:
             "redirect_uri": redirect,
             "code_verifier": verifier,
         }
-        answer = await self._exchange(form)
+        answer = await self._exchange_code(form)
         token = answer.get("id_token")
         if not isinstance(token, str) or len(token) > ID_TOKEN_BYTES:
             raise SignOnRefused(
                 "the provider has answered without an ID token",
                 hint=f"log in again; {SETTINGS}",
             )
-        claim_values = await self._signed(token)
+        claim_values = await self._verify_id_token(token)
         check_claims(claim_values, self.rule, nonce=nonce, now=self._clock.wall())
         return claim_values
 
-    async def _exchange(self, form: dict[str, str]) -> Mapping[str, Any]:
+    async def _exchange_code(self, form: dict[str, str]) -> Mapping[str, Any]:
         about, headers = await self._discovered(), {"Accept": "application/json"}
         ways = about.get(
             "token_endpoint_auth_methods_supported", ["client_secret_basic"]
@@ -137,7 +137,7 @@ class Provider:
             hint=f"{SETTINGS}; the secret is read by: corral up --oidc-secret-file FILE",
         )
 
-    async def _signed(self, token: str) -> Mapping[str, Any]:
+    async def _verify_id_token(self, token: str) -> Mapping[str, Any]:
         """The claims of a token that one of the provider's keys has signed.
 
         A key that is not known is looked for once: providers change theirs.
@@ -247,7 +247,7 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
         client_id=settings.oidc_client_id,
         user_claim=settings.oidc_user_claim,
         role_claim=settings.oidc_role_claim,
-        roles=tuple(_role(word) for word in settings.oidc_roles),
+        roles=tuple(_parse_role_mapping(word) for word in settings.oidc_roles),
         domain=settings.oidc_domain,
         hosted_domain=settings.oidc_hosted_domain,
         creates=settings.oidc_create,
@@ -267,7 +267,7 @@ def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
     )
 
 
-def _role(word: str) -> tuple[str, Role]:
+def _parse_role_mapping(word: str) -> tuple[str, Role]:
     """GROUP=ROLE. Raises: SpecInvalid."""
     group, _, role = word.rpartition("=")
     if not group or role not in LADDER:

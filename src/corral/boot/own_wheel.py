@@ -22,7 +22,7 @@ def own_wheel(folder: Path) -> Path:
     info = f"corral-{about.version}.dist-info"
     files = {
         f"corral/{path}": content
-        for path, content in _sources(Path(corral.__file__).parent)
+        for path, content in _package_files(Path(corral.__file__).parent)
     }
     for name in _COPIED:
         if (text := about.read_text(name)) is not None:
@@ -32,7 +32,7 @@ def own_wheel(folder: Path) -> Path:
     )
     files[f"{info}/WHEEL"] = about_wheel.encode()
     rows = [
-        f"{name},sha256={_digest(content)},{len(content)}"
+        f"{name},sha256={_record_digest(content)},{len(content)}"
         for name, content in files.items()
     ]
     files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
@@ -45,7 +45,7 @@ def own_wheel(folder: Path) -> Path:
     return wheel
 
 
-def _sources(package: Path) -> list[tuple[str, bytes]]:
+def _package_files(package: Path) -> list[tuple[str, bytes]]:
     """Sorted by name, without what Python has compiled."""
     paths = (path for path in package.rglob("*") if path.is_file())
     source_paths = (path for path in paths if "__pycache__" not in path.parts)
@@ -54,6 +54,6 @@ def _sources(package: Path) -> list[tuple[str, bytes]]:
     )
 
 
-def _digest(content: bytes) -> str:
+def _record_digest(content: bytes) -> str:
     digest = hashlib.sha256(content).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -50,9 +50,9 @@ async def keep_swept(control: Control, about: ApiSettings) -> None:
 async def sweep_logs(world: World, logs: Path) -> None:
     """Remove the folders of forgotten jobs; any other name is left alone. Raises:
     OSError."""
-    names = await asyncio.to_thread(_names, logs)
+    names = await asyncio.to_thread(_list_directory, logs)
     gone = [name for name in names if world.forgot(JobId(name))]
-    await asyncio.to_thread(_remove, logs, gone)
+    await asyncio.to_thread(_remove_log_folders, logs, gone)
 
 
 async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
@@ -63,7 +63,7 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
 
     Raises: OSError, StoreTrouble.
     """
-    digests = await asyncio.to_thread(_unasked, snapshots, now)
+    digests = await asyncio.to_thread(_expired_snapshots, snapshots, now)
     used = await store.workdirs() if digests else set()
     gone = [name for name in digests if name.removesuffix(SNAPSHOT) not in used]
     for name in gone:
@@ -72,24 +72,24 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
         await store.drop_uploads([name.removesuffix(SNAPSHOT) for name in gone])
 
 
-def _unasked(snapshots: Path, now: float) -> list[str]:
+def _expired_snapshots(snapshots: Path, now: float) -> list[str]:
     """Snapshots, and what is left of an upload that was cut short."""
     patience = {SNAPSHOT: UNASKED_SECONDS, ".part": STALLED_SECONDS}
     return [
         name
-        for name in _names(snapshots)
+        for name in _list_directory(snapshots)
         for ending, seconds in patience.items()
         if name.endswith(ending) and (snapshots / name).stat().st_mtime < now - seconds
     ]
 
 
-def _names(logs: Path) -> list[str]:
+def _list_directory(logs: Path) -> list[str]:
     try:
         return os.listdir(logs)
     except FileNotFoundError:
         return []
 
 
-def _remove(logs: Path, names: Iterable[str]) -> None:
+def _remove_log_folders(logs: Path, names: Iterable[str]) -> None:
     for name in names:
         shutil.rmtree(logs / name)

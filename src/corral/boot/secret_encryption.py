@@ -67,8 +67,8 @@ class KeyRing:
                 f"the key file {path} may be read by others (mode {mode:04o})",
                 hint=f"run: chmod 600 {path}; and set the secrets again if others could see it",
             )
-        _sync(path.parent)
-        return cls(path, *_parse(path, text))
+        _fsync_directory(path.parent)
+        return cls(path, *_parse_key_file(path, text))
 
     @property
     def path(self) -> Path:
@@ -78,16 +78,16 @@ class KeyRing:
     def check(self) -> str:
         """Id of the key that seals now. It says nothing of the key; heads compare
         it."""
-        return _id(self._keys[0]).hex()
+        return _key_id_bytes(self._keys[0]).hex()
 
     def has(self, check: str) -> bool:
-        return any(_id(key).hex() == check for key in self._keys)
+        return any(_key_id_bytes(key).hex() == check for key in self._keys)
 
     def seal(self, name: str, value: bytes) -> bytes:
         """The value so that only these keys open it, and only under this name."""
         key, nonce = self._keys[0], os.urandom(NONCE_BYTES)
         body = AESGCM(key).encrypt(nonce, value, FORM + name.encode())
-        return FORM + _id(key) + nonce + body
+        return FORM + _key_id_bytes(key) + nonce + body
 
     def open(self, name: str, sealed: bytes) -> bytes:
         """The value that was sealed under this name.
@@ -102,7 +102,7 @@ class KeyRing:
                 f"the secret {name} is not sealed as this corral seals", hint=again
             )
         id, rest = rest[:ID_BYTES], rest[ID_BYTES:]
-        key = next((key for key in self._keys if _id(key) == id), None)
+        key = next((key for key in self._keys if _key_id_bytes(key) == id), None)
         if key is None:
             raise KeyTrouble(
                 f"the secret {name} was sealed with a key that is not in {self._path}",
@@ -119,7 +119,7 @@ class KeyRing:
 
     def is_current(self, sealed: bytes) -> bool:
         """Whether the key that seals now has sealed it."""
-        return sealed.removeprefix(FORM)[:ID_BYTES] == _id(self._keys[0])
+        return sealed.removeprefix(FORM)[:ID_BYTES] == _key_id_bytes(self._keys[0])
 
     def sign(self, text: str) -> str:
         """64 hexadecimal digits that only the newest key makes of the text."""
@@ -139,13 +139,13 @@ class KeyRing:
         """Return the newest key's id and its HMAC of a link of the audit log's
         chain."""
         key = self._keys[0]
-        return f"{_id(key).hex()}:{_link_mac(key, link)}"
+        return f"{_key_id_bytes(key).hex()}:{_link_mac(key, link)}"
 
     def check_link(self, link: str, seal: str) -> bool | None:
         """Return whether the link has this seal; None when the seal's key is not
         here."""
         id, _, mac = seal.partition(":")
-        key = next((key for key in self._keys if _id(key).hex() == id), None)
+        key = next((key for key in self._keys if _key_id_bytes(key).hex() == id), None)
         return (
             None
             if key is None
@@ -156,13 +156,13 @@ class KeyRing:
 
     def add(self, key: bytes) -> str:
         """Keep a further key, which opens and does not seal yet. Returns: its id."""
-        if not self.has(_id(key).hex()):
+        if not self.has(_key_id_bytes(key).hex()):
             self._keep((*self._keys, key))
-        return _id(key).hex()
+        return _key_id_bytes(key).hex()
 
     def wrap(self, check: str) -> bytes:
         """The key of this id, sealed for heads that have the key that seals now."""
-        return self.seal(f"key {check}", self._key(check))
+        return self.seal(f"key {check}", self._key_by_check(check))
 
     def unwrap(self, check: str, wrapped: bytes) -> None:
         """Add the key that another head has wrapped. Raises: KeyTrouble."""
@@ -171,7 +171,7 @@ class KeyRing:
     def turn(self, check: str, at: float) -> None:
         """Seal with the key of this id from now on. The earlier ones open and verify
         still."""
-        newest = self._key(check)
+        newest = self._key_by_check(check)
         others = [key for key in self._keys if key != newest]
         self._retired.pop(newest, None)
         for key in others:
@@ -188,8 +188,8 @@ class KeyRing:
             self._keep(kept_keys)
         return gone
 
-    def _key(self, check: str) -> bytes:
-        return next(key for key in self._keys if _id(key).hex() == check)
+    def _key_by_check(self, check: str) -> bytes:
+        return next(key for key in self._keys if _key_id_bytes(key).hex() == check)
 
     def _keep(self, keys: tuple[bytes, ...]) -> None:
         self._retired = {key: at for key, at in self._retired.items() if key in keys}
@@ -200,7 +200,7 @@ class KeyRing:
             for key in keys
         )
         write_atomically(self._path, "\n".join(lines))
-        _sync(self._path.parent)
+        _fsync_directory(self._path.parent)
         self._keys = keys
 
 
@@ -222,11 +222,13 @@ def _link_mac(key: bytes, link: str) -> str:
     return hmac.new(key, LINKED + link.encode(), hashlib.sha256).hexdigest()
 
 
-def _id(key: bytes) -> bytes:
+def _key_id_bytes(key: bytes) -> bytes:
     return hashlib.sha256(b"corral-key-id\x00" + key).digest()[:ID_BYTES]
 
 
-def _parse(path: Path, text: bytes) -> tuple[tuple[bytes, ...], dict[bytes, float]]:
+def _parse_key_file(
+    path: Path, text: bytes
+) -> tuple[tuple[bytes, ...], dict[bytes, float]]:
     retired: dict[bytes, float] = {}
     try:
         lines = [line.split() for line in text.decode().splitlines() if line.strip()]
@@ -246,7 +248,7 @@ def _parse(path: Path, text: bytes) -> tuple[tuple[bytes, ...], dict[bytes, floa
     return keys, retired
 
 
-def _sync(directory: Path) -> None:
+def _fsync_directory(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -94,7 +94,7 @@ def read_targets(text: str, where: str) -> list[SshHost]:
         try:
             words = shlex.split(line, comments=True)
             if words:
-                ssh_hosts.append(_target(words))
+                ssh_hosts.append(_parse_host_line(words))
         except ValueError as error:
             raise SpecInvalid(
                 f"{where}, line {number}: {error}",
@@ -107,7 +107,7 @@ def read_targets(text: str, where: str) -> list[SshHost]:
     return ssh_hosts
 
 
-def _target(words: Sequence[str]) -> SshHost:
+def _parse_host_line(words: Sequence[str]) -> SshHost:
     """Raises: ValueError."""
     user, _, place = words[0].rpartition("@")
     host, colon, port = place.rpartition(":")
@@ -140,24 +140,24 @@ def bring_up_hosts(
 
         async def one(target: SshHost) -> HostOutcome:
             async with turns:
-                return await _one(target, way, invitation, wheel)
+                return await _bring_up_host(target, way, invitation, wheel)
 
         return await asyncio.gather(*(one(target) for target in targets))
 
     return asyncio.run(together())
 
 
-async def _one(
+async def _bring_up_host(
     target: SshHost, way: SshAccess, invitation: Invitation, wheel: Path | None
 ) -> HostOutcome:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await _connect(target, way)
+            connection = await _connect_to_host(target, way)
         async with connection, asyncio.timeout(RUN_SECONDS):
             python = way.python or await _installed(
                 connection, wheel, way.extra_packages
             )
-            node = await _join(connection, target, python, invitation)
+            node = await _join_cluster(connection, target, python, invitation)
         return HostOutcome(target=target, node=node)
     except CorralError as error:
         return HostOutcome(target=target, trouble=error.message, hint=error.hint)
@@ -166,7 +166,9 @@ async def _one(
         return HostOutcome(target=target, trouble=trouble, hint=hint)
 
 
-async def _connect(target: SshHost, way: SshAccess) -> "asyncssh.SSHClientConnection":
+async def _connect_to_host(
+    target: SshHost, way: SshAccess
+) -> "asyncssh.SSHClientConnection":
     """Its key has to be known already: whoever answers first is not believed."""
     import asyncssh
 
@@ -206,7 +208,7 @@ def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
     ).__name__, f"try by hand: ssh {port}{target.host}"
 
 
-async def _run(
+async def _run_remote_script(
     connection: "asyncssh.SSHClientConnection", script: str, said: str = ""
 ) -> tuple[int, str, str]:
     """(exit code, output, errors) of a script of sh."""
@@ -228,17 +230,19 @@ async def _installed(
     assert wheel is not None
     python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
     installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *extra_packages))
-    code, out, _ = await _run(connection, f'cat "{mark}"')
+    code, out, _ = await _run_remote_script(connection, f'cat "{mark}"')
     if code == 0 and out.strip() == installed:
         return python
-    code, out, _ = await _run(connection, _FIND.format(candidates=" ".join(_PYTHONS)))
+    code, out, _ = await _run_remote_script(
+        connection, _FIND.format(candidates=" ".join(_PYTHONS))
+    )
     if code != 0:
         raise HostFailed(
             "it has no Python of version 3.11 or newer",
             hint="install one there, and try again",
         )
-    await _put(connection, wheel)
-    await _put(connection, REQUIREMENTS)
+    await _upload_file(connection, wheel)
+    await _upload_file(connection, REQUIREMENTS)
     pip = f'"{python}" -m pip install -q --disable-pip-version-check'
     steps = (
         f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
@@ -248,7 +252,7 @@ async def _installed(
         f'echo "{installed}" > "{mark}"',
     )
     for step in steps:
-        code, out, errors = await _run(connection, step)
+        code, out, errors = await _run_remote_script(connection, step)
         if code != 0:
             last = [line for line in (errors or out).splitlines() if line.strip()][-1:]
             raise HostFailed(
@@ -258,7 +262,7 @@ async def _installed(
     return python
 
 
-async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
+async def _upload_file(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
     """Copy a file by the shell, since not every ssh server supports file transfer.
     Raises: HostFailed."""
     script = (
@@ -272,7 +276,7 @@ async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
         )
 
 
-async def _join(
+async def _join_cluster(
     connection: "asyncssh.SSHClientConnection",
     target: SshHost,
     python: str,
@@ -287,7 +291,7 @@ async def _join(
     words += ["--fingerprint", by.fingerprint] if by.fingerprint else []
     typed = f'"{python}" -P -c {shlex.quote(_MAIN)} {shlex.join(words)}'
     script = f"IFS= read -r CORRAL_JOIN_TOKEN; export CORRAL_JOIN_TOKEN; exec {typed}"
-    code, out, errors = await _run(connection, script, f"{by.token}\n")
+    code, out, errors = await _run_remote_script(connection, script, f"{by.token}\n")
     try:
         if code == 0:
             return str(json.loads(out)["id"])

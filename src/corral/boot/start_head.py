@@ -82,15 +82,15 @@ def start_head(place: ClusterDir) -> None:
         if ended and head_runs(place) and until(lambda: answers(place), START_SECONDS):
             return
         if ended or time.monotonic() > give_up_at:
-            raise _failed(
+            raise _start_failed_error(
                 log, before, os.waitstatus_to_exitcode(status) if ended else None
             )
         time.sleep(POLL_SECONDS)
 
 
-def _failed(log: Path, since_bytes: int, code: int | None) -> StartFailed:
+def _start_failed_error(log: Path, since_bytes: int, code: int | None) -> StartFailed:
     """`code`: what it ended with; None: it runs, and does not answer."""
-    for line in reversed(_lines(log, since_bytes)):
+    for line in reversed(_read_log_lines(log, since_bytes)):
         with suppress(ValueError):
             failure = json.loads(line)
             if isinstance(failure, dict) and failure.get("event") == REFUSED:
@@ -148,11 +148,11 @@ def healthy(url: str, trusted: Path | None = None) -> bool:
 
 def last_lines(log: Path, since_bytes: int) -> str:
     """The end of what was logged since."""
-    lines = _lines(log, since_bytes)
+    lines = _read_log_lines(log, since_bytes)
     return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
 
 
-def _lines(log: Path, since_bytes: int) -> list[str]:
+def _read_log_lines(log: Path, since_bytes: int) -> list[str]:
     try:
         with log.open("rb") as file:
             file.seek(since_bytes)

@@ -87,13 +87,13 @@ def unit_of(
         words = [python, "-P", "-m", "corral.agent", str(node)]
     text = TEMPLATE.format(
         about=about.replace("%", "%%"),
-        command=" ".join(map(_quoted, words)),
+        command=" ".join(map(_quote_exec_word, words)),
         target="default.target" if user else "multi-user.target",
     )
     return Unit(name=name, text=text, user=user)
 
 
-def _quoted(word: str) -> str:
+def _quote_exec_word(word: str) -> str:
     """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5),
     specifiers)."""
     plain = (
@@ -138,9 +138,9 @@ def install(unit: Unit) -> bool:
     take it.
     """
     installed_text = unit.file.read_text() if unit.file.exists() else unit.text
-    if _command(installed_text) != _command(unit.text):
+    if _exec_start_line(installed_text) != _exec_start_line(unit.text):
         raise Conflict(
-            f"{unit.file} is another's: {_command(installed_text)}",
+            f"{unit.file} is another's: {_exec_start_line(installed_text)}",
             hint=f"look at it, and remove it first: {' '.join(unit.systemctl)} disable --now "
             f"{unit.name}; rm {unit.file}",
         )
@@ -148,8 +148,8 @@ def install(unit: Unit) -> bool:
     unit.file.write_text(unit.text)
     if not _may_call(unit):
         return False
-    _call(unit, "daemon-reload")
-    _call(unit, "enable", unit.name)
+    _call_systemctl(unit, "daemon-reload")
+    _call_systemctl(unit, "enable", unit.name)
     return True
 
 
@@ -158,17 +158,19 @@ def remove(unit: Unit) -> bool:
 
     Raises: Conflict if systemd does not release it.
     """
-    if not unit.file.exists() or _command(unit.file.read_text()) != _command(unit.text):
+    if not unit.file.exists() or _exec_start_line(
+        unit.file.read_text()
+    ) != _exec_start_line(unit.text):
         return False
     if _may_call(unit):
-        _call(unit, "disable", unit.name)
+        _call_systemctl(unit, "disable", unit.name)
     unit.file.unlink()
     if _may_call(unit):
-        _call(unit, "daemon-reload")
+        _call_systemctl(unit, "daemon-reload")
     return True
 
 
-def _command(text: str) -> str:
+def _exec_start_line(text: str) -> str:
     return next(
         (line for line in text.splitlines() if line.startswith("ExecStart=")), ""
     )
@@ -178,7 +180,7 @@ def _may_call(unit: Unit) -> bool:
     return shutil.which("systemctl") is not None and (unit.user or _RUNS.exists())
 
 
-def _call(unit: Unit, *words: str) -> None:
+def _call_systemctl(unit: Unit, *words: str) -> None:
     """Call systemctl. Raises: Conflict with its error message."""
     command = [*unit.systemctl, *words]
     done = subprocess.run(

@@ -160,10 +160,13 @@ def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
     )
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, authority = _authority(folder / CA_KEY, place.trusted, moment)
-    if not _serves(tls, authority, names, moment):
+    if not _is_certificate_valid(tls, authority, names, moment):
         key = ec.generate_private_key(ec.SECP256R1())
-        signed = _signed(key, names, authority_key, authority, moment)
-        write_atomically(folder / HEAD_CERTIFICATE, _pem(signed) + _pem(authority))
+        signed = _sign_head_certificate(key, names, authority_key, authority, moment)
+        write_atomically(
+            folder / HEAD_CERTIFICATE,
+            _certificate_pem(signed) + _certificate_pem(authority),
+        )
         write_atomically(folder / HEAD_KEY, _key_pem(key))
         log.info(
             "certificate_made", names=list(names), until=str(signed.not_valid_after_utc)
@@ -186,7 +189,7 @@ def _authority(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"Corral {os.urandom(4).hex()}")]
     )
     certificate = (
-        _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
+        _certificate_builder(name, name, key.public_key(), now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
         .add_extension(
@@ -198,7 +201,7 @@ def _authority(
         .sign(key, hashes.SHA256())
     )
     write_atomically(key_file, _key_pem(key))
-    write_atomically(file, _pem(certificate))
+    write_atomically(file, _certificate_pem(certificate))
     return key, certificate
 
 
@@ -218,7 +221,7 @@ async def agree_on_authority(
     key, authority = _authority(
         place.tls / CA_KEY, place.trusted, datetime.fromtimestamp(now, UTC)
     )
-    own_authority = (_key_pem(key) + _pem(authority)).encode()
+    own_authority = (_key_pem(key) + _certificate_pem(authority)).encode()
     agreed_text = await store.agree(
         AUTHORITY, b64encode(keys.seal(AUTHORITY, own_authority)).decode()
     )
@@ -230,7 +233,7 @@ async def agree_on_authority(
         log.info("authority_agreed")
 
 
-def _signed(
+def _sign_head_certificate(
     key: ec.EllipticCurvePrivateKey,
     names: Sequence[str],
     authority_key: ec.EllipticCurvePrivateKey,
@@ -240,10 +243,10 @@ def _signed(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Corral head")])
     by = authority_key.public_key()
     return (
-        _begun(name, authority.subject, key.public_key(), now, DAYS)
+        _certificate_builder(name, authority.subject, key.public_key(), now, DAYS)
         .add_extension(
             x509.SubjectAlternativeName(
-                [_general(subject_name) for subject_name in names]
+                [_general_name(subject_name) for subject_name in names]
             ),
             False,
         )
@@ -259,7 +262,7 @@ def _signed(
     )
 
 
-def _begun(
+def _certificate_builder(
     name: x509.Name,
     by: x509.Name,
     key: ec.EllipticCurvePublicKey,
@@ -291,7 +294,7 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _serves(
+def _is_certificate_valid(
     own: Tls, authority: x509.Certificate, names: Sequence[str], now: datetime
 ) -> bool:
     """Whether what is there still does."""
@@ -310,21 +313,21 @@ def _serves(
         return False
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     lasts = begins <= now < ends - timedelta(days=RENEW_DAYS)
-    return lasts and {_general(name) for name in names} <= set(alternative.value)
+    return lasts and {_general_name(name) for name in names} <= set(alternative.value)
 
 
 def _is_pair(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
     return key.public_key() == certificate.public_key()
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _pem(certificate: x509.Certificate) -> str:
+def _certificate_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 

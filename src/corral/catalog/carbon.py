@@ -28,7 +28,13 @@ def region(name: str) -> Region:
 
     Raises: NotFound, with the nearest name.
     """
-    facts = subject("region", name, _with("carbon"), region_aliases(), listed="carbon")
+    facts = subject(
+        "region",
+        name,
+        _regions_with_quantity("carbon"),
+        region_aliases(),
+        listed="carbon",
+    )
     price = facts.get("electricity")
     return Region(
         name=facts["title"].subject,
@@ -47,7 +53,7 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
     if known_region.electricity_usd_per_kwh is None:
         priced = sorted(
             region_name
-            for region_name, facts in _with("carbon").items()
+            for region_name, facts in _regions_with_quantity("carbon").items()
             if "electricity" in facts
         )
         raise SpecInvalid(
@@ -63,18 +69,19 @@ def usual_pue() -> Mapping[str, float]:
     """Return the power use of a data centre for each watt of its machines, by kind of
     data centre."""
     return {
-        facts["title"].value: facts["pue"].number for facts in _with("pue").values()
+        facts["title"].value: facts["pue"].number
+        for facts in _regions_with_quantity("pue").values()
     }
 
 
 def region_aliases() -> dict[str, str]:
     """Other names of regions, their titles among them, to their own."""
     named: dict[str, str] = {}
-    for name, facts in _with("carbon").items():
+    for name, facts in _regions_with_quantity("carbon").items():
         others = facts["aliases"].value.split(";") if "aliases" in facts else []
         named |= dict.fromkeys((*others, facts["title"].value), name)
     return named
 
 
-def _with(quantity: str) -> Facts:
+def _regions_with_quantity(quantity: str) -> Facts:
     return {name: facts for name, facts in table("carbon").items() if quantity in facts}

@@ -76,7 +76,7 @@ def device(name: str) -> Device:
         architecture=facts["architecture"].value,
         memory_bytes=facts["memory"].number * 1e9,
         memory_bytes_per_s=facts["memory_bandwidth"].number * 1e9,
-        flops=_flops(facts),
+        flops=_flops_by_precision(facts),
         tdp_watts=facts["tdp"].number,
         processors=round(facts["processors"].number),
         scale_up=link(facts["scale_up"].value),
@@ -102,7 +102,7 @@ def spelled(name: str) -> str:
     )
 
 
-def _flops(facts: Mapping[str, Fact]) -> dict[Precision, float]:
+def _flops_by_precision(facts: Mapping[str, Fact]) -> dict[Precision, float]:
     named = {precision: f"{precision}_dense" for precision in Precision}
     return {
         precision: facts[quantity].number * 1e12

@@ -64,7 +64,7 @@ def assume(
     for name, value in said.items():
         if name not in known_assumptions:
             raise NotFound("assumption", name, list(known_assumptions), see=SEE)
-        _check(known_assumptions[name], value)
+        _validate_assumption(known_assumptions[name], value)
         known_assumptions[name] = replace(
             known_assumptions[name],
             value=value,
@@ -76,7 +76,7 @@ def assume(
     return known_assumptions
 
 
-def _check(one: Assumption, value: float) -> None:
+def _validate_assumption(one: Assumption, value: float) -> None:
     is_share = one.unit.startswith("share")
     if not 0 <= value <= MOST or (is_share and value >= 1):
         most = (

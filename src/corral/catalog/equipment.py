@@ -62,7 +62,7 @@ class ServerKit:
     liquid_share: float
 
 
-def _named(kind: str) -> list[str]:
+def _names_of_kind(kind: str) -> list[str]:
     return [
         name for name, facts in table(EQUIPMENT).items() if facts["kind"].value == kind
     ]
@@ -73,7 +73,8 @@ def switch(name: str) -> Switch:
     """The switch of that name, for example qm9700. Raises: NotFound, with the nearest
     name."""
     switches = {
-        switch_name: table(EQUIPMENT)[switch_name] for switch_name in _named("switch")
+        switch_name: table(EQUIPMENT)[switch_name]
+        for switch_name in _names_of_kind("switch")
     }
     facts = subject("switch", name, switches, {}, listed=EQUIPMENT)
     return Switch(
@@ -117,13 +118,15 @@ def network(fabric: str) -> NetworkKit:
 
 def networks() -> tuple[str, ...]:
     """Return the networks of which a cluster can be built."""
-    return tuple(_named("network"))
+    return tuple(_names_of_kind("network"))
 
 
 def server(gpu: Device) -> ServerKit:
     """Return the server that the GPU is sold in. An unknown GPU gets a server of the
     usual size for its kind, with the usual extra power."""
-    server_names = [name for name in _named("server") if gpu.name in _gpus_of(name)]
+    server_names = [
+        name for name in _names_of_kind("server") if gpu.name in _gpus_of(name)
+    ]
     is_card = gpu.scale_up.name.startswith(CARDS)
     name = server_names[0] if server_names else "any-pcie" if is_card else "any"
     facts = table(EQUIPMENT)[name]

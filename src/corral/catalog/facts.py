@@ -46,10 +46,10 @@ def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
         raise ValueError(
             f"the columns are {', '.join(head)[:80]}: need {', '.join(COLUMNS)}"
         )
-    return tuple(_fact(row) for row in rows if row)
+    return tuple(_fact_from_row(row) for row in rows if row)
 
 
-def _fact(row: Sequence[str]) -> Fact:
+def _fact_from_row(row: Sequence[str]) -> Fact:
     if len(row) != len(COLUMNS) or not all(cell.strip() for cell in row):
         raise ValueError(f"each of {', '.join(COLUMNS)} is needed: {','.join(row)}")
     subject, quantity, value, unit, source, day = (cell.strip() for cell in row)

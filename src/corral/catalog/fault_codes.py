@@ -62,7 +62,7 @@ def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
     """
     named, others = _by_code()
     subject = named.get((kind, code)) or others[kind]
-    return _rule(subject, table("fault_codes")[subject], family)
+    return _fault_code_from_row(subject, table("fault_codes")[subject], family)
 
 
 @cache
@@ -98,11 +98,15 @@ def rules() -> tuple[FaultCode, ...]:
     """All rows, as of no family in particular."""
     rows = table("fault_codes").items()
     return tuple(
-        _rule(name, row, "") for name, row in rows if row["kind"].value != RECOVERY
+        _fault_code_from_row(name, row, "")
+        for name, row in rows
+        if row["kind"].value != RECOVERY
     )
 
 
-def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
+def _fault_code_from_row(
+    subject: str, row: Mapping[str, Fact], family: str
+) -> FaultCode:
     def text(quantity: str, default: str = "") -> str:
         return row[quantity].value if quantity in row else default
 

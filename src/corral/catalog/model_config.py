@@ -93,7 +93,9 @@ class Config:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not least <= value <= most:
             complaint = (
-                "has no" if value is None else f"has {_short(repr(value), 40)} as its"
+                "has no"
+                if value is None
+                else f"has {_truncate_text(repr(value), 40)} as its"
             )
             raise ModelRefused(
                 f"the configuration {complaint} {names[0]}",
@@ -111,7 +113,7 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
     Source: configuration_*.py and modeling_*.py of huggingface/transformers.
     """
     try:
-        return _read(config, name)
+        return _model_from_config(config, name)
     except (
         ValueError,
         TypeError,
@@ -119,13 +121,13 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
         LookupError,
         AttributeError,
     ) as wrong:
-        what = f"the configuration says something that cannot be: {_short(str(wrong), 200)}"
+        what = f"the configuration says something that cannot be: {_truncate_text(str(wrong), 200)}"
         raise ModelRefused(
             what, hint="give the config.json as it came with the model"
         ) from wrong
 
 
-def _read(config: Mapping[str, Any], name: str) -> Model:
+def _model_from_config(config: Mapping[str, Any], name: str) -> Model:
     kind = str(config.get("model_type", ""))
     if kind not in FAMILIES and kind not in REFUSED:
         for key in TEXT:
@@ -134,17 +136,17 @@ def _read(config: Mapping[str, Any], name: str) -> Model:
                 words = model_of_config(
                     {"model_type": f"{kind}_text", **usual, **inner}, name or kind
                 )
-                return replace(words, left_out=_towers(config))
-    family = _family(kind)
+                return replace(words, left_out=_describe_encoders(config))
+    family = _find_model_family(kind)
     read = Config(config, family)
     _refuse_what_is_not_plain(read)
     hidden, heads = read.number(*HIDDEN, least=1), read.number(*HEADS, least=1)
     layers = read.number(*LAYERS, least=1, most=MOST_LAYERS)
     context = read.number(*CONTEXT, default=0)
-    latent = _latent(read) if family.latent else None
+    latent = _read_latent_attention(read) if family.latent else None
     head_dim = latent[1] if latent else _head_dim(read, hidden, heads)
-    experts = _experts(read, family, layers)
-    window, window_layers = _windows(read, family, layers)
+    experts = _read_experts(read, family, layers)
+    window, window_layers = _read_window_layers(read, family, layers)
     base = Model(
         name=name or str(config.get("_name_or_path") or kind),
         layers=layers,
@@ -152,7 +154,7 @@ def _read(config: Mapping[str, Any], name: str) -> Model:
         heads=heads,
         kv_heads=_kv_heads(read, kind, heads),
         head_dim=head_dim,
-        ffn=_ffn(read, kind, hidden),
+        ffn=_read_ffn_size(read, kind, hidden),
         vocab=read.number(*VOCAB, least=1),
         is_gated=family.is_gated,
         is_tied=bool(read.get("tie_word_embeddings", default=family.is_tied)),
@@ -163,7 +165,7 @@ def _read(config: Mapping[str, Any], name: str) -> Model:
         window_layers=window_layers,
         latent=latent[0] if latent else None,
         experts=experts,
-        left_out=_towers(config),
+        left_out=_describe_encoders(config),
         published=_published(config),
     )
     return replace(
@@ -181,11 +183,11 @@ def _published(config: Mapping[str, Any]) -> str:
     return QUANTIZED.get(str(method), "")
 
 
-def _short(text: str, most: int) -> str:
+def _truncate_text(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _describe_encoders(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Map each encoder of images or sound to its parameters, where its sizes are
     given."""
     towers: dict[str, str] = {}
@@ -209,7 +211,7 @@ def _tower_parameters(said: Mapping[str, Any]) -> int:
     return int(layers * (4 * hidden**2 + 2 * hidden * ffn))
 
 
-def _family(kind: str) -> ModelFamily:
+def _find_model_family(kind: str) -> ModelFamily:
     if kind in FAMILIES:
         return FAMILIES[kind]
     if kind in REFUSED:
@@ -235,7 +237,8 @@ def _refuse_what_is_not_plain(read: Config) -> None:
         )
     if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
         raise ModelRefused(
-            f"word_embed_proj_dim is {_short(repr(inner), 40)}: embeddings of another width than "
+            f"word_embed_proj_dim is {_truncate_text(repr(inner), 40)}: embeddings of "
+            "another width than "
             "the layers are not known",
             hint=PLAIN,
         )
@@ -265,7 +268,7 @@ def _kv_heads(read: Config, kind: str, heads: int) -> int:
     return read.number(*KV_HEADS, default=heads, least=1)
 
 
-def _ffn(read: Config, kind: str, hidden: int) -> int:
+def _read_ffn_size(read: Config, kind: str, hidden: int) -> int:
     if kind == "mpt":
         return hidden * int(read.get("expansion_ratio", default=4))
     if kind == "llama4_text" and read.get("interleave_moe_layer_step", default=1) > 1:
@@ -283,7 +286,7 @@ def _positions(read: Config, kind: str, family: ModelFamily, context: int) -> in
     return context + family.positions_extra
 
 
-def _latent(read: Config) -> tuple[Latent, int]:
+def _read_latent_attention(read: Config) -> tuple[Latent, int]:
     latent = Latent(
         kv_rank=read.number("kv_lora_rank"),
         query_rank=read.number("q_lora_rank", default=0),
@@ -293,7 +296,7 @@ def _latent(read: Config) -> tuple[Latent, int]:
     return latent, read.number("qk_nope_head_dim")
 
 
-def _experts(read: Config, family: ModelFamily, layers: int) -> Experts | None:
+def _read_experts(read: Config, family: ModelFamily, layers: int) -> Experts | None:
     keys = family.expert_keys
     if not keys:
         return None
@@ -325,7 +328,9 @@ def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
     return min(len(read.get("mlp_only_layers", default=())), layers)
 
 
-def _windows(read: Config, family: ModelFamily, layers: int) -> tuple[int, int]:
+def _read_window_layers(
+    read: Config, family: ModelFamily, layers: int
+) -> tuple[int, int]:
     """Return the window of attention and the number of layers that have it."""
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
@@ -348,7 +353,7 @@ def _windows(read: Config, family: ModelFamily, layers: int) -> tuple[int, int]:
 def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -> int:
     """Parameters of the norms and biases of one layer."""
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    norms = _norms(kind, family, read) * family.norm_vectors * model.hidden
+    norms = _count_layer_norms(kind, family, read) * family.norm_vectors * model.hidden
     norms += _query_norms(model, family, read)
     says = read.get("attention_bias", "use_qkv_bias", "bias")
     qkv = family.qkv_bias if says is None else bool(says)
@@ -368,7 +373,7 @@ def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -
     return norms + biases + gate + (model.heads if family.sinks else 0)
 
 
-def _norms(kind: str, family: ModelFamily, read: Config) -> int:
+def _count_layer_norms(kind: str, family: ModelFamily, read: Config) -> int:
     if kind == "falcon" and read.get("new_decoder_architecture", default=False):
         return read.number("num_ln_in_parallel_attn", default=2)
     if kind == "falcon" and not read.get("parallel_attn", default=True):

@@ -23,17 +23,17 @@ def model(name: str) -> Model:
     Raises: NotFound, with the nearest name; ModelRefused where such a model is not
     known, and why.
     """
-    for word in _words(name):
+    for word in _split_name_words(name):
         if word in REFUSED:
             raise ModelRefused(f"{name} is not known: {REFUSED[word]}", hint=PLAIN)
-    return _model(
+    return _model_from_facts(
         subject("model", name, table("models"), aliases(), spelled, listed="models")
     )
 
 
 def models() -> tuple[Model, ...]:
     """All of them, in the order of the file."""
-    return tuple(_model(facts) for facts in table("models").values())
+    return tuple(_model_from_facts(facts) for facts in table("models").values())
 
 
 def aliases() -> dict[str, str]:
@@ -45,20 +45,20 @@ def aliases() -> dict[str, str]:
     return named
 
 
-def _words(name: str) -> list[str]:
+def _split_name_words(name: str) -> list[str]:
     own_words = re.sub(r"\(.*?\)", " ", name).rsplit("/", 1)[-1]
     return re.findall(r"[a-z0-9.+]+", own_words.lower().replace("\u00d7", "x"))
 
 
 def spelled(name: str) -> str:
     """Name without the words for its tuning, form or date."""
-    words = _words(name)
+    words = _split_name_words(name)
     return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(
         words
     )
 
 
-def _model(facts: Mapping[str, Fact]) -> Model:
+def _model_from_facts(facts: Mapping[str, Fact]) -> Model:
     def number(quantity: str) -> int:
         return round(facts[quantity].number) if quantity in facts else 0
 
@@ -81,15 +81,15 @@ def _model(facts: Mapping[str, Fact]) -> Model:
         context=number("context"),
         window=number("window"),
         window_layers=number("window_layers"),
-        latent=_latent(facts),
-        experts=_experts(facts),
+        latent=_latent_from_facts(facts),
+        experts=_experts_from_facts(facts),
         layer_vectors=number("layer_vectors"),
         outer_vectors=number("outer_vectors"),
         published=facts["precision"].value if "precision" in facts else "",
     )
 
 
-def _latent(facts: Mapping[str, Fact]) -> Latent | None:
+def _latent_from_facts(facts: Mapping[str, Fact]) -> Latent | None:
     if "latent_kv_rank" not in facts:
         return None
     named = {
@@ -99,7 +99,7 @@ def _latent(facts: Mapping[str, Fact]) -> Latent | None:
     return Latent(**named)
 
 
-def _experts(facts: Mapping[str, Fact]) -> Experts | None:
+def _experts_from_facts(facts: Mapping[str, Fact]) -> Experts | None:
     if "experts_count" not in facts:
         return None
     sizes = (

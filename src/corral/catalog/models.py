@@ -142,24 +142,26 @@ class Model:
         return query + down + up + self.heads * latent.value_dim * self.hidden
 
     @property
-    def _matrices(self) -> int:
+    def _ffn_matrix_count(self) -> int:
         return 3 if self.is_gated else 2
 
     @property
     def dense_ffn_parameters(self) -> int:
         """Return the parameters of one dense layer's MLP, without biases."""
-        return self._expert(self.ffn)
+        return self._ffn_weight_count(self.ffn)
 
     @property
     def expert_parameters(self) -> int:
         """Return the parameters of one expert. Raises: ValueError if there are none."""
         if self.experts is None:
             raise ValueError(f"{self.name} has no experts")
-        biases = (self._matrices - 1) * self.experts.ffn + self.hidden
-        return self._expert(self.experts.ffn) + (biases if self.experts.has_bias else 0)
+        biases = (self._ffn_matrix_count - 1) * self.experts.ffn + self.hidden
+        return self._ffn_weight_count(self.experts.ffn) + (
+            biases if self.experts.has_bias else 0
+        )
 
-    def _expert(self, ffn: int) -> int:
-        return self._matrices * self.hidden * ffn
+    def _ffn_weight_count(self, ffn: int) -> int:
+        return self._ffn_matrix_count * self.hidden * ffn
 
     @property
     def embedding_parameters(self) -> int:
@@ -209,7 +211,7 @@ class Model:
             return total
         passed = self.experts.per_token if per_token else self.experts.count
         router = self.hidden * self.experts.count
-        shared = self._expert(self.experts.shared_ffn)
+        shared = self._ffn_weight_count(self.experts.shared_ffn)
         layer_parameters = (
             (passed + self.experts.shared) * self.expert_parameters + shared + router
         )
@@ -289,15 +291,18 @@ def _refuse_what_does_not_fit(
     if not head_dim and hidden % heads:
         raise ModelRefused(
             f"{hidden} does not come out even over {heads} heads",
-            hint=f"give heads={_even(hidden, heads)}, or the size of a head: head_dim=128",
+            hint=(
+                f"give heads={_largest_divisor(hidden, heads)}, or the size of a head: "
+                "head_dim=128"
+            ),
         )
     if heads % (kv_heads or heads):
         raise ModelRefused(
             f"{heads} heads do not share {kv_heads} key-value heads",
-            hint=f"give kv_heads={_even(heads, kv_heads)}",
+            hint=f"give kv_heads={_largest_divisor(heads, kv_heads)}",
         )
 
 
-def _even(whole: int, near: int) -> int:
+def _largest_divisor(whole: int, near: int) -> int:
     """The largest part of `whole` that is no more than `near`."""
     return next(part for part in range(min(near, whole), 0, -1) if whole % part == 0)

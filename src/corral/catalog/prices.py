@@ -150,7 +150,7 @@ def is_hyperscaler(cloud: str) -> bool:
 @cache
 def prices() -> PriceList:
     """Return the price list of the catalog."""
-    return _prices(
+    return _price_list_of_facts(
         fact for facts in table("prices").values() for fact in facts.values()
     )
 
@@ -164,7 +164,7 @@ def read_prices(lines: Iterable[str]) -> PriceList:
     try:
         facts = read_facts(lines)
         by_subject(facts)
-        return _prices(facts)
+        return _price_list_of_facts(facts)
     except ValueError as error:
         raise SpecInvalid(
             f"the list of prices is not in order: {error}",
@@ -172,7 +172,7 @@ def read_prices(lines: Iterable[str]) -> PriceList:
         ) from error
 
 
-def _prices(facts: Iterable[Fact]) -> PriceList:
+def _price_list_of_facts(facts: Iterable[Fact]) -> PriceList:
     rents: list[Rent] = []
     sales: list[Sale] = []
     listed = list(facts)
@@ -194,13 +194,13 @@ def _prices(facts: Iterable[Fact]) -> PriceList:
         if not 0 < fact.number < float("inf"):
             raise ValueError(f"{fact.quantity} of {fact.subject} is {fact.value}")
         if cloud == BOUGHT:
-            sales.append(_sale(fact, device(name).name))
+            sales.append(_sale_from_fact(fact, device(name).name))
         else:
-            rents.append(_rent(fact, cloud, device(name).name, about))
+            rents.append(_rent_from_fact(fact, cloud, device(name).name, about))
     return PriceList(rents=tuple(rents), sales=tuple(sales))
 
 
-def _rent(
+def _rent_from_fact(
     fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]
 ) -> Rent:
     return Rent(
@@ -215,7 +215,7 @@ def _rent(
     )
 
 
-def _sale(fact: Fact, device: str) -> Sale:
+def _sale_from_fact(fact: Fact, device: str) -> Sale:
     return Sale(
         device=device,
         what=fact.quantity,

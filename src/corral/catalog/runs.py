@@ -42,10 +42,10 @@ class PublishedRun:
 @cache
 def runs() -> tuple[PublishedRun, ...]:
     """Return the runs of catalog/data/runs.csv, in order."""
-    return tuple(_run(facts) for facts in table("runs").values())
+    return tuple(_run_from_facts(facts) for facts in table("runs").values())
 
 
-def _run(facts: Mapping[str, Fact]) -> PublishedRun:
+def _run_from_facts(facts: Mapping[str, Fact]) -> PublishedRun:
     def whole(quantity: str) -> int:
         return round(facts[quantity].number)
 

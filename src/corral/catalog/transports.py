@@ -101,7 +101,7 @@ class Transport:
 def transport(link_name: str) -> Transport:
     """Return the transport of a link. Missing values of `nvlink-4-400` come from
     `nvlink-4`, then `nvlink`, then `any`: the shorter name is the family."""
-    facts = _facts(link_name)
+    facts = _merge_link_facts(link_name)
 
     def number(quantity: str) -> float:
         return facts[quantity].number
@@ -152,7 +152,7 @@ def transport(link_name: str) -> Transport:
     )
 
 
-def _facts(link_name: str) -> Mapping[str, Fact]:
+def _merge_link_facts(link_name: str) -> Mapping[str, Fact]:
     families = [
         name
         for name in table("transports")

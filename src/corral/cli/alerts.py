@@ -35,7 +35,9 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     if not alert_list.alerts:
         note("nothing stands")
     for receiver in alert_list.receivers:
-        trouble = f": the last message did not reach it: {_why(receiver)}"
+        trouble = (
+            f": the last message did not reach it: {_delivery_error_text(receiver)}"
+        )
         note(f"receiver: {receiver.name}{trouble if receiver.trouble else ''}")
     if alert_list.trouble:
         note(alert_list.trouble)
@@ -53,10 +55,10 @@ def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
     elif alerts_sent.sent:
         say(f"handed over to {', '.join(alerts_sent.sent)}")
     for receiver_row in alerts_sent.failed if not common.json else ():
-        say(f"not to {receiver_row.name}: {_why(receiver_row)}")
+        say(f"not to {receiver_row.name}: {_delivery_error_text(receiver_row)}")
     return JOB_FAILED if alerts_sent.failed else DONE
 
 
-def _why(one: "alerts.ReceiverRow") -> str:
+def _delivery_error_text(one: "alerts.ReceiverRow") -> str:
     """Its trouble begins with its name."""
     return clean(one.trouble.removeprefix(f"{one.name}: "))

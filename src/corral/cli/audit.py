@@ -73,20 +73,24 @@ def audit(
     if anchor is not None and not verify:
         raise Usage("--anchor is for --verify", hint=_NEEDS_VERIFY)
     if verify:
-        return _verify(common, None if anchor is None else _anchor(anchor))
+        return _verify_audit_chain(
+            common, None if anchor is None else _parse_anchor(anchor)
+        )
     if not 1 <= limit <= MOST_ROWS:
         raise Usage(
             f"--limit {limit}: 1 to 10,000 can be shown",
             hint="corral audit --limit 100",
         )
-    after = 0.0 if since is None else max(0.0, SystemClock().wall() - _seconds(since))
+    after = (
+        0.0 if since is None else max(0.0, SystemClock().wall() - _parse_since(since))
+    )
     if export is not None:
-        return _export(common, export, user, after, what or "")
-    _show(common, user, after, what or "", limit)
+        return _export_entries(common, export, user, after, what or "")
+    _print_entries(common, user, after, what or "", limit)
     return DONE
 
 
-def _seconds(text: str) -> float:
+def _parse_since(text: str) -> float:
     from corral.domain.units import seconds_of
 
     try:
@@ -95,7 +99,7 @@ def _seconds(text: str) -> float:
         raise Usage(str(error), hint="for example: --since 1d") from None
 
 
-def _show(
+def _print_entries(
     common: Common, user: str | None, since: float, what: str, limit: int
 ) -> None:
     with common.client() as client:
@@ -118,21 +122,23 @@ def _show(
             audit_entry_view.token or "",
             audit_entry_view.what,
             clean(audit_entry_view.on),
-            cut(_result(audit_entry_view)),
+            cut(_format_result(audit_entry_view)),
         )
     show_table(rows)
 
 
-def _result(entry: "AuditEntryView") -> str:
+def _format_result(entry: "AuditEntryView") -> str:
     if entry.accepted:
         return f"accepted: {entry.detail}" if entry.detail else "accepted"
     times = f" ({entry.count:,} times)" if entry.count > 1 else ""
     return f"refused: {entry.code or entry.detail}{times}"
 
 
-def _export(common: Common, to: str, user: str | None, since: float, what: str) -> int:
+def _export_entries(
+    common: Common, to: str, user: str | None, since: float, what: str
+) -> int:
     written, after = 0, 0
-    with common.client() as client, _opened(to) as out:
+    with common.client() as client, _open_export_file(to) as out:
         while page := client.audit(
             user=user, since=since, after=after, limit=MOST_ROWS
         ):
@@ -147,7 +153,7 @@ def _export(common: Common, to: str, user: str | None, since: float, what: str) 
 
 
 @contextmanager
-def _opened(to: str) -> Iterator[IO[str]]:
+def _open_export_file(to: str) -> Iterator[IO[str]]:
     """A new file for its owner alone, or the output."""
     from corral.domain.errors import Conflict
 
@@ -166,7 +172,7 @@ def _opened(to: str) -> Iterator[IO[str]]:
         yield file
 
 
-def _anchor(text: str) -> "Anchor":
+def _parse_anchor(text: str) -> "Anchor":
     from corral.domain.audit_chain import Anchor
 
     match = _ANCHOR.fullmatch(text)
@@ -175,7 +181,7 @@ def _anchor(text: str) -> "Anchor":
     return Anchor(number=int(match[1]), link=match[2])
 
 
-def _verify(common: Common, anchor: "Anchor | None") -> int:
+def _verify_audit_chain(common: Common, anchor: "Anchor | None") -> int:
     from corral.boot.audit import verify_log
 
     check_ours(common, "audit --verify")

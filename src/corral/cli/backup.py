@@ -53,9 +53,11 @@ def backup(
     key = None if recipient is None else recipient_of(recipient)
     about = back_up(common.place, target.absolute(), now, key)
     if common.json:
-        print_json({"file": str(target), "sealed": key is not None, **_facts(about)})
+        print_json(
+            {"file": str(target), "sealed": key is not None, **_backup_fields(about)}
+        )
         return
-    say(f"{target}: {_words(about)}")
+    say(f"{target}: {_backup_summary(about)}")
     note(_SEALED if key is not None else _SENSITIVE)
 
 
@@ -95,18 +97,18 @@ def restore(
     )
     about = make(common.place, file, into, identity_of(identity) if identity else None)
     if common.json:
-        print_json({"dir": str(common.place.root), **_facts(about)})
+        print_json({"dir": str(common.place.root), **_backup_fields(about)})
         return
-    say(f"restored in {common.place.root}: {_words(about)}")
+    say(f"restored in {common.place.root}: {_backup_summary(about)}")
     where = f" --dir {common.place.root}" if common.dir else ""
     note(f"start it: corral up{where}")
 
 
-def _facts(about: "About") -> dict[str, Any]:
+def _backup_fields(about: "About") -> dict[str, Any]:
     shown_facts = ("cluster", "at", "jobs", "unfinished", "rows", "snapshots", "corral")
     return {name: getattr(about, name) for name in shown_facts}
 
 
-def _words(about: "About") -> str:
+def _backup_summary(about: "About") -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about.at))
     return f"the cluster as of {when}, {about.jobs} jobs, {about.unfinished} of them unfinished"

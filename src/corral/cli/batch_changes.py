@@ -27,7 +27,7 @@ def change_each(
     done_answers: list[T] = []
     code = error_output.DONE
     for name in dict.fromkeys(names):
-        granted, refused = _tried(name, parts, call)
+        granted, refused = _apply_to_parts(name, parts, call)
         done_answers += granted
         if not as_json:
             for answer in granted:
@@ -44,7 +44,7 @@ def change_each(
     return done_answers, code
 
 
-def _tried(
+def _apply_to_parts(
     name: str, parts: Callable[[str], Sequence[str]], call: Callable[[str], T]
 ) -> tuple[list[T], list[Refusal]]:
     """Return the granted changes, and the refusals of the others."""

@@ -23,7 +23,7 @@ def show_checks(found: "api.Checkup") -> None:
     )
     for node in found.nodes:
         for result in node.results:
-            rows.add_row(node.node, *_cells(result))
+            rows.add_row(node.node, *_result_cells(result))
     if any(node.results for node in found.nodes):
         show_table(rows)
 
@@ -39,25 +39,25 @@ def show_kept(results: "list[api.CheckResult]", now: float) -> None:
         "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT
     )
     for result in results:
-        *cells, text = _cells(result)
+        *cells, text = _result_cells(result)
         rows.add_row(*cells, age_text(now - result.at), text)
     say()
     show_table(rows)
 
 
-def _cells(one: "api.CheckResult") -> "tuple[str | Text, ...]":
+def _result_cells(one: "api.CheckResult") -> "tuple[str | Text, ...]":
     where = f"GPU {one.gpu}" if one.gpu is not None else one.device
     return (
         one.kind,
         where,
         amount(one.value, one.unit),
         amount(one.expected, one.unit),
-        _verdict(one.result),
+        _styled_verdict(one.result),
         one.text,
     )
 
 
-def _verdict(result: str) -> "Text":
+def _styled_verdict(result: str) -> "Text":
     from rich.text import Text
 
     return Text(result, style=state(_WORDS[result]).style if result in _WORDS else "")

@@ -49,7 +49,7 @@ def up(
     check_ours(common, "up")
     cluster_options = requested_settings(settings)
     targets = hosts.read(others, host_of(common.place, cluster_options))
-    start, status_now = _start(common, cluster_options, restart=restart)
+    start, status_now = _start_cluster(common, cluster_options, restart=restart)
     if common.json and not targets:
         print_json(status_now)
     elif not targets:
@@ -58,7 +58,7 @@ def up(
         _bring_others(common, status_now, hosts.bring(common, others, targets))
 
 
-def _start(
+def _start_cluster(
     common: Common, asked: "ClusterOptions", *, restart: bool
 ) -> "tuple[Start, api.Status]":
     """Start the head where none runs, or in place of one that runs, which leaves its

@@ -106,7 +106,7 @@ For example: corral plan validate training runs.csv
 """
 
 
-def _like(what: str, example: str) -> str:
+def _with_plan_example(what: str, example: str) -> str:
     return f"{what}\n\nFor example: corral plan {example}"
 
 
@@ -210,14 +210,14 @@ COMMANDS: Final = (
     Command(
         "plan model",
         "planner.model:model",
-        _like(
+        _with_plan_example(
             "Does a model fit, and in how many GPUs.", "model llama-3.1-70b --gpu h200"
         ),
     ),
     Command(
         "plan train",
         "planner.train:train",
-        _like(
+        _with_plan_example(
             "How a run is best laid out, and how long it is.",
             "train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12",
         ),
@@ -225,7 +225,7 @@ COMMANDS: Final = (
     Command(
         "plan serve",
         "planner.serve:serve",
-        _like(
+        _with_plan_example(
             "Which GPUs serve a model within its targets.",
             "serve llama-3.1-8b --qps 20 --input 1000 --output 200 --ttft-p90 500",
         ),
@@ -233,7 +233,7 @@ COMMANDS: Final = (
     Command(
         "plan cluster",
         "planner.cluster:cluster",
-        _like(
+        _with_plan_example(
             "What a cluster is built of.",
             "cluster --gpus 1024 --gpu h100 --fabric ib-ndr",
         ),
@@ -241,7 +241,7 @@ COMMANDS: Final = (
     Command(
         "plan cost",
         "planner.cost:cost",
-        _like(
+        _with_plan_example(
             "Own or rent: what each costs.",
             "cost --gpus 16 --utilisation 0.6 --assume pue=1.2 kwh=0.08",
         ),
@@ -250,7 +250,7 @@ COMMANDS: Final = (
     Command(
         "plan reliability",
         "planner.reliability:reliability",
-        _like(
+        _with_plan_example(
             "How often it will fail.",
             "reliability llama-3.1-405b --gpus 16384 --gpu h100 --days 54",
         ),
@@ -261,7 +261,9 @@ COMMANDS: Final = (
     Command(
         "plan catalog",
         "planner.catalog:catalog",
-        _like("Show the numbers that plans are made of.", "catalog gpus h100"),
+        _with_plan_example(
+            "Show the numbers that plans are made of.", "catalog gpus h100"
+        ),
     ),
     Command(
         "report usage",

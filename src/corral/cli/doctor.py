@@ -50,7 +50,7 @@ def gpu(
     A node is tested while no job runs on it; a failure closes it until a test passes or
     you run corral node clear.
     """
-    return _checked("gpu", GPU, node, (), seconds, max_wait, common)
+    return _run_node_checks("gpu", GPU, node, (), seconds, max_wait, common)
 
 
 def net(
@@ -64,7 +64,9 @@ def net(
 
     A slow link is reported with both ends; a node whose links are all slow is closed.
     """
-    return _checked("net", ("link", "clock"), node, (), seconds, max_wait, common)
+    return _run_node_checks(
+        "net", ("link", "clock"), node, (), seconds, max_wait, common
+    )
 
 
 def data(
@@ -89,12 +91,12 @@ def data(
     where = (
         path if path.startswith("/") or common.remote else str(Path(path).absolute())
     )
-    return _checked(
+    return _run_node_checks(
         f"data {path}", ("data",), node, (where,), seconds, max_wait, common
     )
 
 
-def _checked(
+def _run_node_checks(
     again: str,
     kinds: Sequence[str],
     nodes: Sequence[str],
@@ -103,7 +105,7 @@ def _checked(
     max_wait: str,
     common: Change,
 ) -> int:
-    max_wait_seconds = _duration(max_wait)
+    max_wait_seconds = _parse_patience(max_wait)
     with head_for(common), common.client() as client:
         begun = client.check_nodes(
             kinds,
@@ -112,7 +114,7 @@ def _checked(
             seconds=seconds,
             max_wait_seconds=max_wait_seconds,
         )
-        checkup = _awaited(client, begun, quiet=common.json)
+        checkup = _wait_for_checkup(client, begun, quiet=common.json)
     if common.json:
         print_json(checkup)
     else:
@@ -125,7 +127,9 @@ def _checked(
     return DONE if all(node.results for node in checkup.nodes) else REFUSED
 
 
-def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Checkup":
+def _wait_for_checkup(
+    client: "Client", begun: "api.Checkup", *, quiet: bool
+) -> "api.Checkup":
     """Until each node is done, or was given up."""
     shown_nodes: set[str] = set()
     checkup = begun
@@ -181,7 +185,7 @@ def _say_next(found: "api.Checkup", again: str) -> None:
         )
 
 
-def _duration(text: str) -> float:
+def _parse_patience(text: str) -> float:
     """Raises: Usage."""
     from corral.domain.units import seconds_of
 

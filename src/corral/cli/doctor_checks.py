@@ -102,14 +102,14 @@ def of_machine(common: Common) -> Iterator[Finding]:
     )
     seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
     yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
-    yield from _torch(here, gpus)
+    yield from _check_torch(here, gpus)
     yield _containment(here)
     if not common.remote:
         yield _directory(common)
-        yield _pages(here)
+        yield _check_web_pages(here)
 
 
-def _torch(where: str, gpus: int) -> Iterator[Finding]:
+def _check_torch(where: str, gpus: int) -> Iterator[Finding]:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -153,7 +153,7 @@ def _directory(common: Common) -> Finding:
     return Finding(where=str(root), state=Is.WELL, text=text)
 
 
-def _pages(where: str) -> Finding:
+def _check_web_pages(where: str) -> Finding:
     from corral.web.pages import FOLDER
 
     if (FOLDER / "index.html").is_file():

@@ -23,7 +23,7 @@ def head_for(common: "Change") -> Iterator[None]:
     refused, or given up, ends again; jobs that an earlier one had left run on."""
     from corral.domain.errors import Refusal
 
-    left_jobs = _started(common)
+    left_jobs = _start_head_if_absent(common)
     try:
         yield
     except (Refusal, KeyboardInterrupt):
@@ -32,7 +32,7 @@ def head_for(common: "Change") -> Iterator[None]:
         raise
 
 
-def _started(common: "Change") -> frozenset[str] | None:
+def _start_head_if_absent(common: "Change") -> frozenset[str] | None:
     """Start one where none runs. Returns: the jobs that it found unfinished; None where
     a head ran before."""
     from corral.boot.start_head import head_runs

@@ -41,7 +41,7 @@ def sacct(
         dry_run: Show what would be imported; nothing happens.
         strict: Refuse a file if one of its lines cannot be read.
     """
-    _import("sacct", file, common, dry_run=dry_run, strict=strict)
+    _import_jobs("sacct", file, common, dry_run=dry_run, strict=strict)
 
 
 def kueue(
@@ -62,10 +62,10 @@ def kueue(
         dry_run: Show what would be imported; nothing happens.
         strict: Refuse a file if one of its workloads cannot be read.
     """
-    _import("kueue", file, common, dry_run=dry_run, strict=strict)
+    _import_jobs("kueue", file, common, dry_run=dry_run, strict=strict)
 
 
-def _import(
+def _import_jobs(
     source: str, file: Path, common: Change, *, dry_run: bool, strict: bool
 ) -> None:
     from corral.traces.past import read_past, refuse_faults
@@ -74,23 +74,23 @@ def _import(
     if strict:
         refuse_faults(file, past.faults)
     with common.client() as client:
-        new, known_jobs = _sent(client, past.jobs, dry_run=True)
+        new, known_jobs = _send_jobs(client, past.jobs, dry_run=True)
         if not common.json:
-            _show(past, new, known_jobs, file)
+            _print_import_summary(past, new, known_jobs, file)
         if new and not dry_run:
-            if not common.agreed(f"import {_counted(new, 'job')}?"):
+            if not common.agreed(f"import {_pluralize(new, 'job')}?"):
                 raise Conflict("nothing was imported")
-            new, known_jobs = _sent(client, past.jobs, dry_run=False)
+            new, known_jobs = _send_jobs(client, past.jobs, dry_run=False)
     if common.json:
         counts = {"new": new, "known": known_jobs, "left_out": past.left_out}
         print_json(counts | {"faults": list(past.faults)})
     elif dry_run:
         note("nothing was imported: this is what would be")
     else:
-        say(f"imported {_counted(new, 'job')}")
+        say(f"imported {_pluralize(new, 'job')}")
 
 
-def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
+def _print_import_summary(past: "PastJobs", new: int, known: int, file: Path) -> None:
     jobs = past.jobs
     gpu_hours = sum(job.shape.gpu_millis / 1000 * job.seconds for job in jobs) / 3600
     first, last = min(job.started_at for job in jobs), max(job.ended_at for job in jobs)
@@ -101,7 +101,7 @@ def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
             ("from", f"{clock_text(first)} to {clock_text(last)}"),
             (
                 "of",
-                f"{_counted(len(users), 'user')}, in {_counted(len(queues), 'queue')}",
+                f"{_pluralize(len(users), 'user')}, in {_pluralize(len(queues), 'queue')}",
             ),
             ("used", f"{gpu_hours:.1f} GPU-hours"),
             (
@@ -116,22 +116,22 @@ def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
         note(f"{file}: {len(past.faults) - MOST_FAULTS} more could not be read")
 
 
-def _counted(count: int, what: str) -> str:
+def _pluralize(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _sent(
+def _send_jobs(
     client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool
 ) -> tuple[int, int]:
     """(new, known), after as many requests as it takes."""
     new = known_jobs = 0
-    for batch in _batches(jobs):
+    for batch in _split_into_batches(jobs):
         done = client.put_imports(batch, dry_run=dry_run)
         new, known_jobs = new + done.new, known_jobs + done.known
     return new, known_jobs
 
 
-def _batches(jobs: "Sequence[Imported]") -> "Iterator[list[ImportedJob]]":
+def _split_into_batches(jobs: "Sequence[Imported]") -> "Iterator[list[ImportedJob]]":
     from corral.wire.imports import MOST_ROWS, rows_of
 
     for first in range(0, len(jobs), MOST_ROWS):

@@ -64,7 +64,7 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
 
 
 def _show_one(job: "api.JobDetail") -> None:
-    show_pairs(_about(job))
+    show_pairs(_job_detail_rows(job))
     _show_attempts(job.attempts, SystemClock().wall())
     _show_receipts(job.receipts)
     if job.checkpoints:
@@ -72,7 +72,7 @@ def _show_one(job: "api.JobDetail") -> None:
         show_checkpoints([("", save) for save in job.checkpoints])
 
 
-def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
+def _job_detail_rows(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
     beat = job.progress
     of = f" of {beat.until}" if beat and beat.until else ""
     loss = f", loss {beat.loss:.4f}" if beat and beat.loss is not None else ""
@@ -102,7 +102,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("starts by", clock_text(job.starts_by) if job.starts_by else ""),
         ("started", clock_text(job.started_at) if job.started_at else ""),
         ("ended", clock_text(job.ended_at) if job.ended_at else ""),
-        ("retries", _retries(job)),
+        ("retries", _format_retries(job)),
         ("next", clean(job.next)),
         ("workdir", job.workdir[:12] if job.workdir else ""),
         ("run", job.run),
@@ -138,7 +138,7 @@ def bound_text(job: "api.JobDetail") -> str:
     )
 
 
-def _retries(job: "api.JobDetail") -> str:
+def _format_retries(job: "api.JobDetail") -> str:
     if not job.infra_retries and not job.user_retries:
         return ""
     return (
@@ -172,8 +172,8 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
         rows.add_row(
             str(attempt.number),
             ", ".join(seat_text(seat) for seat in attempt.seats),
-            _number(attempt.resume_step),
-            _number(attempt.last_step),
+            _format_optional_int(attempt.resume_step),
+            _format_optional_int(attempt.last_step),
             age_text(spent),
             "" if attempt.cause == "none" else attempt.cause,
             clean(end),
@@ -193,7 +193,7 @@ def _receipt_text(one: "api.ReceiptView") -> str:
     return f"receipt: {when}: {clean(one.text)}"
 
 
-def _number(value: int | None) -> str:
+def _format_optional_int(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
@@ -249,7 +249,7 @@ def stop(
     """
     if signal is None:
         return change_all(jobs, common, "stop", "cancel")
-    return _signal(jobs, common, signal)
+    return _signal_jobs(jobs, common, signal)
 
 
 def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -270,7 +270,7 @@ def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     return change_all(jobs, common, "resume", "resume")
 
 
-def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
+def _signal_jobs(jobs: tuple[str, ...], common: Change, signal: str) -> int:
     """Send the signal to each job. Return the exit code. Raises: Usage, Conflict."""
     check_named(jobs, f"send {signal} to", f"stop --signal {signal}")
 

@@ -81,7 +81,7 @@ def join(
 
     token = token or os.environ.get("CORRAL_JOIN_TOKEN")
     if url is None:
-        joined = _joined(common)
+        joined = _load_joined_cluster(common)
         if joined is None:
             missing = "URL is" if token else "URL and --token are"
             raise Usage(
@@ -116,7 +116,7 @@ def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> N
     show_nodes([found])
 
 
-def _joined(common: Common) -> "Joined | None":
+def _load_joined_cluster(common: Common) -> "Joined | None":
     """None where this machine has joined nothing."""
     from corral.boot.join import Joined
 
@@ -133,7 +133,7 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     from corral.boot.join import leave as go
     from corral.domain.errors import Conflict
 
-    joined = _joined(common)
+    joined = _load_joined_cluster(common)
     if joined is None:
         raise Conflict(
             f"this machine is no node: nothing has joined in {common.place.root}",
@@ -156,7 +156,7 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
     from corral.boot.join import stop_agent
     from corral.domain.errors import Conflict
 
-    joined = _joined(common)
+    joined = _load_joined_cluster(common)
     if joined is None:
         return False
     running = len(joined.shims())

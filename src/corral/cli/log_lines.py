@@ -50,7 +50,7 @@ class LogLinePrinter:
     def write(self, piece: "api.LogLines") -> None:
         if piece.rank is None:
             return
-        self._mark(piece.attempt)
+        self._announce_attempt(piece.attempt)
         data = (
             self._texts[piece.rank].clean(piece.data) if self._cleaned else piece.data
         )
@@ -66,10 +66,10 @@ class LogLinePrinter:
         times = _times_of(begun, piece, len(lines) + 1)
         self._rest[piece.rank] = _Begun(piece.attempt, rest, times[len(lines)])
         for line, at in zip(lines, times, strict=False):
-            self._out.write(f"{self._tag(piece.rank, at)}{line}\n")
+            self._out.write(f"{self._line_prefix(piece.rank, at)}{line}\n")
         self._out.flush()
 
-    def _mark(self, attempt: int | None) -> None:
+    def _announce_attempt(self, attempt: int | None) -> None:
         """Note that a later attempt begins."""
         if (
             attempt is not None
@@ -84,10 +84,10 @@ class LogLinePrinter:
     def finish(self) -> None:
         for rank, begun in sorted(self._rest.items()):
             if begun.text:
-                self._out.write(f"{self._tag(rank, begun.at)}{begun.text}\n")
+                self._out.write(f"{self._line_prefix(rank, begun.at)}{begun.text}\n")
         self._out.flush()
 
-    def _tag(self, rank: int, at: float | None) -> str:
+    def _line_prefix(self, rank: int, at: float | None) -> str:
         """Return the prefix of a line, with a blank behind it."""
         words = [self._job] if self._job else []
         words += [str(rank)] if self._label else []

@@ -64,7 +64,7 @@ def login(
         made = client.wait(begun)
     file = keep_log_in(root, made)
     if common.json:
-        print_json(_shown(made.url, made.user, made.id, made.expires_at))
+        print_json(_token_json_fields(made.url, made.user, made.id, made.expires_at))
         return
     say(
         f"{clean(made.user)} is logged in at {made.url} until {clock_text(made.expires_at)}"
@@ -87,7 +87,9 @@ def _has_browser() -> bool:
     return is_attended and has_screen and not os.environ.get("SSH_CONNECTION")
 
 
-def _shown(url: str, user: str, id: str, expires_at: float) -> dict[str, str | float]:
+def _token_json_fields(
+    url: str, user: str, id: str, expires_at: float
+) -> dict[str, str | float]:
     return {"url": url, "user": user, "token_id": id, "expires_at": expires_at}
 
 
@@ -120,7 +122,9 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
         ) from error
     drop_log_in(root, log_in.url)
     if common.json:
-        print_json(_shown(log_in.url, log_in.user, log_in.id, log_in.expires_at))
+        print_json(
+            _token_json_fields(log_in.url, log_in.user, log_in.id, log_in.expires_at)
+        )
         return
     how = "its token is ended" if ended else "its token had ended already"
     say(f"{clean(log_in.user)} is logged out of {log_in.url}: {how}, and removed here")

@@ -121,7 +121,7 @@ def with_script(words: Sequence[str]) -> list[str]:
 
 def run(words: Sequence[str]) -> int:
     """The exit code of one command line; what it says has been printed."""
-    words = with_negatives(with_script(_meant(words)))
+    words = with_negatives(with_script(_expand_default_command(words)))
     own_words = list(words[: words.index("--")]) if "--" in words else list(words)
     as_json = "--json" in own_words
     try:
@@ -179,7 +179,7 @@ def run(words: Sequence[str]) -> int:
         return error_output.INTERRUPTED
 
 
-def _meant(words: Sequence[str]) -> Sequence[str]:
+def _expand_default_command(words: Sequence[str]) -> Sequence[str]:
     """`queue` alone, or with options only, is `ps`, and `doctor` is `doctor look`: with
     a word after it, it is about queues, or one of its checks."""
     rest = words[1:]

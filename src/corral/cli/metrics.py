@@ -74,17 +74,17 @@ def metrics(
         )
     if csv and common.json:
         raise Usage("--csv and --json are two answers", hint="leave one of them out")
-    back = _span(since)
+    back = _parse_since(since)
     with common.client() as client:
         while True:
-            picture = _picture(client, job, node, queue, back)
-            _tell(picture, common, csv=csv, every_gpu=gpus, clear=watch)
+            picture = _load_picture(client, job, node, queue, back)
+            _print_picture(picture, common, csv=csv, every_gpu=gpus, clear=watch)
             if not watch or picture.is_over:
                 return
             sleep(every)
 
 
-def _span(text: str) -> float | None:
+def _parse_since(text: str) -> float | None:
     """Raises: Usage."""
     try:
         return max(LEAST_SECONDS, seconds_of(text)) if text else None
@@ -93,7 +93,7 @@ def _span(text: str) -> float | None:
         raise Usage(f"--since {text} is no span of time", hint=hint) from None
 
 
-def _picture(
+def _load_picture(
     client: "Client", job: str, node: str, queue: str, back: float | None
 ) -> Picture:
     """Raises: NotFound."""
@@ -104,14 +104,16 @@ def _picture(
     if node:
         name = client.node(node).id
         return node_picture(
-            name, grid, _answers(client, [_whole(f"node:{name}", grid)])
+            name,
+            grid,
+            _fetch_series(client, [_full_series_query(f"node:{name}", grid)]),
         )
     if queue:
         name = client.queue(queue).name
-        asks = [_whole(f"queue:{name}", grid)]
-        return plain_picture(f"queue {name}", QUEUE, grid, _answers(client, asks))
-    asks = [_whole("cluster", grid)]
-    return plain_picture("the cluster", CLUSTER, grid, _answers(client, asks))
+        asks = [_full_series_query(f"queue:{name}", grid)]
+        return plain_picture(f"queue {name}", QUEUE, grid, _fetch_series(client, asks))
+    asks = [_full_series_query("cluster", grid)]
+    return plain_picture("the cluster", CLUSTER, grid, _fetch_series(client, asks))
 
 
 def _of_job(client: "Client", name: str, now: float, back: float | None) -> Picture:
@@ -131,15 +133,15 @@ def _of_job(client: "Client", name: str, now: float, back: float | None) -> Pict
             f"why {job_detail.id}"
         )
     grid = Grid.over(since, until)
-    answers = _answers(client, job_asks(job_detail, since, until))
+    answers = _fetch_series(client, job_asks(job_detail, since, until))
     return job_picture(job_detail, grid, answers, is_over=job_detail.is_over)
 
 
-def _whole(key: str, grid: Grid) -> SeriesQuery:
+def _full_series_query(key: str, grid: Grid) -> SeriesQuery:
     return SeriesQuery(key=key, since=grid.since, until=grid.until)
 
 
-def _answers(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
+def _fetch_series(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
     return [
         client.series(
             ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS
@@ -148,7 +150,7 @@ def _answers(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
     ]
 
 
-def _tell(
+def _print_picture(
     picture: Picture, common: Common, *, csv: bool, every_gpu: bool, clear: bool
 ) -> None:
     out = console()

@@ -71,7 +71,7 @@ def _facts_of(node: "api.NodeDetail") -> list[tuple[str, "str | Text | None"]]:
         ("node", node.id),
         ("state", state(node.liveness)),
         ("why", node.why),
-        ("work", _work(node)),
+        ("work", _work_status_text(node)),
         ("health", health_text(node)),
         ("address", node.address),
         ("CPUs", f"{node.cpus:g} for jobs"),
@@ -146,7 +146,9 @@ def cordon(
     """
     if suspects:
         return cordon_suspects(nodes, common)
-    return _change(nodes, common, "cordon", lambda client, node: client.cordon(node))
+    return _change_nodes(
+        nodes, common, "cordon", lambda client, node: client.cordon(node)
+    )
 
 
 def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -155,7 +157,7 @@ def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         nodes: Their names.
     """
-    return _change(
+    return _change_nodes(
         nodes, common, "drain", lambda client, node: client.drain(node), moves_jobs=True
     )
 
@@ -166,7 +168,7 @@ def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - fro
     Args:
         nodes: Their names.
     """
-    return _change(
+    return _change_nodes(
         nodes, common, "uncordon", lambda client, node: client.uncordon(node)
     )
 
@@ -178,7 +180,9 @@ def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         nodes: Their names.
     """
-    return _change(nodes, common, "clear", lambda client, node: client.clear_node(node))
+    return _change_nodes(
+        nodes, common, "clear", lambda client, node: client.clear_node(node)
+    )
 
 
 def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -209,7 +213,7 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
     say(f"{shown.id}: {labels_text(shown.labels) or 'no labels'}")
 
 
-def _change(
+def _change_nodes(
     nodes: tuple[str, ...],
     common: Change,
     verb: str,
@@ -239,7 +243,7 @@ def _change(
             nodes,
             lambda node: [node],
             lambda node: call(client, node),
-            lambda node: say(f"{node.id}: {_work(node)}"),
+            lambda node: say(f"{node.id}: {_work_status_text(node)}"),
             as_json=common.json,
         )
     if common.json and node_details:
@@ -253,7 +257,7 @@ def _change(
     return code
 
 
-def _work(node: "api.NodeView") -> str:
+def _work_status_text(node: "api.NodeView") -> str:
     """Whether it takes any."""
     if node.liveness != "alive":
         return f"none: it is {node.liveness}"
@@ -271,23 +275,23 @@ def show_nodes(nodes: "list[api.NodeView]") -> None:
         types = "/".join(node.gpus.types)
         rows.add_row(
             node.id,
-            state(_word(node)),
+            state(_state_word(node)),
             f"{node.gpus.total} {types}".strip() + " (pretend)" * node.gpus.pretend,
             f"{node.gpus.free:g}",
             str(len(node.jobs)),
             *[labels_text(node.labels)] * labelled,
-            cut(_remark(node)),
+            cut(_unavailable_reason(node)),
         )
     show_table(rows)
 
 
-def _word(node: "api.NodeView") -> str:
+def _state_word(node: "api.NodeView") -> str:
     if node.draining or node.cordoned:
         return "draining" if node.draining else "cordoned"
     return "closed" if node.closed and node.liveness == "alive" else node.liveness
 
 
-def _remark(node: "api.NodeView") -> str:
+def _unavailable_reason(node: "api.NodeView") -> str:
     """Return why the node takes no work, other than Corral's own jobs."""
     if node.liveness != "alive":
         return node.why

@@ -119,14 +119,14 @@ def summary(found: "Outputs") -> str:
         if found.kept_until is not None
         else ""
     )
-    get = f"get them: corral cp {quote(f'{found.job}:{_largest(having[0])}')} ."
+    get = f"get them: corral cp {quote(f'{found.job}:{_common_output_path(having[0])}')} ."
     if len(having) > 1:  # one copy is of one node
         first = having[0].node
         get = f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first} --node {first}"
     return f"{written} written in the work folder{where}{kept_text}; {get}"
 
 
-def _largest(node: "NodeOutputs") -> str:
+def _common_output_path(node: "NodeOutputs") -> str:
     """Return the one file, the folder that all are in, or nothing: all."""
     paths = [file.path for file in node.files]
     if len(paths) == 1:
@@ -141,7 +141,7 @@ def _largest(node: "NodeOutputs") -> str:
 
 def note_outputs(client: "Client", job: str) -> None:
     """Say what the job wrote. Its end counts more: trouble is passed over."""
-    if text := _text(client, job):
+    if text := _outputs_summary(client, job):
         note(text)
 
 
@@ -150,10 +150,10 @@ def outputs_text(client: "Client", job: "api.JobDetail") -> str:
     others."""
     if job.attempt == 0 or not job.is_over:
         return ""
-    return _text(client, job.id, SHOW_SECONDS)
+    return _outputs_summary(client, job.id, SHOW_SECONDS)
 
 
-def _text(client: "Client", job: str, wait: float | None = None) -> str:
+def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> str:
     """Return "" where there are no outputs, or they are another's."""
     try:
         job_outputs = client.outputs(job, wait=wait)

@@ -129,7 +129,7 @@ def show_table(made: "Table") -> None:
     In a file or a pipe nothing is shortened. If a terminal is too narrow for all
     columns but the last, lines wrap, because a shortened id would be useless.
     """
-    out = _out()
+    out = _output_console()
     if (least := _least_width(made, out)) > out.width:
         out = console(width=least)
     if out.is_terminal:
@@ -144,11 +144,11 @@ def show_table(made: "Table") -> None:
 
 def fits(made: "Table") -> bool:
     """Whether its lines are no wider than the terminal."""
-    out = _out()
+    out = _output_console()
     return _least_width(made, out) <= out.width
 
 
-def _out() -> "Console":
+def _output_console() -> "Console":
     out = console()
     return out if out.is_terminal or "COLUMNS" in os.environ else console(width=WIDEST)
 

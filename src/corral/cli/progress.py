@@ -28,7 +28,7 @@ def progress(doing: str, *, shown: bool) -> Iterator[WorkProgress]:
     if not shown:
         yield now
         return
-    ticker = threading.Thread(target=_tick, args=(now, ended), daemon=True)
+    ticker = threading.Thread(target=_print_progress, args=(now, ended), daemon=True)
     ticker.start()
     try:
         yield now
@@ -37,7 +37,7 @@ def progress(doing: str, *, shown: bool) -> Iterator[WorkProgress]:
         ticker.join()
 
 
-def _tick(now: WorkProgress, ended: threading.Event) -> None:
+def _print_progress(now: WorkProgress, ended: threading.Event) -> None:
     began, is_terminal = time.monotonic(), sys.stderr.isatty()
     seconds = TERMINAL_SECONDS if is_terminal else LINE_SECONDS
     if ended.wait(FIRST_SECONDS):

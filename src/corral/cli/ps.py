@@ -83,7 +83,7 @@ def ps(
         limit: Highest number of jobs (100; with --all, all stored ones).
         before: Only jobs older than the job with this id.
     """
-    states = _states(state)
+    states = _parse_states(state)
     wanted = JobQuery(
         everything=everything
         or since is not None
@@ -103,7 +103,7 @@ def ps(
     else:
         _show_jobs(job_views[:most])
     if len(job_views) > most:  # one more than is shown was asked for
-        again = _command(queue, user, states, since, everything=everything)
+        again = _format_ps_command(queue, user, states, since, everything=everything)
         note(
             f"the newest {most}: there are more; see: {again} --before {job_views[most - 1].id}"
         )
@@ -116,7 +116,7 @@ def ps(
         )
 
 
-def _states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
+def _parse_states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
     """Raises: Usage for what is not a state of a job."""
     states = []
     for text in ",".join(texts).split(",") if texts else ():
@@ -148,7 +148,7 @@ def moment_of(text: str, now: float, option: str) -> float:
         ) from None
 
 
-def _command(
+def _format_ps_command(
     queue: str | None,
     user: str | None,
     states: tuple[JobState, ...],

@@ -50,7 +50,7 @@ NONE = "none"
 _OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
 
 
-def _option(help: str) -> Any:
+def _queue_parameter(help: str) -> Any:
     return Parameter(negative="", show_default=False, help=help)
 
 
@@ -59,23 +59,28 @@ def _option(help: str) -> Any:
 class BudgetOptions:
     """Options of `corral queue set` about the budget of a queue."""
 
-    gpu_hours: Annotated[GpuHours | None, _option("Budget in GPU-hours.")] = None
-    money: Annotated[Money | None, _option("Budget in money; it needs rates.")] = None
+    gpu_hours: Annotated[GpuHours | None, _queue_parameter("Budget in GPU-hours.")] = (
+        None
+    )
+    money: Annotated[
+        Money | None, _queue_parameter("Budget in money; it needs rates.")
+    ] = None
     rates: Annotated[
         GpuRates | None,
-        _option("Price of a GPU-hour: 2.5, or by type h100:2.5,any:1."),
+        _queue_parameter("Price of a GPU-hour: 2.5, or by type h100:2.5,any:1."),
     ] = None
     period: Annotated[
-        Duration | None, _option("Period after which the budget starts again: 30d.")
+        Duration | None,
+        _queue_parameter("Period after which the budget starts again: 30d."),
     ] = None
     until: Annotated[
-        DateText | None, _option("Last day of the budget: 2026-12-31.")
+        DateText | None, _queue_parameter("Last day of the budget: 2026-12-31.")
     ] = None
     then: Annotated[
         BudgetEffect | None,
-        _option("Effect of a spent budget: borrow-only, or a priority."),
+        _queue_parameter("Effect of a spent budget: borrow-only, or a priority."),
     ] = None
-    no_budget: Annotated[bool, _option("Remove its budget.")] = False
+    no_budget: Annotated[bool, _queue_parameter("Remove its budget.")] = False
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a budget that were typed.
@@ -88,7 +93,7 @@ class BudgetOptions:
             "rates": _by_type(self.rates),
             "period": self.period,
             "until": self.until,
-            "then": _number(self.then),
+            "then": _parse_number(self.then),
         }
         given = {key: value for key, value in typed.items() if value is not None}
         if given and self.no_budget:
@@ -128,7 +133,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             str(row.waiting),
             share_text(row.share),
             share_text(row.due),
-            cut(_budget(row.budget) if row.budget is not None else ""),
+            cut(_format_budget(row.budget) if row.budget is not None else ""),
         )
     show_table(rows)
     for row in queues.queues:
@@ -141,7 +146,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         say(f"relocations have cost {spent:.3g} of {most:g} GPU-hours in 24 hours")
 
 
-def _budget(budget: "shapes.BudgetRow") -> str:
+def _format_budget(budget: "shapes.BudgetRow") -> str:
     text = f"{budget.left:.4g} of {budget.amount:g} {budget.unit}"
     if budget.is_spent:
         return f"{text}; spent"
@@ -190,7 +195,9 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             ),
             (
                 "budget left",
-                _budget(queue_detail.budget) if queue_detail.budget is not None else "",
+                _format_budget(queue_detail.budget)
+                if queue_detail.budget is not None
+                else "",
             ),
         ]
     )
@@ -201,16 +208,18 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             f"{kept_row.job} waits for GPUs that are taken back from {', '.join(kept_row.victims)}"
         )
     if queue_detail.users:
-        rows = table(
-            "USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS")
-        )
-        for user in queue_detail.users:
-            jobs = "" if user.jobs is None else f"{user.jobs:,} of {user.max_jobs:,}"
-            rows.add_row(
-                user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs
-            )
         say()
-        show_table(rows)
+        _show_users(queue_detail)
+
+
+def _show_users(queue: "shapes.QueueDetail") -> None:
+    rows = table(
+        "USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS")
+    )
+    for user in queue.users:
+        jobs = "" if user.jobs is None else f"{user.jobs:,} of {user.max_jobs:,}"
+        rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs)
+    show_table(rows)
 
 
 def put(
@@ -259,11 +268,11 @@ def put(
             save) or any.
         dry_run: Show what would change; nothing happens.
     """
-    given_fields = _checked(queue, _fields(locals(), budget))
+    given_fields = _validate_fields(queue, _fields_from_options(locals(), budget))
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
-        _tell(
+        _print_changes(
             client.set_queue(queue, given_fields, dry_run=dry_run),
             common,
             dry_run=dry_run,
@@ -297,7 +306,7 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     return code
 
 
-def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
+def _validate_fields(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     """Check the fields before anything is sent. Raises: SpecInvalid."""
     from corral.wire.queue_corrections import option_text
     from corral.wire.queues import read_queue
@@ -306,7 +315,9 @@ def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _fields(typed: Mapping[str, Any], budget: BudgetOptions) -> dict[str, Any]:
+def _fields_from_options(
+    typed: Mapping[str, Any], budget: BudgetOptions
+) -> dict[str, Any]:
     """Return the typed options as fields of a file; None for a removal, and nothing for
     options that were not typed.
 
@@ -316,13 +327,16 @@ def _fields(typed: Mapping[str, Any], budget: BudgetOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {
         **{name: typed[name] for name in ("parent", "max_duration")},
         **{name: typed[name] for name in ("policy", "preempt", "visibility")},
-        **{name: _number(typed[name]) for name in ("borrow", "lend", "max_per_user")},
-        "weight": _float(typed["weight"]),
+        **{
+            name: _parse_number(typed[name])
+            for name in ("borrow", "lend", "max_per_user")
+        },
+        "weight": _parse_float(typed["weight"]),
         "gpus": _by_type(typed["gpus"]),
-        "priorities": _span(typed["priorities"]),
-        "allow": _names(typed["allow"]),
-        "operators": _names(typed["operators"]),
-        "idle": _pairs(typed["idle"]),
+        "priorities": _parse_priority_range(typed["priorities"]),
+        "allow": _parse_name_list(typed["allow"]),
+        "operators": _parse_name_list(typed["operators"]),
+        "idle": _parse_idle_steps(typed["idle"]),
         "budget": budget_fields or None,
     }
     given_fields = {key: value for key, value in fields.items() if value is not None}
@@ -332,21 +346,21 @@ def _fields(typed: Mapping[str, Any], budget: BudgetOptions) -> dict[str, Any]:
     return given_fields | {"budget": None} if budget.no_budget else given_fields
 
 
-def _pairs(text: str | None) -> Any:
+def _parse_idle_steps(text: str | None) -> Any:
     """Convert warn:15m,reclaim:1h into the value of a file."""
     if text is None or ":" not in text:
         return text
     return {pair.partition(":")[0]: pair.partition(":")[2] for pair in text.split(",")}
 
 
-def _number(text: str | None) -> Any:
+def _parse_number(text: str | None) -> Any:
     """A number where it is one; the reader of queues says what it takes."""
     if text is None or not re.fullmatch(r"[+-]?\d{1,9}(\.\d{1,9})?", text):
         return text
     return float(text) if "." in text else int(text)
 
 
-def _float(text: str | None) -> Any:
+def _parse_float(text: str | None) -> Any:
     """Whatever Python takes for one: the reader says what is out of bounds."""
     try:
         return text if text is None else float(text)
@@ -357,7 +371,7 @@ def _float(text: str | None) -> Any:
 def _by_type(text: str | None) -> Any:
     """8, or h100:8,any:4. Raises: SpecInvalid for a type that is named twice."""
     if text is None or ":" not in text:
-        return _number(text)
+        return _parse_number(text)
     pairs = [part.partition(":") for part in text.split(",")]
     kinds = Counter(kind.strip().lower() for kind, _, _ in pairs)
     twice = next((kind for kind, count in kinds.items() if count > 1), None)
@@ -365,10 +379,10 @@ def _by_type(text: str | None) -> Any:
         raise SpecInvalid(
             f"{text}: {twice} is named twice", hint="name each type of GPU once"
         )
-    return {kind.strip(): _number(count.strip()) for kind, _, count in pairs}
+    return {kind.strip(): _parse_number(count.strip()) for kind, _, count in pairs}
 
 
-def _span(text: str | None) -> Any:
+def _parse_priority_range(text: str | None) -> Any:
     """low..normal."""
     if text is None or text == NONE:
         return text
@@ -377,17 +391,19 @@ def _span(text: str | None) -> Any:
         raise SpecInvalid(
             f"--priorities {text}: it is no span", hint="write: low..normal"
         )
-    return [_number(low), _number(high)]
+    return [_parse_number(low), _parse_number(high)]
 
 
-def _names(text: str | None) -> Any:
+def _parse_name_list(text: str | None) -> Any:
     """alice,bob."""
     if text is None or text == NONE:
         return text
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> None:
+def _print_changes(
+    found: "shapes.QueueChanges", common: Common, *, dry_run: bool
+) -> None:
     if common.json:
         print_json(found)
         return
@@ -397,10 +413,10 @@ def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> Non
         say("nothing is different")
     elif dry_run:
         note("nothing was changed: this is what would be")
-    _warn(found)
+    _print_warnings(found)
 
 
-def _warn(found: "shapes.QueueChanges") -> None:
+def _print_warnings(found: "shapes.QueueChanges") -> None:
     for sentence in found.warnings:
         note(f"warning: {sentence}")
 
@@ -413,12 +429,12 @@ def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
     with common.client() as client:
         planned = client.set_queues(document.value, dry_run=True)
         if dry_run or not planned.changes:
-            _tell(planned, common, dry_run=dry_run)
+            _print_changes(planned, common, dry_run=dry_run)
             return 0
         if not common.json:
             for line in planned.changes:
                 say(line)
-            _warn(planned)
+            _print_warnings(planned)
         if not common.agreed("change the queues?"):
             raise Conflict("nothing was changed", hint="run it again when it is right")
         done = client.set_queues(document.value)

@@ -38,7 +38,7 @@ def replayed(
         raise Usage(
             "no log was named", hint="corral simulate FILE, or: corral simulate --own"
         )
-    return read_trace(trace), _nodes(trace, nodes, cluster)
+    return read_trace(trace), _load_replay_nodes(trace, nodes, cluster)
 
 
 def _of_cluster(
@@ -54,16 +54,17 @@ def _of_cluster(
         jobs = newest_jobs(client, MOST, JobQuery(everything=True))
         rows = [logged(job.model_dump(mode="json")) for job in jobs]
         rows += [
-            logged_import(imported_job.to_domain()) for imported_job in _imports(client)
+            logged_import(imported_job.to_domain())
+            for imported_job in _fetch_imported_jobs(client)
         ]
         here = [node.gpus.total for node in client.nodes() if node.gpus.total]
     trace = trace_of(OWN, rows)
     if nodes is not None or cluster is not None or not here:
-        return trace, _nodes(None, nodes, cluster)
+        return trace, _load_replay_nodes(None, nodes, cluster)
     return trace, (here, {})
 
 
-def _imports(client: "Client") -> "list[ImportedJob]":
+def _fetch_imported_jobs(client: "Client") -> "list[ImportedJob]":
     from corral.wire.imports import MOST_ROWS
 
     imported_jobs: list[ImportedJob] = []
@@ -74,7 +75,9 @@ def _imports(client: "Client") -> "list[ImportedJob]":
     return imported_jobs
 
 
-def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes:
+def _load_replay_nodes(
+    trace: Path | None, nodes: Path | None, cluster: str | None
+) -> Nodes:
     from corral.traces.traces import read_nodes, sizes_of
 
     if cluster is not None and nodes is not None:
@@ -83,7 +86,7 @@ def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes
         )
     if cluster is not None:
         return sizes_of(cluster), {}
-    beside = _beside(trace) if trace is not None else None
+    beside = _default_nodes_path(trace) if trace is not None else None
     if nodes is None and (beside is None or not beside.exists()):
         raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
     node_groups = read_nodes(nodes or beside or Path())
@@ -95,7 +98,7 @@ def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes
     }
 
 
-def _beside(trace: Path) -> Path:
+def _default_nodes_path(trace: Path) -> Path:
     return trace.with_name(
         trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv"
     )

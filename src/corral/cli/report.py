@@ -74,13 +74,13 @@ def usage(*, wanted: ReportQuery = USUAL) -> None:
 
     Utilisation is the share of the measured time in which a kernel ran.
     """
-    _show("usage", wanted)
+    _print_report("usage", wanted)
 
 
 def waste(*, wanted: ReportQuery = USUAL) -> None:
     """Report GPU-hours without progress: idle, starting, saving, lost to failures or
     stops."""
-    _show("waste", wanted)
+    _print_report("waste", wanted)
 
 
 def cost(*, wanted: ReportQuery = USUAL) -> None:
@@ -90,19 +90,19 @@ def cost(*, wanted: ReportQuery = USUAL) -> None:
     budget, both in the currency of the queues. Else it is the list price of clouds for
     the type, in USD, in a column of its own: the two are never added.
     """
-    _show("cost", wanted)
+    _print_report("cost", wanted)
 
 
 def goodput(*, wanted: ReportQuery = USUAL) -> None:
     """Report which part of the allocated time went into steps that were kept."""
-    _show("goodput", wanted)
+    _print_report("goodput", wanted)
 
 
-def _show(kind: str, wanted: ReportQuery) -> None:
+def _print_report(kind: str, wanted: ReportQuery) -> None:
     limit = MOST_ROWS if wanted.csv or wanted.json else min(wanted.limit, MOST_ROWS)
     now = SystemClock().wall()
-    until = _moment(wanted.until, now, "--until") if wanted.until else None
-    since = _moment(wanted.since, now, "--since") if wanted.since else None
+    until = _parse_moment(wanted.until, now, "--until") if wanted.until else None
+    since = _parse_moment(wanted.since, now, "--since") if wanted.since else None
     by: By = "job" if wanted.job is not None else wanted.by
     with wanted.client() as client:
         report_view = client.report(
@@ -122,7 +122,7 @@ def _show(kind: str, wanted: ReportQuery) -> None:
         show_report(shown(report_view, figures=False))
 
 
-def _moment(text: str, now: float, option: str) -> float:
+def _parse_moment(text: str, now: float, option: str) -> float:
     """The wall clock of 7d (ago) and of 2026-11-01."""
     try:
         return max(0.0, now - seconds_of(text))
@@ -163,33 +163,33 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
 
     whole, found = found, _without_unused(found)
     names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
-    heads = (*columns(*names), *_heads(found))
+    heads = (*columns(*names), *_table_columns(found))
     rows = [
         ((row.name, row.more) if found.by == "job" else (row.name or "unknown",))
-        + _cells(found, row.values)
+        + _value_cells(found, row.values)
         for row in found.rows
     ]
     total = ("total", "") if found.by == "job" else ("total",)
     if len(found.rows) > 1 or found.rest:
-        rows.append(total + _cells(found, found.total))
+        rows.append(total + _value_cells(found, found.total))
     more = f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
     left_out = f"{more} left out: --limit" if found.rest else ""
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
-        verdict=_verdict(whole),
+        verdict=_report_verdict(whole),
         answers=(),
         tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left_out),)
         if rows
         else (),
-        figures=_figures(found) if figures and rows else (),
+        figures=_usage_figures(found) if figures and rows else (),
     )
 
 
-def _verdict(found: "ReportView") -> str:
+def _report_verdict(found: "ReportView") -> str:
     if not found.rows:
         return "Nobody held a GPU in that time."
     texts = {
-        column.name: _text(value, column.unit)
+        column.name: _format_value(value, column.unit)
         for column, value in zip(found.columns, found.total, strict=True)
     }
     if found.kind == "cost":
@@ -209,22 +209,24 @@ def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
     currency = next(column.unit for column in found.columns if column.name == "money")
     parts = []
     if total["money"] or not total["list price"]:
-        parts.append(f"{texts['money']} {currency} by own prices ({_lost(texts, '')})")
+        parts.append(
+            f"{texts['money']} {currency} by own prices ({_format_losses(texts, '')})"
+        )
     if total["list price"]:
         listed = f"{texts['list price']} USD at list prices of clouds"
-        parts.append(f"{listed} ({_lost(texts, ' of it')})")
+        parts.append(f"{listed} ({_format_losses(texts, ' of it')})")
     if total["without a price"]:
         parts.append(f"{texts['without a price']} GPU-hours have no price")
     return f"{texts['allocated']} GPU-hours: {'; '.join(parts)}."
 
 
-def _lost(texts: Mapping[str, str], which: str) -> str:
+def _format_losses(texts: Mapping[str, str], which: str) -> str:
     """Return for example: 1.2 wasted, 3.1 for time in which no kernel ran."""
     wasted, idle = texts[f"wasted{which}"], texts[f"not used{which}"]
     return f"{wasted} wasted, {idle} for time in which no kernel ran"
 
 
-def _text(value: float | None, unit: str) -> str:
+def _format_value(value: float | None, unit: str) -> str:
     from corral.plan.ticks import number_text
 
     if value is None:
@@ -270,7 +272,7 @@ def _without_unused(found: "ReportView") -> "ReportView":
     )
 
 
-def _heads(found: "ReportView") -> "tuple[TableColumn, ...]":
+def _table_columns(found: "ReportView") -> "tuple[TableColumn, ...]":
     from corral.plan.report import columns
 
     return columns(
@@ -281,7 +283,7 @@ def _heads(found: "ReportView") -> "tuple[TableColumn, ...]":
     )
 
 
-def _cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]":
+def _value_cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]":
     return tuple(
         None
         if value is None
@@ -290,7 +292,7 @@ def _cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]
     )
 
 
-def _figures(found: "ReportView") -> "tuple[Figure, ...]":
+def _usage_figures(found: "ReportView") -> "tuple[Figure, ...]":
     """The columns of GPU-hours by day, and who held most."""
     from corral.plan.report import Figure, FigureSeries, TableColumn
 

@@ -20,7 +20,7 @@ def show_sensors(sample: "NodeSample") -> None:
                 str(gpu.index),
                 share(gpu.utilisation) + " (pretend)" * gpu.pretend,
                 of(gpu.memory_used_bytes, gpu.memory_total_bytes),
-                _watts(gpu),
+                _format_power(gpu),
                 ""
                 if gpu.temperature_celsius is None
                 else f"{gpu.temperature_celsius:.0f} C",
@@ -36,9 +36,9 @@ def show_sensors(sample: "NodeSample") -> None:
                 of(sample.memory_used_bytes, sample.memory_total_bytes),
             ),
             ("pressure", pressure(sample)),
-            *[(f"disk {disk.path}", _disk(disk)) for disk in sample.disks],
-            *[(f"port {port.name}", _port(port)) for port in sample.ports],
-            ("clock", _clock(sample.clock_offset_seconds)),
+            *[(f"disk {disk.path}", _format_disk(disk)) for disk in sample.disks],
+            *[(f"port {port.name}", _format_port(port)) for port in sample.ports],
+            ("clock", _format_clock_offset(sample.clock_offset_seconds)),
             ("silent", ", ".join(sample.silent)),
         ]
     )
@@ -87,21 +87,21 @@ def pressure(sample: "NodeSample") -> str:
     )
 
 
-def _watts(gpu: "GpuSample") -> str:
+def _format_power(gpu: "GpuSample") -> str:
     if gpu.power_watts is None:
         return ""
     limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f}"
     return f"{gpu.power_watts:.0f}{limit} W"
 
 
-def _disk(disk: "DiskSample") -> str:
+def _format_disk(disk: "DiskSample") -> str:
     if disk.silent:
         return "does not answer"
     free = f"{size_text(disk.free_bytes)} of {size_text(disk.total_bytes)} free"
     return f"{free}, read-only" if disk.read_only else free
 
 
-def _port(port: "PortSample") -> str:
+def _format_port(port: "PortSample") -> str:
     pace = (
         ""
         if port.bits_per_second is None
@@ -113,7 +113,7 @@ def _port(port: "PortSample") -> str:
     return port_text + (f", fell {falls}" if port.downs else "")
 
 
-def _clock(offset_seconds: float | None) -> str:
+def _format_clock_offset(offset_seconds: float | None) -> str:
     if offset_seconds is None:
         return ""
     where = "ahead of" if offset_seconds > 0 else "behind"

@@ -24,7 +24,7 @@ def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
 
     def decorate(options: type[T]) -> type[T]:
         for setting in declared:
-            setattr(options, setting.name, _untyped(setting))
+            setattr(options, setting.name, _unset_value(setting))
         options.__annotations__ = {
             setting.name: _annotation(setting) for setting in declared
         }
@@ -34,7 +34,7 @@ def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def _untyped(setting: Setting) -> Any:
+def _unset_value(setting: Setting) -> Any:
     """Return the value of the field without a typed option."""
     if setting.is_repeated:
         return ()
@@ -65,16 +65,16 @@ def requested_settings(options: object) -> ClusterOptions:
     typed = {
         name: getattr(options, name)
         for name, setting in SETTINGS.items()
-        if hasattr(options, name) and getattr(options, name) != _untyped(setting)
+        if hasattr(options, name) and getattr(options, name) != _unset_value(setting)
     }
     values = {
-        name: _value(SETTINGS[name], value, typed.get("engine"))
+        name: _stored_value(SETTINGS[name], value, typed.get("engine"))
         for name, value in typed.items()
     }
     return ClusterOptions(**values)
 
 
-def _value(setting: Setting, typed: Any, engine: str | None) -> Any:
+def _stored_value(setting: Setting, typed: Any, engine: str | None) -> Any:
     """Return a typed value as it is stored."""
     if setting.name == "policy":
         return policy_of(typed)
@@ -83,12 +83,12 @@ def _value(setting: Setting, typed: Any, engine: str | None) -> Any:
     if not setting.is_path:
         return typed
     if setting.is_repeated:
-        return tuple(_absolute(path) for path in typed)
+        return tuple(_absolute_path(path) for path in typed)
     is_url = setting.keeps_url and "://" in typed
-    return typed if is_url else _absolute(typed)
+    return typed if is_url else _absolute_path(typed)
 
 
-def _absolute(path: str | Path) -> str:
+def _absolute_path(path: str | Path) -> str:
     return str(Path(path).expanduser().absolute())
 
 

@@ -120,13 +120,13 @@ def simulate(
     check_writable(outputs.events, outputs.html)
     read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
     faults = _node_faults(mtbf_hours, checkpoint_seconds, seed)
-    tree = _tree(read_trace, sizes, owned, queues, per_vc=queue_per_vc)
-    named = _named(policy or (), config, restart_seconds, tree)
+    tree = _build_queue_tree(read_trace, sizes, owned, queues, per_vc=queue_per_vc)
+    named = _select_policies(policy or (), config, restart_seconds, tree)
     answer = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(
+    answer |= _replay_policies(
         read_trace, sizes, named, faults, outputs, tree, restart_seconds, not json
     )
-    _give(answer, outputs, json=json)
+    _write_results(answer, outputs, json=json)
 
 
 def _node_faults(
@@ -139,15 +139,17 @@ def _node_faults(
     )
 
 
-def _give(answer: dict[str, Any], outputs: OutputOptions, *, json: bool) -> None:
+def _write_results(
+    answer: dict[str, Any], outputs: OutputOptions, *, json: bool
+) -> None:
     _write_page(outputs.html, answer)
     if json:
         print_json(answer)
     else:
-        _show(answer["policies"], by=outputs.by)
+        _print_results(answer["policies"], by=outputs.by)
 
 
-def _tree(
+def _build_queue_tree(
     found: "Trace",
     sizes: list[int],
     own: dict[str, int],
@@ -172,7 +174,7 @@ def _tree(
     return tree
 
 
-def _named(
+def _select_policies(
     policy: Sequence[str],
     config: Path | None,
     restart_seconds: float,
@@ -194,7 +196,7 @@ def _named(
     return policies
 
 
-def _policy(
+def _make_policy_replay(
     work: "Workload", sizes: list[int], named: "Named", failures: "NodeFaults"
 ) -> "Play":
     from corral.replay import replay
@@ -204,7 +206,7 @@ def _policy(
     )
 
 
-def _queued(
+def _make_queued_replay(
     work: "Workload",
     queues: Sequence[str],
     sizes: list[int],
@@ -227,7 +229,7 @@ def _queued(
     )
 
 
-def _replayed(
+def _replay_policies(
     found: "Trace",
     sizes: list[int],
     policies: "dict[str, Named]",
@@ -239,13 +241,14 @@ def _replayed(
 ) -> dict[str, Any]:
     from corral.replay import compiles_first
 
-    work, too_large = _able(found, sizes, tree)
+    work, too_large = _drop_oversized_jobs(found, sizes, tree)
     _refuse_endless(work, sizes, failures, restart_seconds)
     plays = {
-        name: _policy(work, sizes, named, failures) for name, named in policies.items()
+        name: _make_policy_replay(work, sizes, named, failures)
+        for name, named in policies.items()
     }
     if tree is not None:
-        plays[QUEUES] = _queued(
+        plays[QUEUES] = _make_queued_replay(
             work, found.queues, sizes, tree, restart_seconds, failures
         )
     queues = [found.queues[queue] for queue in work.queues]
@@ -255,11 +258,11 @@ def _replayed(
             note("compiling once (about a minute); the next replays begin at once")
             few = work.only(range(min(FEW, len(work.submits))))
             for named in policies.values():  # so that wall_s is the replay's own
-                _policy(few, sizes, named, failures)(None)
+                _make_policy_replay(few, sizes, named, failures)(None)
         with _event_file(outputs.events, work.names) as write:
             for name, play in plays.items():
                 at.doing = f"replaying {len(work.submits):,} jobs under {name}"
-                results[name] = _run(play, queues, write(name))
+                results[name] = _run_replay(play, queues, write(name))
     return {
         "nodes": len(sizes),
         "gpus": sum(sizes),
@@ -269,7 +272,7 @@ def _replayed(
     }
 
 
-def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]:
+def _run_replay(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]:
     from corral.replay import metrics_of, parts_of, size_labels
     from corral.replay.metrics import SIZES
     from corral.traces.report import curve
@@ -295,7 +298,7 @@ def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]
     )
 
 
-def _able(
+def _drop_oversized_jobs(
     found: "Trace", sizes: list[int], tree: "QueueTree | None"
 ) -> "tuple[Workload, int]":
     """The jobs that the nodes, and the queues, can hold at all; and how many they
@@ -322,12 +325,12 @@ def _able(
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
     workload = found.workload.only(rows)
-    refused = _refused(workload, found.queues, sizes, tree)
+    refused = _jobs_exceeding_queue(workload, found.queues, sizes, tree)
     let = [row for row in range(len(rows)) if row not in refused]
     return workload.only(let), len(gpus) - len(let)
 
 
-def _refused(
+def _jobs_exceeding_queue(
     work: "Workload", queues: Sequence[str], sizes: list[int], tree: "QueueTree | None"
 ) -> set[int]:
     """The jobs that are larger than their queue may ever hold."""
@@ -394,7 +397,7 @@ def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
         write(path, page(answer))
 
 
-def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:
+def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
     shown = table(
         "policy",
         "jct",

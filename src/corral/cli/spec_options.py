@@ -67,24 +67,26 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "secrets": list(typed.secret),
         "token": typed.token,
         "per": typed.per,
-        "checkpoint": _given({"path": typed.checkpoint, "from": typed.origin}),
+        "checkpoint": _drop_empty_fields(
+            {"path": typed.checkpoint, "from": typed.origin}
+        ),
         "workdir": workdir_of(typed),
-        "after": [_after(text) for text in typed.after],
+        "after": [_parse_dependency(text) for text in typed.after],
         "array": typed.array,
         "retry": {"user": typed.retry} if typed.retry is not None else None,
-        **typed.request_options.fields(_now()),
+        **typed.request_options.fields(_local_time()),
     }
-    return _given(fields)
+    return _drop_empty_fields(fields)
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that hold anything."""
     return {
         name: value for name, value in fields.items() if value not in (None, [], {})
     }
 
 
-def _now() -> datetime:
+def _local_time() -> datetime:
     """This moment, with the time zone of whoever types."""
     return datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
 
@@ -137,7 +139,7 @@ def _assignment(pair: str) -> tuple[str, str]:
     return name, value if sign else os.environ[name]
 
 
-def _after(text: str) -> Mapping[str, str]:
+def _parse_dependency(text: str) -> Mapping[str, str]:
     """JOB, or JOB:failed (done, failed, ended, started)."""
     job, colon, on = text.partition(":")
     return {"job": job, "on": on} if colon else {"job": job}

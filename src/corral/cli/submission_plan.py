@@ -22,12 +22,12 @@ def show_plan(
     for number, planned_job in enumerate(plan[:MOST]):
         if number:
             say(stderr=not whole)
-        show_pairs(_pairs(planned_job, workdirs, whole=whole), stderr=not whole)
+        show_pairs(_plan_rows(planned_job, workdirs, whole=whole), stderr=not whole)
     if len(plan) > MOST:
         say(f"and {len(plan) - MOST} more", stderr=not whole)
 
 
-def _pairs(
+def _plan_rows(
     one: "api.PlannedJob", workdirs: set[str], *, whole: bool
 ) -> Iterator[tuple[str, str]]:
     yield "job", one.name

@@ -105,7 +105,7 @@ def run(
         detach: Print the name of the job once it is stored, and return.
     """
     spec = _spec_of_options(locals(), common)
-    return _go(spec, common, dry_run=dry_run, detach=detach)
+    return _submit_spec(spec, common, dry_run=dry_run, detach=detach)
 
 
 def _spec_of_options(options: Mapping[str, Any], common: Change) -> dict[str, Any]:
@@ -194,15 +194,15 @@ def apply(
     from corral.wire.spec_reader import read_documents
 
     if (script := spec_of_script(file)) is not None:
-        return _go(script, common, dry_run=dry_run, detach=not follow)
+        return _submit_spec(script, common, dry_run=dry_run, detach=not follow)
     queues = queue_file_of(read_documents(file))
     if queues is not None:
         with nullcontext() if dry_run else head_for(common):
             return apply_queues(queues, common, dry_run=dry_run)
-    return _go(file, common, dry_run=dry_run, detach=not follow)
+    return _submit_spec(file, common, dry_run=dry_run, detach=not follow)
 
 
-def _go(
+def _submit_spec(
     spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool
 ) -> int:
     from corral.cli.submission_plan import show_plan
@@ -216,7 +216,7 @@ def _go(
         for left_out in notes_on(path):
             note(left_out)
     if dry_run:
-        planned = _plan(common, wire_specs, spec)
+        planned = _fetch_plan(common, wire_specs, spec)
         if common.json:
             print_json(
                 {
@@ -243,10 +243,10 @@ def _go(
             show_plan(plan(), wire_specs, whole=False)
     with common.client() as client:
         if detach:
-            _answer(jobs, common)
+            _print_jobs(jobs, common)
             tell_when(client, jobs, common)
             return 0
-        return _follow(client, jobs, common)
+        return _follow_jobs(client, jobs, common)
 
 
 def _note_past(wire_specs: "WireSpecs") -> None:
@@ -259,7 +259,7 @@ def _note_past(wire_specs: "WireSpecs") -> None:
             note(f"begin is past, {moment_text(at)}: it may start at once")
 
 
-def _plan(
+def _fetch_plan(
     common: Change, wire_specs: "WireSpecs", spec: dict[str, Any] | Path
 ) -> "list[api.PlannedJob]":
     from corral.boot.start_head import head_runs
@@ -276,7 +276,7 @@ def _plan(
         return client.plan(spec)
 
 
-def _answer(jobs: "list[api.JobView]", common: Change) -> None:
+def _print_jobs(jobs: "list[api.JobView]", common: Change) -> None:
     """The jobs are durable: their names, one a line, of an array its own."""
     from corral.cli.arrays import name_of
 
@@ -320,7 +320,7 @@ def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> No
         note(f"{why.name} {when_text(why.forecast)}")
 
 
-def _follow(client: "Client", jobs: "list[api.JobView]", common: Change) -> int:
+def _follow_jobs(client: "Client", jobs: "list[api.JobView]", common: Change) -> int:
     from corral.cli.follow import follow_many, follow_one
 
     if len(jobs) == 1:

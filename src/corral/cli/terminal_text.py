@@ -35,10 +35,10 @@ class TerminalText:
         if begun is not None and len(begun[0]) <= _LONGEST:
             self._begun = begun[0]
             text = text[: begun.start()]
-        return _CONTROL.sub(_kept, text)
+        return _CONTROL.sub(_filter_escape, text)
 
 
-def _kept(found: "re.Match[str]") -> str:
+def _filter_escape(found: "re.Match[str]") -> str:
     final, parameters = found["final"], found["parameters"]
     if final is None or found["between"]:
         return ""

@@ -25,7 +25,7 @@ _FORM: Final = re.compile(r"(?:(\d{1,9})x)?(.+)", re.ASCII)
 _LABEL: Final = re.compile(r"([^=!]+)(?:(!?=)(.*))?", re.DOTALL)
 
 
-def _option(help: str, *names: str) -> Any:
+def _make_option(help: str, *names: str) -> Any:
     return Parameter(
         name=list(names) or None, negative="", show_default=False, help=help
     )
@@ -38,35 +38,37 @@ class RequestOptions:
 
     image: Annotated[
         Image | None,
-        _option(
+        _make_option(
             "What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).",
             "--image",
         ),
     ] = None
     any_of: Annotated[
         tuple[RequestForm, ...],
-        _option(
+        _make_option(
             "Another form that would do: a100:8, or 2xa100:8 on 2 nodes; may be repeated.",
             "--any-of",
         ),
     ] = ()
     begin: Annotated[
         StartTime | None,
-        _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin"),
+        _make_option(
+            "Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin"
+        ),
     ] = None
     start_by: Annotated[
         StartTime | None,
-        _option("It ends if it has not run by then; as --begin.", "--start-by"),
+        _make_option("It ends if it has not run by then; as --begin.", "--start-by"),
     ] = None
     signal: Annotated[
         SignalName | None,
-        _option(
+        _make_option(
             "What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"
         ),
     ] = None
     constraint: Annotated[
         tuple[LabelRule, ...],
-        _option(
+        _make_option(
             "A label its nodes must have: zone=a, zone=a,b or zone!=a; may be repeated.",
             "--constraint",
             "-C",
@@ -74,19 +76,22 @@ class RequestOptions:
     ] = ()
     topology: Annotated[
         TopologyRule | None,
-        _option("prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"),
+        _make_option(
+            "prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"
+        ),
     ] = None
-    exclusive: Annotated[bool, _option("No other job on its nodes.", "--exclusive")] = (
-        False
-    )
+    exclusive: Annotated[
+        bool, _make_option("No other job on its nodes.", "--exclusive")
+    ] = False
     apart_from: Annotated[
         tuple[JobName, ...],
-        _option(
+        _make_option(
             "A job that it must not share a node with; may be repeated.", "--apart-from"
         ),
     ] = ()
     preemptible: Annotated[
-        bool, _option("Others may have its GPUs back at any time.", "--preemptible")
+        bool,
+        _make_option("Others may have its GPUs back at any time.", "--preemptible"),
     ] = False
 
     def fields(self, now: datetime) -> dict[str, Any]:
@@ -97,8 +102,8 @@ class RequestOptions:
         """
         spec_fields = {
             "image": self.image,
-            "begin": _moment(self.begin, now),
-            "start_by": _moment(self.start_by, now),
+            "begin": _parse_local_time(self.begin, now),
+            "start_by": _parse_local_time(self.start_by, now),
             "warn": self.signal,
             "constraints": constraints_of(self.constraint),
             "topology": self.topology,
@@ -113,7 +118,7 @@ class RequestOptions:
         }
 
 
-def _moment(text: str | None, now: datetime) -> str | None:
+def _parse_local_time(text: str | None, now: datetime) -> str | None:
     """Parse a local time: a time of day is the next one here; without a zone it is
     local."""
     if text is None:

@@ -19,11 +19,13 @@ class TellingClient(Client):
         super().close()
         if self._where.token_ends_at is not None:
             log_in = self._where.log_in
-            _warn(self._where.token_ends_at, None if log_in is None else log_in.url)
+            _warn_of_expiry(
+                self._where.token_ends_at, None if log_in is None else log_in.url
+            )
 
 
 @cache
-def _warn(ends_at: float, log_in_url: str | None) -> None:
+def _warn_of_expiry(ends_at: float, log_in_url: str | None) -> None:
     remaining_seconds = max(0.0, ends_at - SystemClock().wall())
     end = f"{duration_text(remaining_seconds)}, at {clock_text(ends_at)}"
     if log_in_url is None:

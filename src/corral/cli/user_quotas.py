@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NONE: Final = "none"
 
 
-def _limit(name: str, text: str) -> Parameter:
+def _limit_option(name: str, text: str) -> Parameter:
     metavar = "SIZE" if name.endswith("bytes") else "N"
     about = f"{text}; none: the limit of the cluster."
     return Parameter(name=f"--max-{name}", metavar=metavar, help=about)
@@ -26,23 +26,25 @@ def _limit(name: str, text: str) -> Parameter:
 class UserQuotaOptions:
     """Limits of one user. A field has the name of its quota."""
 
-    jobs: Annotated[str | None, _limit("jobs", "Unfinished jobs: 20000")] = None
-    array: Annotated[str | None, _limit("array", "Jobs of one array")] = None
-    spec_bytes: Annotated[str | None, _limit("spec-bytes", "Stored specs: 512MB")] = (
-        None
-    )
+    jobs: Annotated[str | None, _limit_option("jobs", "Unfinished jobs: 20000")] = None
+    array: Annotated[str | None, _limit_option("array", "Jobs of one array")] = None
+    spec_bytes: Annotated[
+        str | None, _limit_option("spec-bytes", "Stored specs: 512MB")
+    ] = None
     upload_bytes: Annotated[
-        str | None, _limit("upload-bytes", "Uploaded workdirs: 10GB")
+        str | None, _limit_option("upload-bytes", "Uploaded workdirs: 10GB")
     ] = None
-    log_bytes: Annotated[str | None, _limit("log-bytes", "Kept logs: 20GB")] = None
-    job_log_bytes: Annotated[
-        str | None, _limit("job-log-bytes", "Kept logs of one job: 10GB")
-    ] = None
-    secrets: Annotated[str | None, _limit("secrets", "Secrets: 200")] = None
-    secret_bytes: Annotated[str | None, _limit("secret-bytes", "All secrets: 4MB")] = (
+    log_bytes: Annotated[str | None, _limit_option("log-bytes", "Kept logs: 20GB")] = (
         None
     )
-    tokens: Annotated[str | None, _limit("tokens", "Valid tokens: 200")] = None
+    job_log_bytes: Annotated[
+        str | None, _limit_option("job-log-bytes", "Kept logs of one job: 10GB")
+    ] = None
+    secrets: Annotated[str | None, _limit_option("secrets", "Secrets: 200")] = None
+    secret_bytes: Annotated[
+        str | None, _limit_option("secret-bytes", "All secrets: 4MB")
+    ] = None
+    tokens: Annotated[str | None, _limit_option("tokens", "Valid tokens: 200")] = None
 
     @property
     def given(self) -> dict[str, str | int | None]:
@@ -59,8 +61,8 @@ def show_quotas(rows: "list[QuotaRow]") -> None:
     """Print what is used and allowed of each quota."""
     shown = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
     for row in rows:
-        used = "" if row.used is None else _amount(row, row.used)
-        shown.add_row(clean(row.name), used, _amount(row, row.limit), row.set_by)
+        used = "" if row.used is None else _format_amount(row, row.used)
+        shown.add_row(clean(row.name), used, _format_amount(row, row.limit), row.set_by)
     show_table(shown)
 
 
@@ -77,5 +79,5 @@ def show_rates(rows: "list[RateRow]") -> None:
     show_table(shown)
 
 
-def _amount(row: "QuotaRow", number: int) -> str:
+def _format_amount(row: "QuotaRow", number: int) -> str:
     return size_text(number) if row.unit == "bytes" else f"{number:,}"

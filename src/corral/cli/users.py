@@ -60,7 +60,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         rows.add_row(
             user_view.name,
             user_view.role,
-            _state(user_view),
+            _account_state(user_view),
             clock_text(user_view.created_at),
         )
     show_table(rows)
@@ -93,7 +93,7 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         [
             ("user", user_detail.name),
             ("role", user_detail.role),
-            ("state", _state(user_detail)),
+            ("state", _account_state(user_detail)),
             ("since", since),
             ("log-in", log_in),
         ]
@@ -110,7 +110,7 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         _show_tokens(tokens)
 
 
-def _state(user: "users.UserView") -> str:
+def _account_state(user: "users.UserView") -> str:
     return "disabled" if user.disabled else "enabled"
 
 
@@ -150,7 +150,7 @@ def put(
     if common.json:
         print_json(user_view)
     else:
-        say(f"{user_view.name}: {user_view.role}, {_state(user_view)}")
+        say(f"{user_view.name}: {user_view.role}, {_account_state(user_view)}")
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -193,7 +193,9 @@ def create_token(
         expires: Life of the token: 12h, 90d, never (30d, or the cluster's setting).
     """
     never = expires == "never"
-    seconds = None if expires is None or never else _seconds(expires, "--expires 30d")
+    seconds = (
+        None if expires is None or never else _parse_seconds(expires, "--expires 30d")
+    )
     if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
         raise Usage(
             f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d"
@@ -210,7 +212,7 @@ def create_token(
     note(f"{made.id}: {made.role} of {made.user}{until}; it is not shown again")
 
 
-def _seconds(text: str, example: str) -> float:
+def _parse_seconds(text: str, example: str) -> float:
     from corral.domain.units import seconds_of
 
     try:

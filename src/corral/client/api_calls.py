@@ -47,13 +47,13 @@ def submit(
     specs: Sequence[Mapping[str, Any]], key: str
 ) -> "ApiCall[list[api.JobView]]":
     body = {"specs": list(specs), "key": key}
-    return ApiCall(method="POST", path="/v1/jobs", json=body, read=_jobs)
+    return ApiCall(method="POST", path="/v1/jobs", json=body, read=_read_jobs)
 
 
 def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
     body = {"specs": list(specs), "key": "plan"}
     return ApiCall(
-        method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan
+        method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_read_plan
     )
 
 
@@ -91,12 +91,12 @@ def jobs(
     query |= {name: value for name, value in filters.items() if value is not None}
     if since is not None:
         query["since"] = f"{since:.3f}"
-    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_jobs)
+    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_read_jobs)
 
 
 def array(of: str, *, everything: bool) -> "ApiCall[list[api.JobView]]":
     query: dict[str, str | int] = {"all": int(everything), "array": of}
-    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_jobs)
+    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_read_jobs)
 
 
 def job(name: str) -> "ApiCall[api.JobDetail]":
@@ -174,14 +174,14 @@ def nodes() -> "ApiCall[list[api.NodeView]]":
 
 
 def node(name: str) -> "ApiCall[api.NodeDetail]":
-    return ApiCall(method="GET", path=_node(name), read=read_as("api.NodeDetail"))
+    return ApiCall(method="GET", path=_node_path(name), read=read_as("api.NodeDetail"))
 
 
 def change_node(
     name: str, to: Literal["cordon", "drain", "uncordon"]
 ) -> "ApiCall[api.NodeDetail]":
     return ApiCall(
-        method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail")
+        method="POST", path=f"{_node_path(name)}/{to}", read=read_as("api.NodeDetail")
     )
 
 
@@ -190,7 +190,7 @@ def label_node(
 ) -> "ApiCall[api.NodeDetail]":
     return ApiCall(
         method="PATCH",
-        path=f"{_node(name)}/labels",
+        path=f"{_node_path(name)}/labels",
         json={"labels": dict(labels)},
         read=read_as("api.NodeDetail"),
     )
@@ -204,7 +204,7 @@ def queues() -> "ApiCall[shapes.Queues]":
 
 def queue(name: str) -> "ApiCall[shapes.QueueDetail]":
     return ApiCall(
-        method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail")
+        method="GET", path=_queue_path(name), read=read_as("queue_answers.QueueDetail")
     )
 
 
@@ -225,7 +225,7 @@ def set_queue(
 ) -> "ApiCall[shapes.QueueChanges]":
     return ApiCall(
         method="PUT",
-        path=_queue(name),
+        path=_queue_path(name),
         query={"dry_run": int(dry_run)},
         json={"fields": dict(fields)},
         read=read_as("queue_answers.QueueChanges"),
@@ -234,7 +234,9 @@ def set_queue(
 
 def drop_queue(name: str) -> "ApiCall[shapes.QueueChanges]":
     return ApiCall(
-        method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges")
+        method="DELETE",
+        path=_queue_path(name),
+        read=read_as("queue_answers.QueueChanges"),
     )
 
 
@@ -292,16 +294,18 @@ def set_secret(
     body: dict[str, Any] = {"value": value}
     if for_everybody is not None:
         body["for_everybody"] = for_everybody
-    return ApiCall(method="PUT", path=_secret(name), json=body, read=_nothing)
+    return ApiCall(method="PUT", path=_secret_path(name), json=body, read=_ignore_body)
 
 
 def drop_secret(name: str) -> ApiCall[None]:
-    return ApiCall(method="DELETE", path=_secret(name), read=_nothing, repeatable=False)
+    return ApiCall(
+        method="DELETE", path=_secret_path(name), read=_ignore_body, repeatable=False
+    )
 
 
 def down(jobs: Literal["leave", "stop"]) -> ApiCall[None]:
     return ApiCall(
-        method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing
+        method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_ignore_body
     )
 
 
@@ -317,15 +321,15 @@ def job_path(name: str) -> str:
     return f"/v1/jobs/{quoted('job', name, 'corral ps --all')}"
 
 
-def _node(name: str) -> str:
+def _node_path(name: str) -> str:
     return f"/v1/nodes/{quoted('node', name, 'corral node ls')}"
 
 
-def _queue(name: str) -> str:
+def _queue_path(name: str) -> str:
     return f"/v1/queues/{quoted('queue', name, 'corral queue ls')}"
 
 
-def _secret(name: str) -> str:
+def _secret_path(name: str) -> str:
     return f"/v1/secrets/{quoted('secret', name, 'corral secret ls')}"
 
 
@@ -351,13 +355,13 @@ def read_as(shape: str) -> Callable[[Any], Any]:
     return read
 
 
-def _jobs(body: Any) -> Any:
+def _read_jobs(body: Any) -> Any:
     return read_as("api.JobsView")(body).jobs
 
 
-def _plan(body: Any) -> Any:
+def _read_plan(body: Any) -> Any:
     return read_as("api.Plan")(body).plan
 
 
-def _nothing(body: Any) -> None:
+def _ignore_body(body: Any) -> None:
     return None

@@ -305,7 +305,7 @@ class AsyncClient(
         packing = pack(Path(path))
         snapshot = await asyncio.to_thread(packing.__enter__)
         try:
-            await self._upload(snapshot)
+            await self._upload_snapshot(snapshot)
             return snapshot.sha256
         finally:
             packing.__exit__(None, None, None)
@@ -384,7 +384,7 @@ class AsyncClient(
             if not following.over:
                 await asyncio.sleep(STREAM_NAP)
 
-    async def _upload(self, snapshot: Snapshot) -> None:
+    async def _upload_snapshot(self, snapshot: Snapshot) -> None:
         import httpx2
 
         for heads_left in reversed(range(self._where.heads)):

@@ -339,7 +339,7 @@ class Client(
         """Snapshot a directory into the cluster; answers with its digest, for
         `workdir`."""
         with pack(Path(path)) as snapshot:
-            self._upload(snapshot)
+            self._upload_snapshot(snapshot)
             return snapshot.sha256
 
     # -- how -------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class Client(
             if not following.over:
                 time.sleep(STREAM_NAP)
 
-    def _upload(self, snapshot: Snapshot) -> None:
+    def _upload_snapshot(self, snapshot: Snapshot) -> None:
         import httpx2
 
         for heads_left in reversed(range(self._where.heads)):

@@ -114,7 +114,7 @@ def cluster_around(root: Path) -> Path | None:
     that is made for projects: `shared`, and the workdirs of jobs."""
     paths = own_directories()
     for folder in (root, *root.parents):
-        if is_cluster(folder, _names(folder), paths):
+        if is_cluster(folder, _list_directory(folder), paths):
             inside = root.relative_to(folder).parts
             is_free = inside[:1] == (_SHARED,) or _WORK in inside
             return None if is_free else folder
@@ -139,7 +139,7 @@ def never_sent_text(folders: Sequence[str]) -> str:
     return f"left out of the workdir, as {what}, never sent: {', '.join(folders)}"
 
 
-def _names(folder: Path) -> list[str]:
+def _list_directory(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:

@@ -67,7 +67,7 @@ def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
     def hook(request: "httpx2.Request") -> None:
         def look(event: str, info: dict[str, Any]) -> None:
             if event == OPENED:
-                _prove(request, ask, info["return_value"])
+                _verify_head(request, ask, info["return_value"])
 
         if needs_proof(str(request.url)):
             request.extensions["trace"] = look
@@ -83,7 +83,7 @@ def async_hooks(
     async def hook(request: "httpx2.Request") -> None:
         async def look(event: str, info: dict[str, Any]) -> None:
             if event == OPENED:
-                await _aprove(request, ask, info["return_value"])
+                await _verify_head_async(request, ask, info["return_value"])
 
         if needs_proof(str(request.url)):
             request.extensions["trace"] = look
@@ -91,7 +91,7 @@ def async_hooks(
     return {"request": [hook]}
 
 
-def _prove(request: "httpx2.Request", ask: "Ask", stream: Any) -> None:
+def _verify_head(request: "httpx2.Request", ask: "Ask", stream: Any) -> None:
     import httpcore2
     import httpx2
 
@@ -108,7 +108,9 @@ def _prove(request: "httpx2.Request", ask: "Ask", stream: Any) -> None:
         raise
 
 
-async def _aprove(request: "httpx2.Request", ask: "Ask", stream: Any) -> None:
+async def _verify_head_async(
+    request: "httpx2.Request", ask: "Ask", stream: Any
+) -> None:
     import httpcore2
     import httpx2
 

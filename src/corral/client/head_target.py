@@ -89,7 +89,7 @@ class Where:
         next_step = (
             f"see that a head runs {here}; {_from_where(given_url)}"
             if given_url
-            else self._begin()
+            else self._start_command()
         )
         chosen = urls[self._passed_over % len(urls)]
         return HeadTarget(
@@ -192,10 +192,10 @@ class Where:
             return str(json.loads(path.read_text())["url"])
         except (OSError, ValueError, KeyError, TypeError):
             raise Unreachable(
-                f"there is no head in {self.root}", hint=self._begin()
+                f"there is no head in {self.root}", hint=self._start_command()
             ) from None
 
-    def _begin(self) -> str:
+    def _start_command(self) -> str:
         """Return the command that starts a head in this directory."""
         usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
         return (
@@ -210,14 +210,16 @@ class Where:
         token_text = None if self.dir else os.environ.get("CORRAL_TOKEN")
         self._own, self.log_in = False, None
         if self.token or token_text:
-            return _checked(
+            return _validate_token(
                 self.token or token_text or "",
                 "what was given" if self.token else _SAID,
             )
         log_ins = (log_in_at(self.root, url) for url in urls or ())
         self.log_in = next((log_in for log_in in log_ins if log_in is not None), None)
         if self.log_in is not None:
-            return _checked(self.log_in.token, f"the log-in at {self.log_in.url}")
+            return _validate_token(
+                self.log_in.token, f"the log-in at {self.log_in.url}"
+            )
         self._own = True
         for url in urls or ():
             if not self._is_own(url):
@@ -225,7 +227,7 @@ class Where:
                     f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
                 )
                 raise Unauthorised(f"there is no token for {url}", hint=hint)
-        return _checked(self._own_token(), str(self.root / "token"))
+        return _validate_token(self._own_token(), str(self.root / "token"))
 
     def _is_own(self, url: str) -> bool:
         try:
@@ -249,7 +251,7 @@ def split_addresses(given: str) -> list[str]:
     return [url.rstrip("/") for url in given.replace(",", " ").split()] or [given]
 
 
-def _checked(token: str, where: str) -> str:
+def _validate_token(token: str, where: str) -> str:
     """Raises: Unauthorised, without a word of what it holds."""
     if not _TOKEN.fullmatch(token):
         raise Unauthorised(f"{where} is not a valid token", hint=_ANOTHER)
@@ -289,7 +291,7 @@ def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
 
 def error_of(status: int, body: bytes) -> CorralError:
     """The head's error as the exception that it was there."""
-    code, message, hint = _parts(status, body)
+    code, message, hint = _parse_error(status, body)
     general = (
         Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal
     )
@@ -301,7 +303,7 @@ def error_of(status: int, body: bytes) -> CorralError:
     return error
 
 
-def _parts(status: int, body: bytes) -> tuple[str, str, str]:
+def _parse_error(status: int, body: bytes) -> tuple[str, str, str]:
     try:
         error: Any = json.loads(body)["error"]
         return str(error["code"]), str(error["message"]), str(error.get("hint", ""))

@@ -31,7 +31,7 @@ class LogIn:
 def log_in_at(root: Path, url: str) -> LogIn | None:
     """Return the log-in at this head. Raises: Conflict when others may read its
     file."""
-    return _read(_file(root, url))
+    return _read_log_in(_log_in_path(root, url))
 
 
 def all_log_ins(root: Path) -> list[LogIn]:
@@ -41,7 +41,7 @@ def all_log_ins(root: Path) -> list[LogIn]:
 
 def keep_log_in(root: Path, log_in: LogIn) -> Path:
     """Keep the log-in in place of an earlier one at its head. Raises: Conflict."""
-    path = _file(root, log_in.url)
+    path = _log_in_path(root, log_in.url)
     fresh = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,21 +61,21 @@ def keep_log_in(root: Path, log_in: LogIn) -> Path:
 
 def drop_log_in(root: Path, url: str) -> None:
     """Remove the log-in at this head; without one, do nothing."""
-    _file(root, url).unlink(missing_ok=True)
+    _log_in_path(root, url).unlink(missing_ok=True)
 
 
 def _log_ins(root: Path) -> Iterator[LogIn]:
     for path in (root / FOLDER).glob(f"[!.]*{LOG_IN_SUFFIX}"):
-        if (log_in := _read(path)) is not None:
+        if (log_in := _read_log_in(path)) is not None:
             yield log_in
 
 
-def _file(root: Path, url: str) -> Path:
+def _log_in_path(root: Path, url: str) -> Path:
     name = hashlib.sha256(url.encode()).hexdigest()[:24]
     return root / FOLDER / f"{name}{LOG_IN_SUFFIX}"
 
 
-def _read(path: Path) -> LogIn | None:
+def _read_log_in(path: Path) -> LogIn | None:
     try:
         with path.open() as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:

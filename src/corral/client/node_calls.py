@@ -31,7 +31,7 @@ def remove_node(name: str, force: bool) -> ApiCall[None]:
     query = {"force": int(force)}
     return ApiCall(
         method="DELETE",
-        path=_node(name),
+        path=_node_path(name),
         query=query,
         read=lambda body: None,
         repeatable=False,
@@ -40,13 +40,13 @@ def remove_node(name: str, force: bool) -> ApiCall[None]:
 
 def declare_dead(name: str) -> "ApiCall[api.NodeDetail]":
     return ApiCall(
-        method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail")
+        method="POST", path=f"{_node_path(name)}/dead", read=read_as("api.NodeDetail")
     )
 
 
 def clear_node(name: str) -> "ApiCall[api.NodeDetail]":
     return ApiCall(
-        method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail")
+        method="POST", path=f"{_node_path(name)}/clear", read=read_as("api.NodeDetail")
     )
 
 
@@ -58,7 +58,7 @@ def cordon_suspects() -> "ApiCall[list[api.NodeView]]":
     )
 
 
-def _node(name: str) -> str:
+def _node_path(name: str) -> str:
     return f"/v1/nodes/{quoted('node', name, 'corral node ls')}"
 
 

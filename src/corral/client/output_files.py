@@ -91,7 +91,7 @@ def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
     root.mkdir(parents=True, exist_ok=True)
     files = size = 0
     while (member := tar.next()) is not None:
-        target = _place(root, member.name)
+        target = _safe_member_path(root, member.name)
         if member.isdir():
             target.mkdir(parents=True, exist_ok=True)
             continue
@@ -102,7 +102,7 @@ def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
     return Fetched(path=root, files=files, bytes=size)
 
 
-def _place(root: Path, name: str) -> Path:
+def _safe_member_path(root: Path, name: str) -> Path:
     """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a
     link."""
     parts = [part for part in name.split("/") if part not in ("", ".")]

@@ -80,12 +80,14 @@ def read_wire_specs(spec: Spec) -> WireSpecs:
             with_active_environment(_with_checkpoint(spec_document, folder), active)
             for spec_document in parsed
         ),
-        paths=tuple(_workdir(spec_document, folder) for spec_document in parsed),
-        begins=tuple(_begins(parsed)),
+        paths=tuple(
+            _resolve_workdir(spec_document, folder) for spec_document in parsed
+        ),
+        begins=tuple(_begin_times(parsed)),
     )
 
 
-def _begins(parsed: "Iterable[Parsed]") -> Iterator[float]:
+def _begin_times(parsed: "Iterable[Parsed]") -> Iterator[float]:
     for spec_document in parsed:
         if (
             spec_document.spec.begin is not None
@@ -108,7 +110,7 @@ def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
     return {**value, "checkpoint": {**rule, "path": path}}
 
 
-def _workdir(one: "Parsed", folder: Path) -> Path | None:
+def _resolve_workdir(one: "Parsed", folder: Path) -> Path | None:
     from corral.wire.field_readers import is_digest
     from corral.wire.spec_reader import Problem, refusal
 

@@ -32,9 +32,9 @@ class Parser:
             raise ValueError("one line of the stream has no end")
         *lines, self._rest = self._rest.split(b"\n")
         for line in lines:
-            yield from self._line(line.rstrip(b"\r").decode(errors="replace"))
+            yield from self._parse_line(line.rstrip(b"\r").decode(errors="replace"))
 
-    def _line(self, line: str) -> Iterator[ServerSentEvent]:
+    def _parse_line(self, line: str) -> Iterator[ServerSentEvent]:
         if not line:
             if self._data:
                 yield ServerSentEvent(self._kind, self._id, "\n".join(self._data))

@@ -73,7 +73,7 @@ class TerminalLogInClient:
         many,
             Unreachable.
         """
-        return TerminalBegun.model_validate(self._post(TERMINALS))
+        return TerminalBegun.model_validate(self._post_json(TERMINALS))
 
     def page(self, begun: TerminalBegun) -> str:
         """Return the address to open in a browser."""
@@ -89,7 +89,7 @@ class TerminalLogInClient:
         while self._monotonic() < until:
             self._sleep(nap)
             try:
-                answer = self._post(TERMINAL_TOKEN, {"secret": begun.secret})
+                answer = self._post_json(TERMINAL_TOKEN, {"secret": begun.secret})
             except CorralError as error:
                 if isinstance(error, Trouble) or error.code == "too_many":
                     continue
@@ -105,7 +105,7 @@ class TerminalLogInClient:
                 )
         raise expired()
 
-    def _post(self, path: str, body: dict[str, str] | None = None) -> Any:
+    def _post_json(self, path: str, body: dict[str, str] | None = None) -> Any:
         import httpx2
 
         try:

@@ -21,7 +21,9 @@ def users() -> "ApiCall[list[people.UserView]]":
 
 
 def user(name: str) -> "ApiCall[people.UserDetail]":
-    return ApiCall(method="GET", path=_user(name), read=read_as("users.UserDetail"))
+    return ApiCall(
+        method="GET", path=_user_path(name), read=read_as("users.UserDetail")
+    )
 
 
 def add_user(name: str, role: str) -> "ApiCall[people.UserView]":
@@ -45,7 +47,7 @@ def set_user(
     body_fields = {key: value for key, value in body.items() if value is not None}
     return ApiCall(
         method="PATCH",
-        path=_user(name),
+        path=_user_path(name),
         json=body_fields,
         read=read_as("users.UserView"),
     )
@@ -56,7 +58,7 @@ def link_user(
 ) -> "ApiCall[people.UserView]":
     body = {"issuer": issuer, "subject": subject, "pending": pending}
     body_fields = {key: value for key, value in body.items() if value is not None}
-    path = f"{_user(name)}/identity"
+    path = f"{_user_path(name)}/identity"
     return ApiCall(
         method="PUT", path=path, json=body_fields, read=read_as("users.UserView")
     )
@@ -64,7 +66,9 @@ def link_user(
 
 def unlink_user(name: str) -> "ApiCall[people.UserView]":
     return ApiCall(
-        method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.UserView")
+        method="DELETE",
+        path=f"{_user_path(name)}/identity",
+        read=read_as("users.UserView"),
     )
 
 
@@ -77,7 +81,7 @@ def pending_log_ins() -> "ApiCall[list[people.PendingLogInView]]":
 
 def remove_user(name: str) -> "ApiCall[people.UserRemoved]":
     read = read_as("users.UserRemoved")
-    return ApiCall(method="DELETE", path=_user(name), read=read, repeatable=False)
+    return ApiCall(method="DELETE", path=_user_path(name), read=read, repeatable=False)
 
 
 def rotate_key() -> "ApiCall[people.KeyRotated]":
@@ -139,7 +143,7 @@ def audit(
     )
 
 
-def _user(name: str) -> str:
+def _user_path(name: str) -> str:
     return f"/v1/users/{quoted('user', name, 'corral user ls')}"
 
 

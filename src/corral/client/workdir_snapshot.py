@@ -91,7 +91,7 @@ _Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]
 def notes_on(root: Path) -> tuple[str, ...]:
     """Sentences about what a snapshot of the directory leaves out. Raises: as
     `pack`."""
-    return _walked(root).notes()
+    return _walk_workdir(root).notes()
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
     Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above
     the cap.
     """
-    walk = _walked(root)
+    walk = _walk_workdir(root)
     root = walk.root
     entries = sorted(walk.entries, key=lambda entry: entry.name)
     _check_size(root, entries, max_bytes)
@@ -113,7 +113,7 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for entry in entries:
-                _add(tar, root, entry)
+                _add_tar_entry(tar, root, entry)
         size_bytes = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -122,7 +122,7 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
         )
 
 
-def _walked(root: Path) -> _Walk:
+def _walk_workdir(root: Path) -> _Walk:
     """Look through the directory, without recursion: a tree may be deep."""
     root = root.expanduser().resolve()
     if not root.is_dir():
@@ -139,8 +139,8 @@ def _walked(root: Path) -> _Walk:
     while todo:
         folder, specs = todo.pop()
         here = root / folder
-        specs = (*specs, *_ignores(here, folder))
-        scanned = _scan(here)
+        specs = (*specs, *_read_ignore_files(here, folder))
+        scanned = _scan_directory(here)
         if folder and is_cluster(
             here, {scanned_entry.name for scanned_entry in scanned}, paths
         ):
@@ -181,7 +181,7 @@ def _state_of(found: "os.DirEntry[str]") -> os.stat_result | None:
         raise _unreadable(Path(found.path), error) from None
 
 
-def _scan(folder: Path) -> list["os.DirEntry[str]"]:
+def _scan_directory(folder: Path) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -197,7 +197,9 @@ def _unreadable(path: Path, error: OSError) -> SpecInvalid:
     )
 
 
-def _ignores(folder: Path, base: str) -> Iterator[tuple[str, str, "GitIgnoreSpec"]]:
+def _read_ignore_files(
+    folder: Path, base: str
+) -> Iterator[tuple[str, str, "GitIgnoreSpec"]]:
     from pathspec import GitIgnoreSpec
 
     for name in IGNORE_FILES:
@@ -249,7 +251,7 @@ def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
     )
 
 
-def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
+def _add_tar_entry(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
     info = tarfile.TarInfo(entry.name)
     mode = entry.found.st_mode
     try:
@@ -257,7 +259,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
             info.type, info.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(info)
         elif stat.S_ISLNK(mode):
-            info.type, info.linkname = tarfile.SYMTYPE, _inside(root, entry)
+            info.type, info.linkname = tarfile.SYMTYPE, _validate_link(root, entry)
             tar.addfile(info)
         else:
             info.size = entry.found.st_size
@@ -272,7 +274,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
         raise _unreadable(entry.path, error) from None
 
 
-def _inside(root: Path, entry: _Entry) -> str:
+def _validate_link(root: Path, entry: _Entry) -> str:
     """Return the target of a link if it is a relative path that stays inside; ""
     otherwise."""
     target = os.readlink(entry.path)

@@ -126,7 +126,7 @@ class Alerting:
                 self.standing()
                 continue
             try:
-                fresh = await self._tell(remembered, alert_settings)
+                fresh = await self._deliver_alerts(remembered, alert_settings)
             except Trouble as trouble:
                 log.warning("not_looked", error=trouble.message)
                 continue
@@ -138,20 +138,22 @@ class Alerting:
         """Send one message to each receiver, whatever comes of the others; by their
         names, why it did not reach them, or ""."""
         receivers = self.asked().receivers
-        outcomes = await asyncio.gather(*map(self._tried, receivers))
+        outcomes = await asyncio.gather(*map(self._test_receiver, receivers))
         return {
             receiver.name: why
             for receiver, why in zip(receivers, outcomes, strict=True)
         }
 
-    async def _tried(self, receiver: Receiver) -> str:
+    async def _test_receiver(self, receiver: Receiver) -> str:
         try:
             await receiver.send(Notification(), self.cluster)
         except Trouble as trouble:
             return trouble.message
         return ""
 
-    async def _tell(self, known: Remembered, asked: AlertSettings) -> Remembered:
+    async def _deliver_alerts(
+        self, known: Remembered, asked: AlertSettings
+    ) -> Remembered:
         now = self._control.now().wall
         event, new = await self._read(known.event, asked.rules)
         moments = [
@@ -162,10 +164,12 @@ class Alerting:
         sent_now = {}
         for receiver in asked.receivers:
             before = known.told.get(receiver.name, DeliveredAlerts())
-            sent_now[receiver.name] = await self._to(receiver, before, alerts, now)
+            sent_now[receiver.name] = await self._send_to_receiver(
+                receiver, before, alerts, now
+            )
         return Remembered(event=event, told=sent_now, moments=tuple(moments))
 
-    async def _to(
+    async def _send_to_receiver(
         self,
         receiver: Receiver,
         before: DeliveredAlerts,

@@ -48,20 +48,22 @@ def holders_text(
     """
     if code not in NO_ROOM:
         return ""
-    nodes = _usable(world, job)
+    nodes = _candidate_nodes(world, job)
     others = _others_text([world.nodes[id] for id in nodes], job.spec)
     busy_text = "; ".join(filter(None, (_closed_text(world, nodes), others)))
     if not any(shape.gpu_millis for shape in job.spec.shapes):
         return busy_text
-    held_counts = _held(world, nodes)
+    held_counts = _gpu_millis_by_job(world, nodes)
     ranked = sorted(held_counts, key=lambda id: (-held_counts[id], id))
     if not ranked:
         return busy_text
     # one is not worth a count
     named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)
     first, *more = ranked[:named]
-    parts = [f"{_name(world, first)} holds {_gpus(held_counts[first])} there"]
-    parts += [f"{_name(world, id)} {gpus_text(held_counts[id])}" for id in more]
+    parts = [
+        f"{_job_text(world, first)} holds {_gpu_count_text(held_counts[first])} there"
+    ]
+    parts += [f"{_job_text(world, id)} {gpus_text(held_counts[id])}" for id in more]
     rest = ranked[named:]
     if rest:
         together = gpus_text(sum(held_counts[id] for id in rest))
@@ -129,7 +131,7 @@ def _memory_taken(found: Sequence[Inventory]) -> str:
     return f"{size_text(sum(inventory.taken_memory_bytes for inventory in found))} of {total}"
 
 
-def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
+def _gpu_millis_by_job(world: World, nodes: set[NodeId]) -> Counter[JobId]:
     """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that
     are there."""
     held_counts: Counter[JobId] = Counter()
@@ -144,7 +146,7 @@ def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
     return held_counts
 
 
-def _usable(world: World, job: Job) -> set[NodeId]:
+def _candidate_nodes(world: World, job: Job) -> set[NodeId]:
     """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks
     for any."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
@@ -163,7 +165,8 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
     dated_endings = [
         (latest, str(job.id), job, ending)
         for job, ending in endings
-        if ending is not None and (latest := _latest(ending, now)) is not None
+        if ending is not None
+        and (latest := _latest_end_seconds(ending, now)) is not None
     ]
     if not dated_endings:
         return ""
@@ -174,19 +177,19 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
     return f"likely first, {job.spec.name} ({job.id}) {text}"
 
 
-def _latest(ending: ExpectedEnd, now: float) -> float | None:
+def _latest_end_seconds(ending: ExpectedEnd, now: float) -> float | None:
     """Return the seconds until it has ended in most cases; None if this is unknown."""
     if ending.ends is not None and ending.ends.high_seconds is not None:
         return ending.ends.high_seconds
     return None if ending.ends_by is None else ending.ends_by - now
 
 
-def _name(world: World, id: JobId) -> str:
+def _job_text(world: World, id: JobId) -> str:
     if id not in world.jobs:
         return str(id)
     spec = world.jobs[id].spec
     return f"{spec.name} ({id}{', exclusive' if spec.place.exclusive else ''})"
 
 
-def _gpus(millis: int) -> str:
+def _gpu_count_text(millis: int) -> str:
     return f"{gpus_text(millis)} GPU{'s' * (millis > MILLIS_PER_GPU)}"

@@ -290,12 +290,12 @@ class Control:
             except TermLost:
                 raise
             except Trouble as error:
-                await self._reload(error.message)
+                await self._reload_world(error.message)
             except Exception as error:
                 # a fault of ours must not end the head: cancels go on
                 log.exception("tick_failed")
-                self._replay("tick", (), error)
-                await self._reload(f"a fault of Corral was met: {error!r}")
+                self._save_replay("tick", (), error)
+                await self._reload_world(f"a fault of Corral was met: {error!r}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(nap):
                     await self._wake.wait()
@@ -307,13 +307,15 @@ class Control:
         if self._must_load:
             await self.start()
         self._serving.beat(self.clock.monotonic())
-        self._observe()
+        self._observe_engine()
         requests = await self._new_requests()
         now = self.now()
         touched = self._take_touched(now.serving)
         news = self.ledger.news(self.world, self.facts, now)
         news = replace(news, events=(*news.events, *self.dropped.take_events()))
-        outcome, changes, events = await self._decide(requests, now, touched, news)
+        outcome, changes, events = await self._decide_and_commit(
+            requests, now, touched, news
+        )
         words.excuse(self.facts, outcome.frozen, now.serving - self._ticked_at)
         self._ticked_at = now.serving
         self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
@@ -330,12 +332,12 @@ class Control:
             self.diagnoses.forget(self.world)
         self.diagnoses.ask(outcome.unread, self.world)
         self._granted.announce(self.world)
-        self._push(changes, touched)
+        self._push_desired_state(changes, touched)
         self.trouble = ""
         self.counts.ticks.add(self.serving_seconds() - now.serving)
         return outcome.nap_seconds
 
-    async def _decide(
+    async def _decide_and_commit(
         self,
         requests: Seq[StoredRequest],
         now: Now,
@@ -360,7 +362,7 @@ class Control:
 
         return await decided(reconciled, commit, news, self.facts)
 
-    def _observe(self) -> None:
+    def _observe_engine(self) -> None:
         """Query the engine for dead or removed nodes, and for its placements.
 
         Placements are queried only if the engine places jobs.
@@ -394,7 +396,7 @@ class Control:
                 f"placement is stopped, cancels go on: {error.message}"
             )
             log.error("placement_stopped", error=error.message)
-            self._replay("placement", requests, error)
+            self._save_replay("placement", requests, error)
             outcome = decide(placing=False)
         except Exception as error:
             # tried again at the next tick; what is not placing goes on
@@ -403,15 +405,15 @@ class Control:
                 f"placement failed and is being tried again: {error!r}"
             )
             log.exception("placement_failed")
-            self._replay("placement", requests, error)
+            self._save_replay("placement", requests, error)
         else:
             self.failed_placing = ""
         for job, bug in outcome.bugs:
             log.error("bug_in_one_job", job=job, error=repr(bug))
-            self._replay(job, requests, bug)
+            self._save_replay(job, requests, bug)
         return outcome
 
-    def _replay(
+    def _save_replay(
         self, name: str, requests: Seq[StoredRequest], error: Exception
     ) -> None:
         """Keep what was being decided, so that the decision can be made again."""
@@ -438,7 +440,7 @@ class Control:
             return None
         return touched
 
-    def _push(self, changes: Changes, touched: set[JobId] | None) -> None:
+    def _push_desired_state(self, changes: Changes, touched: set[JobId] | None) -> None:
         """Let the engine have each word that has changed."""
         self._book.index(self.world, changes)
         nodes = self._book.concerned(changes, touched or ())
@@ -453,7 +455,7 @@ class Control:
         ):
             self.placer.offer(candidates_of(self.world))
 
-    async def _reload(self, why: str) -> None:
+    async def _reload_world(self, why: str) -> None:
         """The world in memory is a cache: after a failed tick it is thrown away."""
         self.trouble = f"the last tick failed and is being tried again: {why}"
         log.warning("tick_failed", why=why)

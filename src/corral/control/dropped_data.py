@@ -72,7 +72,7 @@ class DroppedData:
         ):
             return False
         report.reported_at = at
-        self._events.append(_event(node, what, key, report))
+        self._events.append(_drop_event(node, what, key, report))
         log.warning(
             "dropped", node=node, what=what, of=key, count=report.count, why=report.why
         )
@@ -105,7 +105,9 @@ class DroppedData:
             )
 
 
-def _event(node: NodeId, what: str, key: AttemptKey | None, report: _Report) -> Event:
+def _drop_event(
+    node: NodeId, what: str, key: AttemptKey | None, report: _Report
+) -> Event:
     many = "" if report.count == 1 else f" ({report.count} times)"
     job, attempt = key or (None, None)
     return Event(

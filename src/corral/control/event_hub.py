@@ -38,16 +38,16 @@ class Hub:
         for event in events:
             for job, queue in self._followers:
                 if job is None or job == event.job:
-                    _put(queue, event)
+                    _enqueue_event(queue, event)
 
     def lost(self) -> None:
         """Events may have been committed that were never published: everybody fell
         behind."""
         for _, queue in self._followers:
-            _put(queue, None)
+            _enqueue_event(queue, None)
 
 
-def _put(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
+def _enqueue_event(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
     if queue.qsize() < LONGEST_QUEUE - 1:
         queue.put_nowait(event)
     elif not queue.full():

@@ -85,7 +85,7 @@ class Forecasts:
 
         The answer of the last seconds serves again.
         """
-        async with self._line(by):
+        async with self._user_turn(by):
             return await self._of(job)
 
     async def _of(self, job: Job) -> StartForecast | None:
@@ -99,7 +99,9 @@ class Forecasts:
         if start_forecast is not None and now - at < FRESH_SECONDS:
             return start_forecast
         changes = changes_of(self._control.world, without_commands(job.spec), job.owner)
-        forecast = await self._forecast(_kept(self._control.world), job.id, changes)
+        forecast = await self._run_forecast(
+            _snapshot_world(self._control.world), job.id, changes
+        )
         if len(self._fresh) >= MOST_JOBS:
             self._fresh.clear()
         if forecast is not None:
@@ -117,11 +119,11 @@ class Forecasts:
     ) -> dict[int, StartForecast]:
         """Return the predicted starts for the first of these jobs of a submission that
         would be queued, as if it were submitted now."""
-        async with self._line(by):
-            return await self._planned(specs, places, by)
+        async with self._user_turn(by):
+            return await self._forecast_new_jobs(specs, places, by)
 
     @asynccontextmanager
-    async def _line(self, user: UserName) -> AsyncIterator[None]:
+    async def _user_turn(self, user: UserName) -> AsyncIterator[None]:
         """Wait until fewer than MOST_OF_ONE_USER forecasts of the user are in line."""
         line = self._lines.setdefault(user, _Line())
         line.here += 1
@@ -133,10 +135,10 @@ class Forecasts:
             if not line.here:
                 del self._lines[user]
 
-    async def _planned(
+    async def _forecast_new_jobs(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
     ) -> dict[int, StartForecast]:
-        world = _kept(self._control.world)
+        world = _snapshot_world(self._control.world)
         now = self._control.now()
         sequence = RequestNumber(world.granted + 1)
         request = StoredRequest(
@@ -160,10 +162,10 @@ class Forecasts:
         if place is None:
             return {}
         changes = changes_of(world, new[place].spec, by)
-        start_forecast = await self._forecast(world, new[place].id, changes)
+        start_forecast = await self._run_forecast(world, new[place].id, changes)
         return {} if start_forecast is None else {place: start_forecast}
 
-    async def _forecast(
+    async def _run_forecast(
         self, world: World, job: JobId, changes: tuple[tuple[str, JobSpec], ...]
     ) -> StartForecast | None:
         if len(world.jobs) > MOST_JOBS or job not in world.jobs:
@@ -196,8 +198,8 @@ class Forecasts:
                 try:
                     if self._behind:
                         self._behind = False
-                        await self._load()
-                    self._behind |= await self._round(_drained(news))
+                        await self._load_history()
+                    self._behind |= await self._round(_drain_events(news))
                 except Trouble as error:
                     log.warning("forecasts_behind", error=error.message)
                     self._behind = True
@@ -210,7 +212,7 @@ class Forecasts:
         """All that the store has, in the next round: something was imported."""
         self._behind = True
 
-    async def _load(self) -> None:
+    async def _load_history(self) -> None:
         """Load the record of the store: a new head continues with that of the old
         one."""
         store = self._control.store
@@ -220,7 +222,7 @@ class Forecasts:
         over = [row for row in rows if row.waited_seconds is not None]
         self._outcomes = deque(sorted(over, key=_settled_at), maxlen=OUTCOMES)
         self._open = {row.job: row for row in rows if row.waited_seconds is None}
-        await self._settle(list(self._open))
+        await self._record_outcomes(list(self._open))
 
     async def _round(self, events: list[Event] | None) -> bool:
         """Process events.
@@ -232,8 +234,8 @@ class Forecasts:
         jobs = self._control.world.jobs
         named = dict.fromkeys(event.job for event in events if event.job is not None)
         over = [id for id in named if id not in jobs]
-        await self._settle([id for id in named if id in self._open])
-        await self._learn(over[:MOST_A_ROUND])
+        await self._record_outcomes([id for id in named if id in self._open])
+        await self._learn_run_times(over[:MOST_A_ROUND])
         self._untold.extend(
             event.job
             for event in events
@@ -242,7 +244,7 @@ class Forecasts:
         await self._tell_next()
         return False
 
-    async def _settle(self, ids: Iterable[JobId]) -> None:
+    async def _record_outcomes(self, ids: Iterable[JobId]) -> None:
         """Record the outcome of predictions: the first start of these jobs, or a delay
         by request."""
         rows, void = [], []
@@ -260,7 +262,7 @@ class Forecasts:
         for id in [row.job for row in rows] + void:
             del self._open[id]
 
-    async def _learn(self, ids: Iterable[JobId]) -> None:
+    async def _learn_run_times(self, ids: Iterable[JobId]) -> None:
         for id in ids:
             job = await self._control.store.job(id)
             ran = (
@@ -285,7 +287,9 @@ class Forecasts:
                 or id in self._open
             ):
                 continue
-            start_forecast = await self._forecast(_kept(self._control.world), id, ())
+            start_forecast = await self._run_forecast(
+                _snapshot_world(self._control.world), id, ()
+            )
             if (
                 start_forecast is not None
                 and start_forecast.is_bounded
@@ -305,14 +309,14 @@ def _settled_at(row: StartForecastTold) -> float:
     return row.at + (row.waited_seconds or 0.0)
 
 
-def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
+def _drain_events(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
     """Return the events since then; None if some were dropped."""
     events = [news.get_nowait() for _ in range(news.qsize())]
     known_events = [event for event in events if event is not None]
     return known_events if len(known_events) == len(events) else None
 
 
-def _kept(world: World) -> World:
+def _snapshot_world(world: World) -> World:
     """The world as it is now, without what is over: rows never change, the books that
     hold them do. Nothing large goes to the other process, which would have a copy for
     each job."""

@@ -86,10 +86,10 @@ class GpuUsage:
             self._indexed_at, self._held = at, {}
             for allocation in world.allocations.values():
                 self._held.setdefault(allocation.seat.node, []).append(allocation)
-            self._drop(world)
+            self._drop_stale_state(world)
         return self._held.get(node, [])
 
-    def _drop(self, world: World) -> None:
+    def _drop_stale_state(self, world: World) -> None:
         """Remove the idle state of GPUs that are no longer allocated."""
         live = {
             (allocation.job, allocation.attempt)
@@ -114,7 +114,9 @@ class GpuUsage:
         each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
         seen = [gpus[index] for index in seat.gpus if index in gpus]
         for gpu in seen:
-            amounts = _of_sample(gpu, until - since, _joules(gpu, before, since, until))
+            amounts = _of_sample(
+                gpu, until - since, _consumed_joules(gpu, before, since, until)
+            )
             for day, seconds in by_day(since, until) if amounts else ():
                 part = amounts.times(each * seconds / (until - since))
                 key = (job.id, allocation.attempt, day, gpu.type)
@@ -175,7 +177,7 @@ class GpuUsage:
         rows = tuple(self.waiting())
         self._sums = {}
         return (
-            replace(changes, accounts=_together((*changes.accounts, *rows)))
+            replace(changes, accounts=_merge_records((*changes.accounts, *rows)))
             if rows
             else changes
         )
@@ -189,23 +191,29 @@ def with_news(changes: Changes, news: Changes) -> Changes:
     return replace(
         changes,
         events=(*changes.events, *news.events),
-        accounts=_together(accounts) if news.accounts else accounts,
+        accounts=_merge_records(accounts) if news.accounts else accounts,
     )
 
 
-def _together(rows: Iterable[UsageRecord]) -> tuple[UsageRecord, ...]:
+def _merge_records(rows: Iterable[UsageRecord]) -> tuple[UsageRecord, ...]:
     return tuple(summed(rows).values())
 
 
 def _is_idle(gpu: GpuSample) -> bool:
-    return _reads(gpu) and gpu.utilisation is not None and gpu.utilisation < IDLE_SHARE
+    return (
+        _has_reading(gpu)
+        and gpu.utilisation is not None
+        and gpu.utilisation < IDLE_SHARE
+    )
 
 
-def _reads(gpu: GpuSample) -> bool:
+def _has_reading(gpu: GpuSample) -> bool:
     return not gpu.silent and not gpu.lost
 
 
-def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) -> float:
+def _consumed_joules(
+    gpu: GpuSample, before: _Seen | None, since: float, until: float
+) -> float:
     """Return the energy by the counter if it has only risen; else by the power."""
     uuid, last = (
         ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
@@ -226,7 +234,7 @@ def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) ->
 def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> UsageAmounts:
     """Return the usage of a whole GPU in `seconds`; a pretend one has nothing to
     measure."""
-    if not _reads(gpu) or gpu.pretend:
+    if not _has_reading(gpu) or gpu.pretend:
         return UsageAmounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0
     if gpu.utilisation is None:

@@ -36,7 +36,7 @@ class Sensed:
         node = node_of(teller)
         if is_part(teller):
             self._parts.setdefault(node, {})[teller] = (at, sample)
-            self._unite(node, at)
+            self._update_newest(node, at)
         else:
             self.newest[node] = sample
         for listener in self._listeners:
@@ -50,20 +50,20 @@ class Sensed:
         """Drop the samples of a part that is disconnected, at least for now."""
         node = node_of(part)
         if self._parts.get(node, {}).pop(part, None) is not None:
-            self._unite(node, at)
+            self._update_newest(node, at)
 
     def age(self, at: float) -> None:
         """Drop outdated samples."""
         for node, samples_by_part in list(self._parts.items()):
             if any(_is_old(came, at) for came, _ in samples_by_part.values()):
-                self._unite(node, at)
+                self._update_newest(node, at)
 
     def drop(self, node: NodeId) -> None:
         """The node is one no more."""
         self.newest.pop(node, None)
         self._parts.pop(node, None)
 
-    def _unite(self, node: NodeId, at: float) -> None:
+    def _update_newest(self, node: NodeId, at: float) -> None:
         samples_by_part = self._parts[node]
         for part in [
             part for part, (came, _) in samples_by_part.items() if _is_old(came, at)

@@ -25,8 +25,8 @@ def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
     """Jobs of which the node says something that could move them: not a mere step."""
-    before = _pith(old.seen) if old is not None else {}
-    after = _pith(new.seen)
+    before = _reported_state(old.seen) if old is not None else {}
+    after = _reported_state(new.seen)
     keys = before.keys() | after.keys()
     return {key[0] for key in keys if before.get(key) != after.get(key)}
 
@@ -54,7 +54,7 @@ def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
             yield seen.key
 
 
-def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
+def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
     return {
         attempt.key: (
             attempt.phase,

@@ -78,14 +78,17 @@ class LeftOut:
         before = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
         for row, why in error.rows:
             log.error(
-                "unrecordable", row=type(row).__name__, of=_owner(row), why=why[:400]
+                "unrecordable",
+                row=type(row).__name__,
+                of=_row_owner(row),
+                why=why[:400],
             )
             if isinstance(row, Node):
                 facts.unheard[row.id] = cut(why, SENTENCE_LETTERS)
             elif (job := _job_of(row)) is not None:
                 facts.unrecordable[job] = cut(why, SENTENCE_LETTERS)
             else:
-                self._rows.add(_key(row))
+                self._rows.add(_row_key(row))
         return before != (len(self._rows), len(facts.unrecordable), len(facts.unheard))
 
     def without(self, changes: Changes) -> Changes:
@@ -102,10 +105,10 @@ class LeftOut:
         )
 
     def _kept(self, rows: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(row for row in rows if _key(row) not in self._rows)
+        return tuple(row for row in rows if _row_key(row) not in self._rows)
 
 
-def _key(row: object) -> str:
+def _row_key(row: object) -> str:
     return repr(row.numbered(0) if isinstance(row, Event) else row)
 
 
@@ -116,7 +119,7 @@ def _job_of(row: object) -> JobId | None:
     return getattr(row, "job", None) or getattr(row, "id", None)
 
 
-def _owner(row: object) -> str:
+def _row_owner(row: object) -> str:
     return str(
         getattr(row, "job", None)
         or getattr(row, "node", None)

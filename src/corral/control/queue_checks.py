@@ -78,7 +78,7 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
         tree = tree_of(world.queues, asked, 0.0)
     except NoTree as error:
         raise SpecInvalid(
-            str(error), hint=_remedy(error.fault, whole=asked.whole)
+            str(error), hint=_fault_hint(error.fault, whole=asked.whole)
         ) from None
     for queue in tree.queues:
         _check_budget(queue, world.queues.queue(queue.name), at)
@@ -92,7 +92,7 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
     return tree
 
 
-def _remedy(fault: QueueFault, *, whole: bool) -> str:
+def _fault_hint(fault: QueueFault, *, whole: bool) -> str:
     """Return how to remove a fault: what to write in a file or, for one queue, which
     options to set."""
     if fault.correction is None:

@@ -19,14 +19,14 @@ def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
     """Whether what is there could never hold the job, and could with what the engine
     could bring. Whether new nodes see a shared path alike is known when they are
     there."""
-    if not kinds or _fits(NodeTypes(world.nodes.values()), spec):
+    if not kinds or _can_fit(NodeTypes(world.nodes.values()), spec):
         return False
     more = (
         Node(id=NodeId(f"{kind.name}+{number}"), inventory=kind.inventory)
         for kind in kinds
         for number in range(min(kind.most, MOST_MORE))
     )
-    return _fits(NodeTypes([*world.nodes.values(), *more]), spec)
+    return _can_fit(NodeTypes([*world.nodes.values(), *more]), spec)
 
 
 def awaited(
@@ -44,5 +44,5 @@ def awaited(
     return Reason(code=ReasonCode.RESOURCES, sentence=sentence)
 
 
-def _fits(fleet: NodeTypes, spec: JobSpec) -> bool:
+def _can_fit(fleet: NodeTypes, spec: JobSpec) -> bool:
     return any(never_fits(spec.place, shape, fleet) is None for shape in spec.shapes)

@@ -84,10 +84,10 @@ def scalar_values(progress: Progress) -> Values:
     values: Values = {}
     for name, value, low, high in progress.scalars:
         values |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
-    return {name: _kept(value) for name, value in values.items()}
+    return {name: _float32_or_none(value) for name, value in values.items()}
 
 
-def _kept(value: float | None) -> float | None:
+def _float32_or_none(value: float | None) -> float | None:
     """A curve holds 32-bit floats: what is beyond them is not known."""
     return value if value is not None and abs(value) < MOST_FLOAT32 else None
 
@@ -96,7 +96,7 @@ def node_values(sample: NodeSample) -> Values:
     """Shares from 0 to 1, watts, degrees Celsius; GPU 3's begin with "gpu3."."""
     values: Values = {
         "cpu": sample.cpu_utilisation,
-        "memory": _share(sample.memory_used_bytes, sample.memory_total_bytes),
+        "memory": _used_share(sample.memory_used_bytes, sample.memory_total_bytes),
         "pressure_io": sample.pressure_io,
         "received_bytes": sum(port.received_bytes for port in sample.ports),
         "sent_bytes": sum(port.sent_bytes for port in sample.ports),
@@ -122,14 +122,14 @@ def _of_gpu(gpu: GpuSample) -> tuple[float | None, ...]:
     """In the order of their names."""
     return (
         gpu.utilisation,
-        _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        _used_share(gpu.memory_used_bytes, gpu.memory_total_bytes),
         gpu.power_watts,
         gpu.temperature_celsius,
         gpu.sm_clock_mhz,
     )
 
 
-def _share(used: int | None, total: int | None) -> float | None:
+def _used_share(used: int | None, total: int | None) -> float | None:
     return used / total if used is not None and total else None
 
 

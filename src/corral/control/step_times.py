@@ -72,10 +72,10 @@ class Paces:
         return [
             event
             for key, progress_by_node in progress_by_attempt.items()
-            for event in self._take(world, key, progress_by_node, wall)
+            for event in self._update_loop(world, key, progress_by_node, wall)
         ]
 
-    def _take(
+    def _update_loop(
         self,
         world: World,
         key: AttemptKey,
@@ -91,7 +91,7 @@ class Paces:
         }
         if loop.looks and paces == loop.newest:
             return  # it makes no step, or its nodes are silent
-        look = paces or {0: _whole(next(iter(said.values())))}
+        look = paces or {0: _pace_from_progress(next(iter(said.values())))}
         if loop.looks:
             loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
         loop.newest = look
@@ -100,7 +100,9 @@ class Paces:
         loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
         if loop.straggler is not None and loop.straggler.rank != loop.told:
             loop.told = loop.straggler.rank
-            yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
+            yield _straggler_event(
+                world, key, loop.straggler, loop.nodes[loop.told], wall
+            )
 
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
@@ -114,8 +116,12 @@ class Paces:
         ran_seconds = (
             wall - attempt.running_at if attempt.running_at is not None else 0.0
         )
-        gpus = _gpus(attempt, sensed) if ran_seconds >= STARTING_SECONDS else []
-        spent = _spent(loop, gpus)
+        gpus = (
+            _newest_gpu_samples(attempt, sensed)
+            if ran_seconds >= STARTING_SECONDS
+            else []
+        )
+        spent = _median_step_times(loop, gpus)
         slow = loop.straggler
         node = loop.nodes[slow.rank] if slow is not None else ""
         return bottleneck_of(spent, slow, node, job=job)
@@ -126,12 +132,12 @@ def _is_now(world: World, key: AttemptKey) -> bool:
     return attempt is not None and attempt.number == key[1] and attempt.ended_at is None
 
 
-def _whole(said: Progress) -> Pace:
+def _pace_from_progress(said: Progress) -> Pace:
     """Return the step times of a loop whose ranks are not reported separately."""
     return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
 
 
-def _told(
+def _straggler_event(
     world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float
 ) -> Event:
     job = world.jobs[key[0]]
@@ -147,10 +153,10 @@ def _told(
     )
 
 
-def _spent(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
+def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
     """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest
     samples."""
-    seen = _sensed(gpus)
+    seen = _gpu_step_times(gpus)
     if len(loop.looks) < 2:
         return seen
     first, last = loop.looks.first, loop.newest
@@ -171,7 +177,7 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
     )
 
 
-def _sensed(gpus: list[GpuSample]) -> StepTimes:
+def _gpu_step_times(gpus: list[GpuSample]) -> StepTimes:
     """In the middle of them; of pretend GPUs nothing, for no advice is built on
     them."""
     gpus = [gpu for gpu in gpus if not gpu.pretend]
@@ -188,7 +194,7 @@ def _sensed(gpus: list[GpuSample]) -> StepTimes:
     )
 
 
-def _gpus(attempt: Attempt, sensed: Sensed) -> list[GpuSample]:
+def _newest_gpu_samples(attempt: Attempt, sensed: Sensed) -> list[GpuSample]:
     """Return the newest sample of each GPU of the attempt."""
     samples = ((seat, sensed.newest.get(seat.node)) for seat in attempt.seats)
     return [

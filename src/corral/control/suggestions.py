@@ -30,13 +30,13 @@ def changes_of(
     fleet = NodeTypes(world.nodes.values())
     alternatives = [
         (change, other)
-        for change, other in _changes(world, spec, by)
+        for change, other in _suggest_changes(world, spec, by)
         if _is_taken(world, fleet, other)
     ]
     return tuple(alternatives[:MOST])
 
 
-def _changes(
+def _suggest_changes(
     world: World, spec: JobSpec, by: UserName
 ) -> Iterator[tuple[str, JobSpec]]:
     asked_resources = spec.resources
@@ -51,7 +51,7 @@ def _changes(
         resources = replace(asked_resources, gpu_millis=half * MILLIS_PER_GPU)
         change = f"with {half} GPU{'s' * (half > 1)} instead of {asked_resources.gpus}"
         yield change, replace(spec, resources=resources)
-    for kind in sorted(_types(world, asked_resources)):
+    for kind in sorted(_other_gpu_types(world, asked_resources)):
         change = f"on {kind} instead of {asked_resources.gpu_type}"
         yield change, replace(spec, resources=replace(asked_resources, gpu_type=kind))
     for queue in world.queues.queues:
@@ -64,7 +64,7 @@ def _changes(
         yield f"with a limit of {duration_text(limit / 2)}", shorter
 
 
-def _types(world: World, asked: Resources) -> set[str]:
+def _other_gpu_types(world: World, asked: Resources) -> set[str]:
     """Other types of GPU than the one that is asked for."""
     if asked.gpu_type is None:
         return set()

@@ -43,7 +43,7 @@ def cannot_fit(
     if not hint:
         could = _would_fit(fleet, spec, list(forms.values()))
         fits = f"; this would fit: {could}" if could is not None else ""
-        hint = f"there {_what_is(fleet)}{fits}; {_where(fleet, last, shown_by)}"
+        hint = f"there {_what_is(fleet)}{fits}; {_lookup_hint(fleet, last, shown_by)}"
         advised = [
             advice for rule in rules.values() if rule for advice in rule.suggestions
         ]
@@ -88,7 +88,7 @@ def _what_is(fleet: NodeTypes) -> str:
     )
 
 
-def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
+def _lookup_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     if shown_by:
         return f"{SEE}; or, for what lends them: {shown_by}"
     if fleet.most_gpus or not shape.resources.gpus:
@@ -105,7 +105,7 @@ def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
         if shown_by:
             return (
                 "no node lets GPUs be shared; write a whole one; "
-                f"{_where(fleet, shape, shown_by)}"
+                f"{_lookup_hint(fleet, shape, shown_by)}"
             )
         return (
             "no node lets GPUs be shared; write a whole one, or run: corral down; "

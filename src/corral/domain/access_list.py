@@ -25,7 +25,9 @@ def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
     users may."""
     if allow is None or user in allow or not _is_below(role, Role.OPERATOR):
         return True
-    return any(not _is_below(role, allowed_role) for allowed_role in _roles(allow))
+    return any(
+        not _is_below(role, allowed_role) for allowed_role in _allowed_roles(allow)
+    )
 
 
 def users_of(allow: Allowed | None) -> list[UserName]:
@@ -39,7 +41,7 @@ def who_text(allow: Sequence[str]) -> str:
     return f"{', '.join(named)} and operators" if named else "operators"
 
 
-def _roles(allow: Allowed) -> list[Role]:
+def _allowed_roles(allow: Allowed) -> list[Role]:
     return [
         Role(role_text.removeprefix(MARK)) for role_text in allow if role_text in ROLES
     ]

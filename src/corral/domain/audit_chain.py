@@ -112,7 +112,7 @@ class _Walk:
 
     def take(self, entry: ChainEntry) -> None:
         self.fault = (
-            self._unchained(entry) if entry.link is None else self._chained(entry)
+            self._unchained(entry) if entry.link is None else self._check_link(entry)
         )
         if self.fault:
             return
@@ -134,12 +134,12 @@ class _Walk:
         self.unchained += 1
         return ""
 
-    def _chained(self, entry: ChainEntry) -> str:
+    def _check_link(self, entry: ChainEntry) -> str:
         before = self.link or self._before.link()
         if entry.number <= self.number:
             return f"entry {entry.number} stands twice, or in another's place"
         if entry.number > self.number + 1:
-            return _missing(self.number + 1, entry.number - 1)
+            return _missing_text(self.number + 1, entry.number - 1)
         link = next_link(before, entry.number, entry.record)
         if link != entry.link or not entry.intact:
             return (
@@ -162,7 +162,7 @@ class _Walk:
         if not self.entries:
             self.fault = "the log is empty: entry 1 is missing"
         elif anchor is not None and anchor.number > self.number:
-            self.fault = _missing(self.number + 1, anchor.number)
+            self.fault = _missing_text(self.number + 1, anchor.number)
         elif not self.link:
             self.fault = f"entry {self.number} has no link, nor has any before it"
         elif self._proven != self.number:
@@ -172,7 +172,7 @@ class _Walk:
             )
 
 
-def _missing(first: int, last: int) -> str:
+def _missing_text(first: int, last: int) -> str:
     return (
         f"entry {first} is missing"
         if first == last

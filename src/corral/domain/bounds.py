@@ -52,19 +52,21 @@ def integer(name: str, value: object, *, least: int = -MOST_INTEGER) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):
-        raise OutOfBounds(f"{name} must be an integer, not {_shown(value)}")
+        raise OutOfBounds(f"{name} must be an integer, not {_format_value(value)}")
     if not least <= value <= MOST_INTEGER:
-        raise OutOfBounds(f"{name} must be from {least} to 2^53, not {_shown(value)}")
+        raise OutOfBounds(
+            f"{name} must be from {least} to 2^53, not {_format_value(value)}"
+        )
     return int(value)
 
 
 def number(name: str, value: object, *, most: float = MOST_NUMBER) -> float:
     """Return the value as a finite number within bounds. Raises: OutOfBounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise OutOfBounds(f"{name} must be a number, not {_shown(value)}")
+        raise OutOfBounds(f"{name} must be a number, not {_format_value(value)}")
     if not -most <= value <= most:  # false for NaN as well
         raise OutOfBounds(
-            f"{name} must be finite and at most {most:.3g}, not {_shown(value)}"
+            f"{name} must be finite and at most {most:.3g}, not {_format_value(value)}"
         )
     return float(value)
 
@@ -72,7 +74,7 @@ def number(name: str, value: object, *, most: float = MOST_NUMBER) -> float:
 def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
     """Return the value as one line that every store can hold. Raises: OutOfBounds."""
     if not isinstance(value, str):
-        raise OutOfBounds(f"{name} must be text, not {_shown(value)}")
+        raise OutOfBounds(f"{name} must be text, not {_format_value(value)}")
     if len(value) > letters:
         raise OutOfBounds(
             f"{name} has {len(value):,} letters; at most {letters:,} are taken"
@@ -123,7 +125,7 @@ def field(message: Mapping[str, Any], name: str, default: object) -> Any:
     return default if value is None else value
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a value for a sentence, short whatever it is."""
     if isinstance(value, int) and not -MOST_INTEGER <= value <= MOST_INTEGER:
         return f"an integer of {value.bit_length()} bits"

@@ -58,12 +58,12 @@ class NotFound(Refusal):
         hint = f"did you mean {cased[near[0]]}?" if near else ""
         listing = f"run: {see}" if see else ""
         super().__init__(
-            f"there is no {kind} {_short(name)!r}",
+            f"there is no {kind} {_truncate_name(name)!r}",
             hint=" ".join(filter(None, (hint, listing))),
         )
 
 
-def _short(name: str) -> str:
+def _truncate_name(name: str) -> str:
     return name if len(name) <= LONGEST else name[:LONGEST] + "..."
 
 

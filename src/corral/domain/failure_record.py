@@ -34,7 +34,7 @@ class NodeRecord:
         """With one try more."""
         users = self.users
         if now - self.since >= HALF_SECONDS:
-            users = _halved(users) if self.since else users
+            users = _halve_counts(users) if self.since else users
             since = now
         else:
             since = self.since
@@ -55,7 +55,7 @@ class NodeRecord:
         return sum(user.failures for user in self.users)
 
 
-def _halved(users: Iterable[UserRecord]) -> tuple[UserRecord, ...]:
+def _halve_counts(users: Iterable[UserRecord]) -> tuple[UserRecord, ...]:
     halves = (
         replace(user, tries=user.tries // 2, failures=user.failures // 2)
         for user in users

@@ -77,7 +77,7 @@ def image_of(text: str) -> Image:
         )
     transport, colon, rest = name.partition(":")
     if colon and transport in _ARCHIVES:
-        return _archive(text, name, rest)
+        return _parse_archive(text, name, rest)
     if colon and transport in _OTHER_TRANSPORTS:
         raise ValueError(
             f"{text!r} does not name an image of a registry; write: ubuntu:24.04, or an archive: "
@@ -102,7 +102,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def _archive(text: str, name: str, rest: str) -> Image:
+def _parse_archive(text: str, name: str, rest: str) -> Image:
     path, _, tag = rest.partition(":")
     if not path.startswith("/"):
         raise ValueError(

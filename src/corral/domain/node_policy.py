@@ -266,7 +266,7 @@ def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
                 hint=f"for example: --policy {name}={_CHOICES[name][0]}",
             )
         try:
-            policy = replace(policy, **{name: _read(name, text)})
+            policy = replace(policy, **{name: _parse_field(name, text)})
         except ValueError as wrong:
             raise SpecInvalid(
                 f"--policy {name}={text[:60]}: {wrong}",
@@ -275,7 +275,7 @@ def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
     return policy
 
 
-def _read(name: str, text: str) -> Any:
+def _parse_field(name: str, text: str) -> Any:
     """Raises: ValueError."""
     if name == "min_uid":
         return int(text)

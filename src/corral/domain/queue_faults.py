@@ -86,25 +86,27 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
     yield from _faults_of_gpus(queue)
     if not 0 < queue.weight <= MOST_WEIGHT:
         text = f"{queue.weight:g} is out of bounds: {WEIGHT_RULE}"
-        yield _fault(queue, "weight", text, 1)
+        yield _field_fault(queue, "weight", text, 1)
     if queue.longest_seconds is not None and not 0 < queue.longest_seconds < inf:
-        yield _fault(queue, "max_duration", "no job could run", "24h")
+        yield _field_fault(queue, "max_duration", "no job could run", "24h")
     low, high = queue.lowest_priority, queue.highest_priority
     if low is not None and high is not None and low > high:
         text = f"{low} to {high} holds none"
-        yield _fault(queue, "priorities", text, ["low", "normal"])
+        yield _field_fault(queue, "priorities", text, ["low", "normal"])
     odd = [name for name in queue.allow or () if not is_allowable(name)]
     if odd:
         text = f"{odd[0][:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
-        yield _fault(queue, "allow", text, ["alice", "bob"])
+        yield _field_fault(queue, "allow", text, ["alice", "bob"])
     if not all(is_name(operator) for operator in queue.operators):
-        yield _fault(queue, "operators", "one is not a valid user's name", ["alice"])
+        yield _field_fault(
+            queue, "operators", "one is not a valid user's name", ["alice"]
+        )
     if queue.budget is not None:
         for text, correct_budget in _budget_faults(queue.budget):
-            yield _fault(queue, "budget", text, correct_budget)
+            yield _field_fault(queue, "budget", text, correct_budget)
 
 
-def _fault(queue: Queue, field: str, text: str, value: FieldValue) -> QueueFault:
+def _field_fault(queue: Queue, field: str, text: str, value: FieldValue) -> QueueFault:
     """Return the fault of a field that another value of the same field removes."""
     correction = corrected(field, value)
     return QueueFault(queue=queue.name, field=field, text=text, correction=correction)
@@ -119,17 +121,17 @@ def _faults_of_gpus(queue: Queue) -> Iterator[QueueFault]:
     }
     for name, millis in limits.items():
         if millis is not None and millis < 0:
-            yield _fault(queue, name, "no number of GPUs is less than nothing", 8)
+            yield _field_fault(queue, name, "no number of GPUs is less than nothing", 8)
     if len(dict(queue.nominal)) < len(queue.nominal):
         text = "a type of GPU is named twice"
-        yield _fault(queue, "gpus", text, _own_gpus(dict(queue.nominal)))
+        yield _field_fault(queue, "gpus", text, _own_gpus(dict(queue.nominal)))
     lent, own = queue.lend_limit_millis, queue.nominal_millis
     if lent is not None and lent < 0:
         text = "no number of GPUs is less than nothing"
-        yield _fault(queue, "lend", text, _number_of_gpus(max(0, own)))
+        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own)))
     elif lent is not None and lent > own:
         text = f"it can lend at most the {counted_gpus(own)} it has"
-        yield _fault(queue, "lend", text, _number_of_gpus(max(0, own)))
+        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own)))
 
 
 def _own_gpus(millis_by_type: Mapping[str, int]) -> FieldValue:
@@ -168,12 +170,12 @@ def _budget_faults(budget: Budget) -> Iterator[tuple[str, FieldValue]]:
 def _amount_of(budget: Budget) -> Mapping[str, FieldValue]:
     """Return the amount of a budget; an example in place of what is not valid."""
     if budget.money is None or budget.gpu_hours is not None:
-        return {"gpu_hours": _amount(budget.gpu_hours, _EXAMPLE_GPU_HOURS)}
+        return {"gpu_hours": _valid_amount(budget.gpu_hours, _EXAMPLE_GPU_HOURS)}
     rates = _rates_of(budget.rates)
-    return {"money": _amount(budget.money, _EXAMPLE_MONEY), "rates": rates}
+    return {"money": _valid_amount(budget.money, _EXAMPLE_MONEY), "rates": rates}
 
 
-def _amount(amount: float | None, example: float) -> float:
+def _valid_amount(amount: float | None, example: float) -> float:
     return amount if amount is not None and 0 <= amount <= MOST_AMOUNT else example
 
 
@@ -212,7 +214,7 @@ def _faults_of_parent(
         above = by_name[above.parent]
         if above.name in seen:
             text = f"it is below itself: {' < '.join([*seen, above.name])}"
-            yield _fault(queue, "parent", text, None)
+            yield _field_fault(queue, "parent", text, None)
             return
         seen.append(above.name)
     if len(seen) > DEEPEST:
@@ -241,7 +243,7 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
             text = f"it has {has}; the queues below it are given {more} more"
             enough = Counter(dict(queue.nominal))
             enough[ANY_TYPE] += lacking
-            yield _fault(queue, "gpus", text, _own_gpus(enough))
+            yield _field_fault(queue, "gpus", text, _own_gpus(enough))
 
 
 def _lacking_millis(own: Gpus, given: Mapping[str, int]) -> int:

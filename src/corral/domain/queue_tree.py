@@ -118,10 +118,10 @@ class QueueTree:
         )
 
     def operated_by(self, user: UserName) -> Set[QueueName]:  # with all below them
-        return self._operated.get(user, frozenset())
+        return self._queues_by_operator.get(user, frozenset())
 
     @cached_property
-    def _operated(self) -> Mapping[UserName, Set[QueueName]]:
+    def _queues_by_operator(self) -> Mapping[UserName, Set[QueueName]]:
         queues_by_user: dict[UserName, set[QueueName]] = {}
         for name, path in self._paths.items():
             for user in (operator for queue in path for operator in queue.operators):
@@ -131,11 +131,11 @@ class QueueTree:
     def policy_of(self, name: QueueName) -> Policy:
         """Return the policy of the queue in which the jobs wait: that of the first
         queue with one for all."""
-        ruling = self._ruling.get(name)
+        ruling = self._policy_root_by_queue.get(name)
         return Policy.DEFAULT if ruling is None else ruling.policy
 
     @cached_property
-    def _ruling(self) -> Mapping[QueueName, Queue]:
+    def _policy_root_by_queue(self) -> Mapping[QueueName, Queue]:
         """Return for each queue the first one on its path with another policy than the
         default."""
         queues_by_queue_name = {
@@ -154,13 +154,13 @@ class QueueTree:
         """The queues whose jobs go by service together with those of this one."""
         if self.policy_of(name) != Policy.SERVICE:
             return (name,)
-        return self._lines[self._ruling[name].name]
+        return self._lines[self._policy_root_by_queue[name].name]
 
     @cached_property
     def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
         """Return for each queue whose policy rules the queues that it rules."""
         names_by_queue: dict[QueueName, list[QueueName]] = {}
-        for name, ruling in self._ruling.items():
+        for name, ruling in self._policy_root_by_queue.items():
             names_by_queue.setdefault(ruling.name, []).append(name)
         return names_by_queue
 
@@ -170,7 +170,7 @@ class QueueTree:
         borrowed there it owes."""
         return {
             name
-            for name, ruling in self._ruling.items()
+            for name, ruling in self._policy_root_by_queue.items()
             if ruling.policy == Policy.SERVICE and ruling.name != name
         }
 

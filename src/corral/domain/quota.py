@@ -188,19 +188,19 @@ class Quotas:
             return
         room = rule.room.format(user=self.user, last=max(0, limit - 1))
         raise OverQuota(
-            f"{self.user} may have {rule.amount(limit)} {_noun(rule)} and has "
+            f"{self.user} may have {rule.amount(limit)} {_quota_noun(rule)} and has "
             f"{rule.amount(used)}; this asks for {rule.amount(asked)} more",
             hint=f"{room}; an admin may run: corral user set {self.user} {option_of(quota)} "
-            f"{_written(rule, used + asked)}",
+            f"{_sufficient_limit(rule, used + asked)}",
         )
 
 
-def _noun(rule: QuotaRule) -> str:
+def _quota_noun(rule: QuotaRule) -> str:
     """Sizes name their unit themselves."""
     return rule.text.removeprefix("bytes ") if rule.in_bytes else rule.text
 
 
-def _written(rule: QuotaRule, number: int) -> str:
+def _sufficient_limit(rule: QuotaRule, number: int) -> str:
     """Return a limit that would be enough, as it is typed."""
     if not rule.in_bytes:
         return str(number)
@@ -252,11 +252,11 @@ def limit_in(
         )
     quota = Quota(name)
     rule = RULES[quota]
-    usual = _written(rule, rule.usual)
+    usual = _sufficient_limit(rule, rule.usual)
     word = f"{option_of(quota)} {usual}" if of_user else f"--quota {quota}={usual}"
     example = f"for example: {word}"
     try:
-        number = value if isinstance(value, int) else _number(value, rule)
+        number = value if isinstance(value, int) else _parse_limit(value, rule)
     except ValueError:
         kind = "size" if rule.in_bytes else "whole number"
         raise SpecInvalid(
@@ -269,7 +269,7 @@ def limit_in(
     return quota, number
 
 
-def _number(text: str, rule: QuotaRule) -> int:
+def _parse_limit(text: str, rule: QuotaRule) -> int:
     return bytes_of(text) if rule.in_bytes else int(text)
 
 

@@ -148,11 +148,11 @@ class StartForecast:
         if self.held is None:
             return f"no record yet: {self.basis}"
         if self.told < FEW:
-            return f"a guess: {self._few}"
+            return f"a guess: {self._coverage_text}"
         return f"the last {self.told} held {self.held:.0f} %"
 
     @property
-    def _few(self) -> str:
+    def _coverage_text(self) -> str:
         """For example: only 5 starts are on record, 1 of them within the published
         interval."""
         within = round(self.told * (self.held or 0.0) / 100)
@@ -173,7 +173,10 @@ class StartForecast:
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
-            return f"from how long jobs like {100 * self.known:.0f} % of these ran, {self._others}"
+            return (
+                f"from how long jobs like {100 * self.known:.0f} % of these ran, "
+                f"{self._fallback_basis}"
+            )
         if self.limited > 0.0:
             return (
                 "from limits"
@@ -183,7 +186,7 @@ class StartForecast:
         return "guessed: no job has a limit, and no job like these has ended"
 
     @property
-    def _others(self) -> str:
+    def _fallback_basis(self) -> str:
         """Return the basis for jobs without similar ended jobs."""
         if self.limited <= 0.0:
             return "the others guessed"

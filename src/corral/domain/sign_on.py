@@ -105,12 +105,12 @@ def check_claims(
         wrong = f"it is meant for another than {rule.client_id}"
     elif claims.get("azp", rule.client_id) != rule.client_id:
         wrong = "it was given to another client"
-    elif _time(claims, "exp") is None or _time(claims, "iat") is None:
+    elif _time_claim(claims, "exp") is None or _time_claim(claims, "iat") is None:
         wrong = "it does not say from when until when it holds"
-    elif now >= (_time(claims, "exp") or 0.0) + LEEWAY_SECONDS:
+    elif now >= (_time_claim(claims, "exp") or 0.0) + LEEWAY_SECONDS:
         wrong = "it has expired"
     elif (
-        max(_time(claims, "iat") or 0.0, _time(claims, "nbf") or 0.0)
+        max(_time_claim(claims, "iat") or 0.0, _time_claim(claims, "nbf") or 0.0)
         > now + LEEWAY_SECONDS
     ):
         wrong = "it does not hold yet: compare the clocks of the provider and of this machine"
@@ -123,7 +123,7 @@ def check_claims(
         )
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
+def _time_claim(claims: Mapping[str, Any], name: str) -> float | None:
     claim = claims.get(name)
     if (
         not isinstance(claim, int | float)

@@ -58,19 +58,24 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
             continue
         moved = new is not None and _is_moved(new, old, abstract_set)
         if moved or (old is not None and name not in abstract_set):
-            raise _refusal(
+            raise _forbidden_error(
                 user, f"queue {name} is not below a queue that {user} operates"
             )
-        if name in tops and (old is None or new is None or _settings(old, new) != old):
-            raise _refusal(
-                user, f"of queue {name} its operators set {', '.join(_words())} alone"
+        if name in tops and (
+            old is None or new is None or _restore_settings(old, new) != old
+        ):
+            raise _forbidden_error(
+                user,
+                f"of queue {name} its operators set {', '.join(_setting_names())} alone",
             )
         if new is not None and _is_wider(before, after, new):
-            raise _refusal(
+            raise _forbidden_error(
                 user, f"the queue above {name} hides more than its visibility would"
             )
     if replace(after, queues=before.queues) != before:
-        raise _refusal(user, "the rules of all queues are for operators of the cluster")
+        raise _forbidden_error(
+            user, "the rules of all queues are for operators of the cluster"
+        )
 
 
 def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
@@ -80,7 +85,7 @@ def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
     return new.parent is None or new.parent not in mine
 
 
-def _settings(old: Queue, new: Queue) -> Queue:
+def _restore_settings(old: Queue, new: Queue) -> Queue:
     """The new queue with the settings of the old one that operators of it may
     change."""
     return replace(new, **{name: getattr(old, name) for name in OWN_SETTINGS})
@@ -96,13 +101,13 @@ def _is_wider(before: QueueTree, after: QueueTree, queue: Queue) -> bool:
     return _WIDER.index(queue.visibility) > above
 
 
-def _words() -> list[str]:
+def _setting_names() -> list[str]:
     return [
         name.replace("most_per_user_millis", "max_per_user") for name in OWN_SETTINGS
     ]
 
 
-def _refusal(user: UserName, message: str) -> Forbidden:
+def _forbidden_error(user: UserName, message: str) -> Forbidden:
     return Forbidden(
         message,
         hint=f"ask an operator of the cluster; see: corral user show {user}, corral queue ls",

@@ -42,7 +42,7 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
             )
     return kind(
         **{
-            name: _read(kind, name, types[name], value_text)
+            name: _parse_setting(kind, name, types[name], value_text)
             for name, value_text in given.items()
         }
     )
@@ -79,7 +79,9 @@ def wrong(
     return SpecInvalid(what, hint=f"write: corral up --engine {kind.NAME} {words}")
 
 
-def _read(kind: "type[EngineSettings]", name: str, type: str, value: Any) -> Any:
+def _parse_setting(
+    kind: "type[EngineSettings]", name: str, type: str, value: Any
+) -> Any:
     if not isinstance(value, str):
         return tuple(value) if isinstance(value, list) else value
     try:

@@ -63,11 +63,11 @@ def take_checks(
                 None,
             )
             if checkup is not None:
-                node, well = _ended(node, checkup, signal, now)
+                node, well = _finish_checkup(node, checkup, signal, now)
                 over.append((checkup, well))
                 kept_signals += [replace(signal, code=PASSED)] if well else []
         else:
-            node, measure = _measured(node, signal, others, now)
+            node, measure = _record_measure(node, signal, others, now)
             kept_signals += _for_health(signal, measure)
     return Checked(node=node, signals=tuple(kept_signals), over=tuple(over))
 
@@ -82,7 +82,7 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
     return [replace(signal, code=FAILED if failed else PASSED, text=measure.text)]
 
 
-def _ended(
+def _finish_checkup(
     node: Node, checkup: CheckUp, signal: Signal, now: float
 ) -> tuple[Node, bool]:
     """The round is over; the node is shown to be well by products on each GPU and no
@@ -118,7 +118,7 @@ def speaks_against_node(measure: CheckMeasure) -> bool:
 # -- one result ----------------------------------------------------------------------------------
 
 
-def _measured(
+def _record_measure(
     node: Node, signal: Signal, fleet: Sequence[Node], now: float
 ) -> tuple[Node, CheckMeasure]:
     kind, _, device = signal.device.partition(":")
@@ -140,14 +140,16 @@ def _measured(
         result = Result.PASSED if signal.code == PASSED else Result.FAILED
         fresh = replace(fresh, result=result, expected=signal.limit)
     elif signal.value is not None:
-        fresh = _held(fresh, node, fleet)
+        fresh = _judge_measure(fresh, node, fleet)
     if fresh.value is not None and fresh.result != Result.FAILED:
         fresh = replace(fresh, past=(*fresh.past, fresh.value)[-MOST_PAST:])
     check_measures = [measure for measure in node.measures if measure.key != fresh.key]
     return replace(node, measures=(*check_measures, fresh)[-MOST_MEASURES:]), fresh
 
 
-def _held(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> CheckMeasure:
+def _judge_measure(
+    one: CheckMeasure, node: Node, fleet: Sequence[Node]
+) -> CheckMeasure:
     """A value against what is expected of it."""
     assert one.value is not None
     if one.kind == CheckKind.CLOCK:
@@ -213,18 +215,23 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
     """Return the nodes to which its links are slow, if this end is the faulty one: at
     least two links have failed, and each of those others has a good one."""
-    slow = {link.device for link in _links(node) if link.result == Result.FAILED}
-    if len(slow) < 2 or any(link.result == Result.PASSED for link in _links(node)):
+    slow = {
+        link.device for link in _link_measures(node) if link.result == Result.FAILED
+    }
+    if len(slow) < 2 or any(
+        link.result == Result.PASSED for link in _link_measures(node)
+    ):
         return ()
     good = {
         other.id
         for other in fleet
         if any(
-            link.result in (Result.PASSED, Result.MEASURED) for link in _links(other)
+            link.result in (Result.PASSED, Result.MEASURED)
+            for link in _link_measures(other)
         )
     }
     return tuple(sorted(slow)) if slow <= good else ()
 
 
-def _links(node: Node) -> list[CheckMeasure]:
+def _link_measures(node: Node) -> list[CheckMeasure]:
     return [measure for measure in node.measures if measure.kind == CheckKind.LINK]

@@ -79,7 +79,7 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
     place_list = [
         at
         for at, raised_error in enumerate(links[1:-1], start=1)
-        if line and _has(raised_error, line)
+        if line and _has_error_line(raised_error, line)
     ]
     links = links[place_list[0] :] if place_list and newest.step is None else links
     if newest.step is not None and newest.step != links[0].step:
@@ -126,7 +126,7 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
     Args:
         line: the line of one of them that shows its class, if that is not its first.
     """
-    root, last = _said(chain.root, line), _said(chain.last, line)
+    root, last = _error_text(chain.root, line), _error_text(chain.last, line)
     if root in last or (last in root and not root_first):
         return quoted(last)
     if last in root:
@@ -150,9 +150,9 @@ def quoted(text: str) -> str:
 def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
     """Return the quote with errors that the program had printed before and gone on: the
     last may come of them. Of more than MOST_EARLIER nothing is known."""
-    said_texts = {_said(chain.root, ""), _said(chain.last, "")}
+    said_texts = {_error_text(chain.root, ""), _error_text(chain.last, "")}
     before = dict.fromkeys(
-        _said(raised_error, "")
+        _error_text(raised_error, "")
         for raised_error in raised
         if raised_error.chain < chain.last.chain
         and not raised_error.is_wrapper
@@ -166,14 +166,14 @@ def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str
 
 def has_line(chain: ErrorChain, line: str) -> bool:
     """Return whether the line is of its first or its last error."""
-    return _has(chain.root, line) or _has(chain.last, line)
+    return _has_error_line(chain.root, line) or _has_error_line(chain.last, line)
 
 
-def _has(one: Raised, line: str) -> bool:
+def _has_error_line(one: Raised, line: str) -> bool:
     return any(line.startswith(own_line) for own_line in one.lines)
 
 
-def _said(one: Raised, line: str) -> str:
-    return (line if line and _has(one, line) else message(one.lines)).removeprefix(
-        "Caused by: "
-    )
+def _error_text(one: Raised, line: str) -> str:
+    return (
+        line if line and _has_error_line(one, line) else message(one.lines)
+    ).removeprefix("Caused by: ")

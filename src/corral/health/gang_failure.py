@@ -40,7 +40,7 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
     if any(end.is_late for end in short):
         return _left_behind(short)
-    ends = [inner for end in short for inner in _unfolded(end)]
+    ends = [inner for end in short for inner in _split_worker_ends(end)]
     failed = [read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
     if not failed:
         return None
@@ -61,7 +61,7 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
         )
         if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
             first = _waited_for(own_readings, stopped) or first
-        return _failure(
+        return _failure_from_rank(
             first,
             alike=sum(rank_reading.kind == first.kind for rank_reading in own_readings),
         )
@@ -73,11 +73,11 @@ def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
     limit; None where none has one. Errors that a stop itself leads to do not count."""
     for end in ends:
         if (error := last_error(end)) is not None and error.kind not in _BY_THE_STOP:
-            return _failure(error, alike=1)
+            return _failure_from_rank(error, alike=1)
     return None
 
 
-def _unfolded(end: RankEnd) -> list[RankEnd]:
+def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
     """The workers of a launcher that share its log, each as the rank that it names; the
     one that the launcher saw fail first a little before the others."""
     apart = streams(end.tail)
@@ -143,7 +143,7 @@ def _of_the_gang(
             None,
         )
     ) is not None:
-        return _failure(
+        return _failure_from_rank(
             wire, alike=sum(rank_reading.kind == wire.kind for rank_reading in told)
         )
     first = next(
@@ -154,7 +154,7 @@ def _of_the_gang(
     idle = [rank_reading.end for rank_reading in stopped if _was_frozen(rank_reading)]
     idle = idle or ([rank_reading.end for rank_reading in stopped] if waited else [])
     quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
-    missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
+    missing, alike = _find_missing_rank(ends, told, quiet), max(1, len(quiet))
     if missing is None:
         # then it was no peer of the gang
         alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)
@@ -162,21 +162,25 @@ def _of_the_gang(
         if len(ends) == 1 and READER_GONE.search(order[0].quote):
             kind = FailureKind.PROGRAM
         step = NextStep.OTHER_RANKS if kind == FailureKind.HANG else order[0].step
-        return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
+        return _failure_from_rank(
+            replace(order[0], kind=kind, step=step), alike=len(told)
+        )
     kind = first.kind if waited else FailureKind.HANG
     did = "waited" if waited else "lost it"
     quote = (
-        f"rank {first.end.rank} {did}{_at(first)}: {first.quote}" if first.quote else ""
+        f"rank {first.end.rank} {did}{_place_suffix(first)}: {first.quote}"
+        if first.quote
+        else ""
     )
     late = replace(first, end=missing, kind=kind, quote=quote, place="", step=None)
-    return _failure(late, alike=alike)
+    return _failure_from_rank(late, alike=alike)
 
 
-def _at(one: RankReading) -> str:
+def _place_suffix(one: RankReading) -> str:
     return f" at {one.place}" if one.place else ""
 
 
-def _missing(
+def _find_missing_rank(
     ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
     """Return the rank that the others name; else the one that was silent to the end;
@@ -201,7 +205,7 @@ def _missing(
     return of.get(last) if last is not None else None
 
 
-def _failure(one: RankReading, *, alike: int) -> Failure:
+def _failure_from_rank(one: RankReading, *, alike: int) -> Failure:
     end = one.end
     return Failure(
         kind=one.kind,

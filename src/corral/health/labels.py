@@ -27,14 +27,14 @@ def without_labels(rows: Sequence[str]) -> list[str]:
             (row_label for row_label in labels if _has_label(row, row_label)), None
         )
         if label is None:
-            bare += _apart(run)
+            bare += _rows_by_process(run)
             bare.append(row)
             run = {}
         else:
             of_label = run.pop(label, [])
             of_label.append(row[len(label) :])
             run[label] = of_label  # behind those that printed before
-    return [*bare, *_apart(run)]
+    return [*bare, *_rows_by_process(run)]
 
 
 def _labels_of(rows: Sequence[str]) -> list[str]:
@@ -51,6 +51,6 @@ def _has_label(row: str, label: str) -> bool:
     return row.startswith(label) or row == label.rstrip()
 
 
-def _apart(run: dict[str, list[str]]) -> Iterator[str]:
+def _rows_by_process(run: dict[str, list[str]]) -> Iterator[str]:
     for rows in run.values():
         yield from rows

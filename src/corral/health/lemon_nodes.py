@@ -116,7 +116,7 @@ def tail(rates: Sequence[UserRate]) -> float:
     seen = sum(rate.own.failures for rate in rates)
     below = [1.0] + [0.0] * (seen - 1) if seen else []
     for rate in rates:
-        below = _plus(
+        below = _convolve(
             below, beta_binomial(rate.own.tries, rate.failed, rate.went_well, seen)
         )
     return max(0.0, 1.0 - sum(below))
@@ -144,7 +144,7 @@ def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[flo
     return masses
 
 
-def _plus(first: Iterable[float], second: Sequence[float]) -> list[float]:
+def _convolve(first: Iterable[float], second: Sequence[float]) -> list[float]:
     """The sum of two counts, as far as the first goes."""
     first = list(first)
     sums = [0.0] * len(first)

@@ -55,7 +55,7 @@ def judge(
     }
     together = _gone_together(silent_for, len(nodes))
     return {
-        node: _verdict(
+        node: _judge_liveness(
             node,
             facts.proofs.get(node),
             silent_for.get(node, 0.0),
@@ -86,7 +86,7 @@ def next_deadline_seconds(
     return max(soonest, LEAST_WAIT_SECONDS)
 
 
-def _verdict(
+def _judge_liveness(
     node: NodeId, proof: str | None, silent: float, excused: float, frozen: bool
 ) -> Verdict:
     if proof is not None:
@@ -114,10 +114,12 @@ def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[
         return frozenset()
     ordered = sorted(silent.values())
     return frozenset(
-        node for node, seconds in silent.items() if _near(seconds, ordered) >= fewest
+        node
+        for node, seconds in silent.items()
+        if _count_near(seconds, ordered) >= fewest
     )
 
 
-def _near(seconds: float, ordered: Sequence[float]) -> int:
+def _count_near(seconds: float, ordered: Sequence[float]) -> int:
     first = bisect_left(ordered, seconds - TOGETHER_SECONDS)
     return bisect_right(ordered, seconds + TOGETHER_SECONDS) - first

@@ -197,7 +197,9 @@ class Printed:
         """The last line where it reads as a reason: a sentence, not of a shape that
         came before; "" where it is of the program's work."""
         last = self.last[-1] if self.last else ""
-        shapes = Counter(_NUMBERS.sub("0", _cut(row)) for row in self.text.split("\n"))
+        shapes = Counter(
+            _NUMBERS.sub("0", _strip_and_shorten(row)) for row in self.text.split("\n")
+        )
         is_alone = shapes[_NUMBERS.sub("0", last)] == 1
         words = len(_WORDS.findall(last))
         is_sentence = words >= PARTING_WORDS and _WORK.search(last) is None
@@ -217,14 +219,14 @@ class Printed:
         prints them; "" for none."""
         match = _CAUSES.search(self.text)
         rows = match[1].rstrip().split("\n") if match is not None else [""]
-        return _cut(_ORDINAL.sub("", rows[-1].strip()))
+        return _strip_and_shorten(_ORDINAL.sub("", rows[-1].strip()))
 
     @property
     def unread(self) -> tuple[str, str]:
         """Place and source line of the last error of Python's parser; "" for none."""
         matches = list(_UNREAD.finditer(self.text))
         return (
-            (f"{matches[-1][1]}:{matches[-1][2]}", _cut(matches[-1][3]))
+            (f"{matches[-1][1]}:{matches[-1][2]}", _strip_and_shorten(matches[-1][3]))
             if matches
             else ("", "")
         )
@@ -233,12 +235,15 @@ class Printed:
     def told_by_launcher(self) -> str:
         """Return torchrun's last line about a worker's signal; "" without one."""
         signal_lines = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
-        return _cut(signal_lines[-1]) if signal_lines else ""
+        return _strip_and_shorten(signal_lines[-1]) if signal_lines else ""
 
     def line_before(self, line: str) -> str:
         """Return the last line with words before this one; "" for none."""
         before = self.text[: max(0, self.text.rfind(line))].split("\n")
-        return next((_cut(row) for row in reversed(before) if _WORDS.search(row)), "")
+        return next(
+            (_strip_and_shorten(row) for row in reversed(before) if _WORDS.search(row)),
+            "",
+        )
 
     @property
     def ending(self) -> str:
@@ -251,7 +256,12 @@ class Printed:
         """The last check of a kernel or of C that failed; "" for none."""
         rows = (row for row in reversed(self.text.split("\n")) if "Assertion" in row)
         return next(
-            (_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), ""
+            (
+                _strip_and_shorten(row)
+                for row in rows
+                if _ASSERTED.search(row[:LINE_CHARACTERS])
+            ),
+            "",
         )
 
 
@@ -276,7 +286,7 @@ def printed(tail: str) -> Printed:
     rows = without_labels(_rows_of(tail))
     bare = [_undressed(row) for row in rows]
     levelled = frozenset(
-        _cut(inner)
+        _strip_and_shorten(inner)
         for row, inner in zip(rows, bare, strict=True)
         if len(inner) < len(row) and _LEVEL.search(row[: len(row) - len(inner)])
     )
@@ -289,7 +299,11 @@ def printed(tail: str) -> Printed:
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the last lines that are no chatter, those of them that warn, and
     chatter."""
-    rows = [_cut(row) for row in outside_tracebacks(text.split("\n")) if row.strip()]
+    rows = [
+        _strip_and_shorten(row)
+        for row in outside_tracebacks(text.split("\n"))
+        if row.strip()
+    ]
     lines: list[str] = []
     chatter: list[str] = []
     for row in reversed(rows):
@@ -313,7 +327,7 @@ def _rows_of(tail: str) -> list[str]:
     tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
     tail = LINE_END.sub(r"\\r", _COLOURS.sub("", tail))
     rows = tail.replace("\r", "\n").split("\n")
-    return [_shown(row) for row in rows if not row.startswith("[corral]")]
+    return [_replace_unprintable(row) for row in rows if not row.startswith("[corral]")]
 
 
 def _out_of_json(found: "re.Match[str]") -> str:
@@ -321,7 +335,7 @@ def _out_of_json(found: "re.Match[str]") -> str:
     return "\n" + found[0].replace("\\n", "\n").replace('\\"', '"') + "\n"
 
 
-def _shown(row: str) -> str:
+def _replace_unprintable(row: str) -> str:
     return (
         row
         if row.isprintable()
@@ -342,5 +356,5 @@ def _undressed(row: str) -> str:
     return row[at:]
 
 
-def _cut(line: str) -> str:
+def _strip_and_shorten(line: str) -> str:
     return shortened(line.strip())

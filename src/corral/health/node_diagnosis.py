@@ -73,22 +73,24 @@ def judge_conditions(
     """
     conditions_by_key = {condition.key: condition for condition in conditions}
     for noticed in new:
-        _take(conditions_by_key, noticed, now, rules)
+        _apply_signal(conditions_by_key, noticed, now, rules)
     passed = [
-        _passed(condition, now, rules, family)
+        _age_ailment(condition, now, rules, family)
         for condition in conditions_by_key.values()
     ]
     living = [
         living_condition for living_condition in passed if living_condition is not None
     ]
-    judged = [_judged(condition, living, now, rules, family) for condition in living]
+    judged = [
+        _assess_ailment(condition, living, now, rules, family) for condition in living
+    ]
     struck = [
         strike
         for condition in judged
-        for strike in _struck(condition, living, now, family)
+        for strike in _job_ending_faults(condition, living, now, family)
     ]
     done = [_dealt_with(condition, now) for condition in judged]
-    return _fewest(done), tuple(struck)
+    return _trim_ailments(done), tuple(struck)
 
 
 def mended(
@@ -96,7 +98,7 @@ def mended(
 ) -> tuple[NodeCondition, ...]:
     """All of them, by a person's word. They are kept, so that a fault that comes again
     climbs."""
-    return tuple(_mend(condition, now) for condition in conditions)
+    return tuple(_mend_ailment(condition, now) for condition in conditions)
 
 
 def booted(
@@ -105,7 +107,7 @@ def booted(
     """Return the faults after a boot, without those that a reset or a reboot
     repairs."""
     return tuple(
-        _mend(condition, now) if condition.remedy in BY_BOOT else condition
+        _mend_ailment(condition, now) if condition.remedy in BY_BOOT else condition
         for condition in conditions
     )
 
@@ -121,7 +123,7 @@ def excused(conditions: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
 # -- one signal ----------------------------------------------------------------------------------
 
 
-def _take(
+def _apply_signal(
     known: dict[ConditionKey, NodeCondition],
     noticed: Noticed,
     now: float,
@@ -130,15 +132,17 @@ def _take(
     signal = noticed.signal
     if signal.kind == SignalKind.CHECK and signal.code == PASSED:
         known.update(
-            (condition.key, _mend(condition, now))
+            (condition.key, _mend_ailment(condition, now))
             for condition in known.values()
-            if _shown(condition, signal)
+            if _is_mended_by(condition, signal)
         )
         return
     unit = signal.uuid or signal.gpu
     key = (signal.kind, signal.code, unit, signal.device)
     old = known.get(key)
-    known[key] = _confirmed(old, signal, now) or _again(old, noticed, now, rules)
+    known[key] = _confirmed(old, signal, now) or _record_occurrence(
+        old, noticed, now, rules
+    )
     if (
         signal.confirmed
         and signal.recovery
@@ -150,11 +154,11 @@ def _take(
             if condition.unit == unit and condition.remedy in BY_BOOT
         ]
         known.update(
-            (condition.key, _mend(condition, now)) for condition in back
+            (condition.key, _mend_ailment(condition, now)) for condition in back
         )  # the driver says: none is needed
 
 
-def _shown(one: NodeCondition, passed: Signal) -> bool:
+def _is_mended_by(one: NodeCondition, passed: Signal) -> bool:
     """Whether this check shows that it is mended."""
     if one.kind == SignalKind.CHECK:
         return one.device == passed.device and one.gpu == passed.gpu
@@ -173,7 +177,7 @@ def _confirmed(
     return replace(old, confirmed=True, last=now)
 
 
-def _again(
+def _record_occurrence(
     old: NodeCondition | None, noticed: Noticed, now: float, rules: HealthRules
 ) -> NodeCondition:
     signal = noticed.signal
@@ -211,7 +215,7 @@ def _again(
         users=tuple({**dict(old.users), **dict.fromkeys(noticed.users, now)}.items())[
             -MOST_TIMES:
         ],
-        attempts=_with(old, signal, now),
+        attempts=_merge_attempts(old, signal, now),
         noticed_at=signal.at,
         recovery=signal.recovery,
         settles_at=now + settle if settle and anew else old.settles_at,
@@ -221,7 +225,7 @@ def _again(
     )
 
 
-def _with(
+def _merge_attempts(
     old: NodeCondition, signal: Signal, now: float
 ) -> tuple[tuple[JobId, AttemptNumber], ...]:
     """While it settles those of its first signal stay on it."""
@@ -232,7 +236,7 @@ def _with(
 # -- time ----------------------------------------------------------------------------------------
 
 
-def _passed(
+def _age_ailment(
     condition: NodeCondition, now: float, rules: HealthRules, family: FamilyOf
 ) -> NodeCondition | None:
     """Return the fault as time has left it: some clear by themselves, old ones are
@@ -242,7 +246,7 @@ def _passed(
             condition.kind, condition.code, family(condition.gpu)
         ).clears_seconds
         if clears is not None and now - condition.last >= clears:
-            condition = _mend(condition, now)
+            condition = _mend_ailment(condition, now)
     elif now - (condition.mended_at or now) >= rules.repeat_seconds:
         return None
     if (
@@ -266,7 +270,7 @@ def _passed(
     return replace(condition, times=times, outbreaks=outbreaks, users=users)
 
 
-def _mend(one: NodeCondition, now: float) -> NodeCondition:
+def _mend_ailment(one: NodeCondition, now: float) -> NodeCondition:
     if not one.is_live:
         return one
     return replace(
@@ -282,7 +286,7 @@ def _mend(one: NodeCondition, now: float) -> NodeCondition:
 # -- the verdict ---------------------------------------------------------------------------------
 
 
-def _judged(
+def _assess_ailment(
     one: NodeCondition,
     others: Sequence[NodeCondition],
     now: float,
@@ -291,7 +295,7 @@ def _judged(
 ) -> NodeCondition:
     if not one.is_live:
         return one
-    remedy, restriction = _remedy(
+    remedy, restriction = _choose_remedy(
         one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu))
     )
     if not one.confirmed:
@@ -305,7 +309,7 @@ def _judged(
     )
 
 
-def _remedy(
+def _choose_remedy(
     one: NodeCondition,
     others: Sequence[NodeCondition],
     now: float,
@@ -325,10 +329,10 @@ def _remedy(
             if many
             else (rule.remedy, Restriction.OPEN)
         )
-    named = _named(one, others)
+    named = _driver_remedy(one, others)
     if named is not None:
         return named, Restriction.DRAIN if named != Remedy.IGNORE else Restriction.OPEN
-    beside = {(other.kind, other.code) for other in _near(one, others)}
+    beside = {(other.kind, other.code) for other in _concurrent_faults(one, others)}
     if (one.kind, one.code) == DOUBLE_BIT and beside & REMAP_FAILED:
         return Remedy.RMA, Restriction.DRAIN
     if not _is_settled(one, now) and not beside & PAIRED:
@@ -337,7 +341,7 @@ def _remedy(
             Restriction.AVOID,
             key=lambda restriction: restriction.rank,
         )
-    climbed = _climbed(rule.remedy, len(one.outbreaks) - 1)
+    climbed = _escalate_remedy(rule.remedy, len(one.outbreaks) - 1)
     if climbed == rule.remedy:
         return rule.remedy, rule.restriction
     return climbed, Restriction.AVOID if climbed == Remedy.RESET else Restriction.DRAIN
@@ -349,17 +353,25 @@ def _was_acted_on(one: NodeCondition) -> bool:
     return one.restriction != Restriction.OPEN
 
 
-def _named(one: NodeCondition, others: Sequence[NodeCondition]) -> Remedy | None:
+def _driver_remedy(
+    one: NodeCondition, others: Sequence[NodeCondition]
+) -> Remedy | None:
     """Return the repair that the driver requested for this GPU at about that time."""
     if one.kind != SignalKind.XID:
         return None
     words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
-    words += [near.recovery for near in _near(one, others) if near.code == XID_RECOVERY]
+    words += [
+        near.recovery
+        for near in _concurrent_faults(one, others)
+        if near.code == XID_RECOVERY
+    ]
     remedies = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
     return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
-def _near(one: NodeCondition, others: Sequence[NodeCondition]) -> list[NodeCondition]:
+def _concurrent_faults(
+    one: NodeCondition, others: Sequence[NodeCondition]
+) -> list[NodeCondition]:
     """Return the faults of the same GPU whose last signal came at about the same
     time."""
     return [
@@ -373,7 +385,7 @@ def _near(one: NodeCondition, others: Sequence[NodeCondition]) -> list[NodeCondi
     ]
 
 
-def _climbed(remedy: Remedy, times: int) -> Remedy:
+def _escalate_remedy(remedy: Remedy, times: int) -> Remedy:
     """Return the remedy for a recurring fault, by its number of recurrences.
 
     The order is reset, deep test, RMA.
@@ -387,7 +399,7 @@ def _climbed(remedy: Remedy, times: int) -> Remedy:
 # -- the jobs on it ------------------------------------------------------------------------------
 
 
-def _struck(
+def _job_ending_faults(
     one: NodeCondition, others: Sequence[NodeCondition], now: float, family: FamilyOf
 ) -> Iterable[Struck]:
     if (
@@ -399,7 +411,7 @@ def _struck(
     ):
         return
     jobs = rule_of(one.kind, one.code, family(one.gpu)).jobs
-    spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
+    spared = _driver_remedy(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
     if jobs != JobConsequence.RUN_ON and not spared:
         yield Struck(
             condition=one,
@@ -416,7 +428,7 @@ def _dealt_with(one: NodeCondition, now: float) -> NodeCondition:
     return replace(one, struck=one.last) if is_due else one
 
 
-def _fewest(conditions: Sequence[NodeCondition]) -> tuple[NodeCondition, ...]:
+def _trim_ailments(conditions: Sequence[NodeCondition]) -> tuple[NodeCondition, ...]:
     """At most MOST_CONDITIONS: those that restrict nothing and are old go first."""
     if len(conditions) <= MOST_CONDITIONS:
         return tuple(conditions)

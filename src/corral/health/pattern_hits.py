@@ -54,14 +54,14 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     if raised:
         # elsewhere an error may be explained below it
         is_python = raised[-1].step is None
-        beside = reversed(_hits(log.last, machine_only=is_python))
-        return _best(
+        beside = reversed(_find_hits(log.last, machine_only=is_python))
+        return _select_best_hit(
             [*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers]
         )
-    best_pattern = _best(reversed(_hits(log.last)))
+    best_pattern = _select_best_hit(reversed(_find_hits(log.last)))
     if best_pattern is None and not log.is_stated:
-        best_pattern = _best(_hits(log.warnings))
-    retried = _best(_hits(log.chatter)) if with_chatter else None
+        best_pattern = _select_best_hit(_find_hits(log.warnings))
+    retried = _select_best_hit(_find_hits(log.chatter)) if with_chatter else None
     if best_pattern is None:
         return None if log.complaint else retried
     # an installer cannot reach its index
@@ -109,19 +109,21 @@ def by_retries(log: Printed, error: str) -> Hit | None:
     says."""
     if GAVE_UP.search(error) is None:
         return None
-    return _best(reversed(_hits([*log.chatter, *log.warnings, *log.last])))
+    return _select_best_hit(
+        reversed(_find_hits([*log.chatter, *log.warnings, *log.last]))
+    )
 
 
 def hit_of(one: Raised) -> Hit | None:
     """Return the class of an error by its message; of the program's own by the first
     line."""
-    hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
+    hit = _select_best_hit(_find_hits(one.lines[:1] if one.is_own else one.lines))
     if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
         return hit[0], sentence(one.lines)  # a later line only repeats how it ended
     return hit
 
 
-def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
+def _find_hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
     patterns = (
         (pattern_of(line, machine_only=machine_only), at)
         for at, line in enumerate(lines)
@@ -133,7 +135,7 @@ def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
     ]
 
 
-def _best(hits: Iterable[Hit]) -> Hit | None:
+def _select_best_hit(hits: Iterable[Hit]) -> Hit | None:
     """The most specific that is no consequence; else the most specific."""
     return min(hits, key=_rank_of_hit, default=None)
 

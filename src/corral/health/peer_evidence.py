@@ -122,18 +122,20 @@ def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
     earlier failures were survived."""
     if (root := _root_cause(text)) is not None:
         rank, code = root
-        return rank, exit if code >= 0 and exit.code is None else _ended(exit, code)
+        return rank, exit if code >= 0 and exit.code is None else _exit_with_code(
+            exit, code
+        )
     for words in _LAUNCHERS if exit.code is not None else ():
         if (match := words.search(text)) is not None:
-            return None, _ended(exit, -abs(int(match[1])))
+            return None, _exit_with_code(exit, -abs(int(match[1])))
     if (
         exit.code is not None
         and (named := _CHILDREN.search(last))
         and named[1] in _BY_WORD
     ):
-        return None, _ended(exit, -_BY_WORD[named[1]])
+        return None, _exit_with_code(exit, -_BY_WORD[named[1]])
     if exit.code is not None and (numbered := _BY_NUMBER.search(last)):
-        return None, _ended(exit, -int(numbered[1]))
+        return None, _exit_with_code(exit, -int(numbered[1]))
     return None, exit
 
 
@@ -146,7 +148,7 @@ def _root_cause(text: str) -> tuple[int, int] | None:
     return None if rank is None or code is None else (int(rank[1]), int(code[1]))
 
 
-def _ended(exit: Exit, code: int) -> Exit:
+def _exit_with_code(exit: Exit, code: int) -> Exit:
     """Return the exit. A negative `code` is a signal, as in Python's subprocess
     module."""
     if code < 0:

@@ -220,7 +220,7 @@ class _Reading:
             self._note_frame(at)
         elif self.error:
             if row.strip():
-                self.error.append(_cut(row))
+                self.error.append(_strip_and_shorten(row))
         elif not self._begin_python(row):
             self._begin_other(row)
 
@@ -244,7 +244,7 @@ class _Reading:
             raised = Raised(
                 tuple(self.error),
                 self.chain,
-                self._frame,
+                self._error_frame,
                 self.place,
                 self.library if self.place else "",
                 step,
@@ -265,7 +265,7 @@ class _Reading:
         self.is_ignored = self.is_saving = self.is_of_thread = False
 
     @property
-    def _frame(self) -> str:
+    def _error_frame(self) -> str:
         return "" if self.is_saving else self.frame
 
     def _note_frame(self, at: "re.Match[str]") -> None:
@@ -287,7 +287,7 @@ class _Reading:
         )
         if not is_below and not _BARE.match(row):
             return False
-        self.error, self.is_inside = [_cut(row)], False
+        self.error, self.is_inside = [_strip_and_shorten(row)], False
         return True
 
     def _begin_other(self, row: str) -> None:
@@ -296,11 +296,11 @@ class _Reading:
         (step,) = next_steps
         if step == NextStep.CPP and self.rows_since_python <= NEAR_ROWS:
             return  # the interpreter was on its way out after an error
-        self.error, self.step = [_cut(row)], step
+        self.error, self.step = [_strip_and_shorten(row)], step
         if step == NextStep.RUST and (at := _PANICKED.match(row)) is not None:
             self.place = f"{at[1]}:{at[2]}" if _OF_RUST.search(at[1]) is None else ""
         self.chain += not row.startswith(_CAUSED)
 
 
-def _cut(line: str) -> str:
+def _strip_and_shorten(line: str) -> str:
     return shortened(line.strip())

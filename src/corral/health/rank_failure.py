@@ -99,8 +99,12 @@ def read(end: RankEnd, exit: Exit) -> RankReading:
     end = replace(end, tail=tail)
     if earlier and signal_of(exit) in (None, _ABORT):
         read = _read_end(end, exit, with_chatter=False)
-        before = read if _tells(read) else _read_end(replace(end, tail=earlier), exit)
-        if _tells(before):
+        before = (
+            read
+            if _is_conclusive(read)
+            else _read_end(replace(end, tail=earlier), exit)
+        )
+        if _is_conclusive(before):
             return before
     return _read_end(end, exit)
 
@@ -109,7 +113,7 @@ def last_error(end: RankEnd) -> RankReading | None:
     """Return the error that is the last output of a rank; None where it is not an
     error."""
     log = printed(parted(end.tail)[1])
-    newest = _newest(log.raised)
+    newest = _newest_error(log.raised)
     # more lines may be output
     is_last = newest is not None and log.last[-1:] == newest.lines
     if end.exit is None or newest is None or newest.is_wrapper or not is_last:
@@ -118,7 +122,7 @@ def last_error(end: RankEnd) -> RankReading | None:
     return _of_errors(bare, log, newest, by_words(log, with_chatter=False))
 
 
-def _tells(read: RankReading) -> bool:
+def _is_conclusive(read: RankReading) -> bool:
     return bool(read.quote) and read.kind != FailureKind.UNKNOWN
 
 
@@ -146,7 +150,7 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         step = hit[0].step if hit else None
         quote = hit[1] if hit else log.complaint
         return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
-    newest = _newest(log.raised)
+    newest = _newest_error(log.raised)
     is_outlived = hit is None or not (hit[0].of_peers or hit[0].kind in MACHINE)
     if newest is None and is_outlived and signal_of(exit) == _PIPE:
         return replace(
@@ -264,7 +268,7 @@ def _with_earlier(read: RankReading, log: Printed) -> RankReading:
 def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
     if is_of_timeout(quote):
         return NextStep.TIMED_OUT
-    newest = _newest(log.raised)
+    newest = _newest_error(log.raised)
     signal = signal_of(exit)
     of_language = newest.step if newest is not None and signal in _BY_ITSELF else None
     return of_language or _STEPS.get(signal or 0)
@@ -276,7 +280,7 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     It is the line about a crash or a kill; if the program aborted itself, any error.
     Return "" if the last lines are part of its work.
     """
-    newest, aborts = _newest(log.raised), signal_of(exit) in _BY_ITSELF
+    newest, aborts = _newest_error(log.raised), signal_of(exit) in _BY_ITSELF
     if aborts and newest is not None and (newest.step is not None or log.ends_raising):
         return message(newest.lines)
     if aborts and log.assertion:
@@ -292,7 +296,7 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     return sentence(log.raised[-1].lines) if is_told and log.raised else ""
 
 
-def _newest(raised: Sequence[Raised]) -> Raised | None:
+def _newest_error(raised: Sequence[Raised]) -> Raised | None:
     """Return the newest error that is no wrapper of another; else the newest
     wrapper."""
     raiseds = [

@@ -21,15 +21,15 @@ def mending(condition: NodeCondition, node: Node) -> str:
         return ""
     steps = [] if node.draining else [f"corral node drain {node.id} -y"]
     if condition.remedy == Remedy.REBOOT:
-        return " && ".join([*steps, f"{_on(node)}sudo systemctl reboot"])
+        return " && ".join([*steps, f"{_ssh_prefix(node)}sudo systemctl reboot"])
     steps += [
-        f"{_on(node)}sudo {_reset(condition, node)}",
+        f"{_ssh_prefix(node)}sudo {_gpu_reset_command(condition, node)}",
         f"corral node clear {node.id} -y",
     ]
     return " && ".join(steps)
 
 
-def _on(node: Node) -> str:
+def _ssh_prefix(node: Node) -> str:
     """Return the prefix of a command that runs there; "" for the head's own machine."""
     try:
         is_here = ip_address(node.address).is_loopback
@@ -38,7 +38,7 @@ def _on(node: Node) -> str:
     return "" if is_here else f"ssh {node.address} "
 
 
-def _reset(condition: NodeCondition, node: Node) -> str:
+def _gpu_reset_command(condition: NodeCondition, node: Node) -> str:
     """Return the reset command of one GPU by the driver's name for it; of all if the
     fault names none."""
     gpu = next(

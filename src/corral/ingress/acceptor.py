@@ -59,9 +59,9 @@ class Acceptor:
         """Begin to listen and to accept."""
         self._listening.listen(BACKLOG)
         self._listening.setblocking(False)
-        self._loop.add_reader(self._listening, self._accept)
-        self._loop.add_reader(self._silent, self._spoke)
-        self._sweeping = self._loop.create_task(self._sweep())
+        self._loop.add_reader(self._listening, self._accept_pending)
+        self._loop.add_reader(self._silent, self._queue_readable)
+        self._sweeping = self._loop.create_task(self._sweep_periodically())
 
     def close(self) -> None:
         """Accept no more. Connections that are open stay."""
@@ -87,12 +87,12 @@ class Acceptor:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
 
-    async def _sweep(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             self._table.sweep()
 
-    def _accept(self) -> None:
+    def _accept_pending(self) -> None:
         """Empty the queue of the listening socket, so that who comes last is seen at
         once."""
         for _ in range(ACCEPTED_AT_ONCE):
@@ -102,12 +102,12 @@ class Acceptor:
                 break
             except OSError as error:
                 if error.errno in _NO_MORE:
-                    self._pause()
+                    self._pause_accepting()
                     break
                 continue  # the peer was gone again
-            self._admit(accepted, str(peer[0]))
+            self._admit_socket(accepted, str(peer[0]))
 
-    def _admit(self, accepted: socket.socket, peer: str) -> None:
+    def _admit_socket(self, accepted: socket.socket, peer: str) -> None:
         connection = self._table.admit(network_of(peer), shared=peer in self._proxies)
         if connection is None:
             accepted.close()
@@ -116,7 +116,7 @@ class Acceptor:
         connection.end = Silent(accepted, self._silent)
         self._silent.register(accepted, selectors.EVENT_READ, connection)
 
-    def _spoke(self) -> None:
+    def _queue_readable(self) -> None:
         """Queue the connections over which the first bytes came, or the end."""
         for key, _ in self._silent.select(0):
             accepted, connection = key.fileobj, key.data
@@ -171,15 +171,15 @@ class Acceptor:
         connection.leave()
         accepted.close()
 
-    def _pause(self) -> None:
+    def _pause_accepting(self) -> None:
         """Give a file free, and accept again in a moment."""
         self._table.make_room()
         self._loop.remove_reader(self._listening)
-        self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume)
+        self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume_accepting)
 
-    def _resume(self) -> None:
+    def _resume_accepting(self) -> None:
         self._paused = None
-        self._loop.add_reader(self._listening, self._accept)
+        self._loop.add_reader(self._listening, self._accept_pending)
 
 
 class Silent:

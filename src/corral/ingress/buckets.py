@@ -42,13 +42,13 @@ class TokenBuckets:
         tokens_left = self._left(key, now) - cost
         if tokens_left < 0:
             return -tokens_left / self.rate
-        self._put(key, tokens_left, now)
+        self._store_bucket(key, tokens_left, now)
         return 0.0
 
     def charge(self, key: Hashable, cost: float) -> None:
         """Take tokens for work that is done, also where that leaves a debt."""
         now = self._clock()
-        self._put(key, max(self._left(key, now) - cost, -self.burst), now)
+        self._store_bucket(key, max(self._left(key, now) - cost, -self.burst), now)
 
     def used(self, key: Hashable) -> float:
         """Return the tokens that the key has taken and that are not back yet."""
@@ -65,7 +65,7 @@ class TokenBuckets:
         tokens_left, at = bucket
         return min(self.burst, tokens_left + (now - at) * self.rate)
 
-    def _put(self, key: Hashable, left: float, now: float) -> None:
+    def _store_bucket(self, key: Hashable, left: float, now: float) -> None:
         self._buckets[key] = (left, now)
         self._buckets.move_to_end(key)
         while len(self._buckets) > self._keys:

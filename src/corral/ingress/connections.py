@@ -167,19 +167,19 @@ class ConnectionTable:
         """
         limits, share = self.limits, self._by_address.get(address)
         if share is not None and not shared and share.count >= limits.per_address:
-            if not self._evict(share.waiting, ClosedReason.ADDRESS):
+            if not self._evict_oldest(share.waiting, ClosedReason.ADDRESS):
                 return None
-        elif self._unproven >= limits.total and not self._evict(
+        elif self._unproven >= limits.total and not self._evict_oldest(
             self._phases[_Phase.WAITING], ClosedReason.TOTAL
         ):
             return None
         connection = Connection(self, address, self._clock())
         self._by_address.setdefault(address, _Share()).count += 1
         self._unproven += 1
-        self._enter(connection, _Phase.WAITING)
+        self._enter_phase(connection, _Phase.WAITING)
         return connection
 
-    def _evict(self, among: dict[Connection, None], why: ClosedReason) -> bool:
+    def _evict_oldest(self, among: dict[Connection, None], why: ClosedReason) -> bool:
         """Close the oldest that waits for a request. False: none does, so the newest
         goes."""
         self.refused[why] += 1
@@ -187,12 +187,12 @@ class ConnectionTable:
             (connection for connection in among if not connection.is_proven), None
         )
         if oldest is not None:
-            self._cut(oldest)
+            self._abort_connection(oldest)
         return oldest is not None
 
     def make_room(self) -> None:
         """Close the oldest unproven connection: the process has no more files."""
-        self._evict(self._phases[_Phase.WAITING], ClosedReason.FILES)
+        self._evict_oldest(self._phases[_Phase.WAITING], ClosedReason.FILES)
 
     def sweep(self) -> None:
         """Close what has taken too long. Called about once a second."""
@@ -210,9 +210,9 @@ class ConnectionTable:
             for connection in late:
                 if why is not None:
                     self.refused[why] += 1
-                self._cut(connection)
+                self._abort_connection(connection)
 
-    def _cut(self, connection: Connection) -> None:
+    def _abort_connection(self, connection: Connection) -> None:
         end = connection.end
         self.remove(connection)
         if end is not None:
@@ -228,9 +228,9 @@ class ConnectionTable:
             return
         self._exit(connection)
         connection.since = self._clock()
-        self._enter(connection, phase)
+        self._enter_phase(connection, phase)
 
-    def _enter(self, connection: Connection, phase: _Phase) -> None:
+    def _enter_phase(self, connection: Connection, phase: _Phase) -> None:
         connection.phase = phase
         if phase is not _Phase.SERVING or not connection.is_proven:
             self._phases[phase][connection] = None
@@ -248,20 +248,20 @@ class ConnectionTable:
         if self._by_holder[holder] >= self.limits.per_holder:
             return
         self._exit(connection)
-        self._uncount(connection)
+        self._decrement_counts(connection)
         connection.prover = holder
         self._by_holder[holder] += 1
-        self._enter(connection, connection.phase)
+        self._enter_phase(connection, connection.phase)
 
     def remove(self, connection: Connection) -> None:
         if connection.phase is _Phase.GONE:
             return
         self._exit(connection)
-        self._uncount(connection)
+        self._decrement_counts(connection)
         connection.phase = _Phase.GONE
         connection.end = None
 
-    def _uncount(self, connection: Connection) -> None:
+    def _decrement_counts(self, connection: Connection) -> None:
         if connection.prover is not None:
             self._by_holder[connection.prover] -= 1
             if not self._by_holder[connection.prover]:

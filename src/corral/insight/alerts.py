@@ -111,12 +111,12 @@ class AlertSnapshot:
 def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
     """All that is so now."""
     return [
-        *_stuck(look, rules.job_stuck_seconds),
-        *(_diverged(look) if rules.loss_nan else ()),
-        *_nodes(look, rules),
-        *_starved(look, rules.queue_starved_seconds),
-        *_budgets(look, rules.budget_left_share),
-        *_disks(look, rules.disk_free_share),
+        *_stuck_job_alerts(look, rules.job_stuck_seconds),
+        *(_nan_loss_alerts(look) if rules.loss_nan else ()),
+        *_node_alerts(look, rules),
+        *_starved_queue_alerts(look, rules.queue_starved_seconds),
+        *_low_budget_alerts(look, rules.budget_left_share),
+        *_full_disk_alerts(look, rules.disk_free_share),
     ]
 
 
@@ -143,7 +143,9 @@ def failed(event: Event, job: Job | None) -> Alert | None:
     )
 
 
-def _stuck(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
+def _stuck_job_alerts(
+    look: AlertSnapshot, after_seconds: float | None
+) -> Iterator[Alert]:
     """A job whose loop has made steps and makes none any more; one that does not come
     up or go."""
     if after_seconds is None:
@@ -168,7 +170,7 @@ def _stuck(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
                 )
 
 
-def _diverged(look: AlertSnapshot) -> Iterator[Alert]:
+def _nan_loss_alerts(look: AlertSnapshot) -> Iterator[Alert]:
     """A job whose training loop computes a loss that is not a number."""
     for job in look.world.in_state(JobState.RUNNING).values():
         attempt = look.world.attempts.get(job.id)
@@ -192,7 +194,7 @@ def _job_alert(job: Job, what: str, since: float) -> Alert:
     )
 
 
-def _nodes(look: AlertSnapshot, rules: AlertRules) -> Iterator[Alert]:
+def _node_alerts(look: AlertSnapshot, rules: AlertRules) -> Iterator[Alert]:
     for node in look.world.nodes.values():
         bound = rules.node_down_seconds
         down = node.liveness != Liveness.ALIVE and not node.draining
@@ -214,7 +216,9 @@ def _nodes(look: AlertSnapshot, rules: AlertRules) -> Iterator[Alert]:
             )
 
 
-def _starved(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
+def _starved_queue_alerts(
+    look: AlertSnapshot, after_seconds: float | None
+) -> Iterator[Alert]:
     if after_seconds is None:
         return
     oldest: dict[QueueName, Job] = {}
@@ -235,7 +239,9 @@ def _starved(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert
             )
 
 
-def _budgets(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
+def _low_budget_alerts(
+    look: AlertSnapshot, least_share: float | None
+) -> Iterator[Alert]:
     for queue, budget_left in look.budgets.items():
         if least_share is not None and budget_left <= least_share:
             yield Alert(
@@ -247,21 +253,29 @@ def _budgets(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
             )
 
 
-def _disks(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
+def _full_disk_alerts(
+    look: AlertSnapshot, least_share: float | None
+) -> Iterator[Alert]:
     if least_share is None:
         return
     for path, (free, total) in look.disks.items():
         if free < least_share * total:
-            yield _disk("the head", path, free, total, "corral status", look.wall)
+            yield _build_disk_alert(
+                "the head", path, free, total, "corral status", look.wall
+            )
     for node, sample in look.samples.items():
         for disk in sample.disks:
             if not disk.silent and disk.free_bytes < least_share * disk.total_bytes:
                 show = f"corral node show {node}"
                 free, total = disk.free_bytes, disk.total_bytes
-                yield _disk(f"node {node}", disk.path, free, total, show, look.wall)
+                yield _build_disk_alert(
+                    f"node {node}", disk.path, free, total, show, look.wall
+                )
 
 
-def _disk(whose: str, path: str, free: int, total: int, next: str, at: float) -> Alert:
+def _build_disk_alert(
+    whose: str, path: str, free: int, total: int, next: str, at: float
+) -> Alert:
     return Alert(
         key=f"disk_full:{whose}:{path}",
         kind=AlertKind.DISK_FULL,

@@ -76,8 +76,10 @@ def _straggling(one: Straggler, node: str) -> Bottleneck:
     where = " more for its data" if one.in_data else ""
     return Bottleneck(
         bound=BottleneckKind.STRAGGLER,
-        text=f"rank {one.rank} on {node} takes {_ms(one.seconds)} a step of its own, the others "
-        f"{_ms(one.others_seconds)}: they wait for it ({share_text(one.slower)} slower{where})",
+        text=f"rank {one.rank} on {node} takes {_format_step_time(one.seconds)} a step "
+        "of its own, the others "
+        f"{_format_step_time(one.others_seconds)}: they wait for it "
+        f"({share_text(one.slower)} slower{where})",
         advice="data as near and as much for each rank"
         if one.in_data
         else f"another node: corral node show {node}, then corral node drain {node}",
@@ -103,7 +105,7 @@ def _of_loop(spent: StepTimes, whole: float) -> Bottleneck | None:
         return Bottleneck(
             bound=BottleneckKind.COMMUNICATION,
             text=f"its ranks wait for each other in {share_text(wait)} of their time"
-            + (f"; {_carried(spent.link)}" if spent.link is not None else ""),
+            + (f"; {_link_traffic_text(spent.link)}" if spent.link is not None else ""),
             advice="more work between two exchanges (a larger batch, accumulation), fewer or "
             "nearer nodes (topology: require rack)",
         )
@@ -147,14 +149,14 @@ def _bound_by(link: LinkUse) -> Bottleneck:
     is_pcie = link.name.startswith("PCIe")
     return Bottleneck(
         bound=BottleneckKind.COMMUNICATION,
-        text=_carried(link),
+        text=_link_traffic_text(link),
         advice="data that stays on the GPU, pinned memory, less offloading, or GPUs with NVLink"
         if is_pcie
         else "fewer bytes in exchanges (a lower precision, accumulation, less tensor parallelism)",
     )
 
 
-def _carried(link: LinkUse) -> str:
+def _link_traffic_text(link: LinkUse) -> str:
     used, most = (
         f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s)
     )
@@ -162,5 +164,5 @@ def _carried(link: LinkUse) -> str:
     return f"its GPUs' {link.name} carry {used} of {most} GB/s, {share} of their rate"
 
 
-def _ms(seconds: float) -> str:
+def _format_step_time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

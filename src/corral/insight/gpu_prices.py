@@ -46,7 +46,7 @@ def hourly(
             nearest counts.
         pretend: the catalog has no price for it.
     """
-    labelled = _number(labels.get(PRICE_LABEL, ""))
+    labelled = _parse_price(labels.get(PRICE_LABEL, ""))
     if labelled is not None:
         return Price(labelled)
     for queue in reversed(path):
@@ -56,7 +56,7 @@ def hourly(
     return None if catalog_price is None else Price(catalog_price, is_list=True)
 
 
-def _number(text: str) -> float | None:
+def _parse_price(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

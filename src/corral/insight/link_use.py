@@ -32,8 +32,8 @@ def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
     a counter or a known rate."""
     gpu_samples = list(gpus)
     kinds = [
-        _middle("NVLinks", [_of_nvlinks(gpu) for gpu in gpu_samples]),
-        _middle("PCIe links", [_of_pcie(gpu) for gpu in gpu_samples]),
+        _median_link_use("NVLinks", [_of_nvlinks(gpu) for gpu in gpu_samples]),
+        _median_link_use("PCIe links", [_of_pcie(gpu) for gpu in gpu_samples]),
     ]
     return max(
         (kind for kind in kinds if kind is not None),
@@ -45,7 +45,7 @@ def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
 Used = tuple[float, float] | None  # bytes a second, and the most
 
 
-def _middle(name: str, uses: Iterable[Used]) -> LinkUse | None:
+def _median_link_use(name: str, uses: Iterable[Used]) -> LinkUse | None:
     known_uses = [use for use in uses if use is not None]
     if not known_uses:
         return None

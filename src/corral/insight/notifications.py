@@ -70,7 +70,10 @@ class Notification:
     @property
     def lines(self) -> list[str]:
         """For people: at most ALIKE of each kind by themselves."""
-        return [*_lines(self.alerts, ""), *_lines(self.over, "over: ")]
+        return [
+            *_group_alert_texts(self.alerts, ""),
+            *_group_alert_texts(self.over, "over: "),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +95,11 @@ def due(
     `day_seconds`: the receiver's local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
-    sent = dict(_seen(told.sent, current_alerts, now))
+    sent = dict(_update_sent_alerts(told.sent, current_alerts, now))
     fresh = [
         alert
         for key, alert in current_alerts.items()
-        if (key not in sent or _again(sent[key], now, taste))
+        if (key not in sent or _is_repeat_due(sent[key], now, taste))
         and (not is_quiet or alert.severity == Severity.CRITICAL)
     ]
     over = [
@@ -121,7 +124,7 @@ def due(
     return Notification(alerts=tuple(fresh), over=tuple(over)), after
 
 
-def _seen(
+def _update_sent_alerts(
     sent: Mapping[str, SentAlert], there: Mapping[str, Alert], now: float
 ) -> Iterable[tuple[str, SentAlert]]:
     """Return what is known, and since when each alert no longer holds."""
@@ -140,7 +143,7 @@ def _seen(
             )
 
 
-def _again(one: SentAlert, now: float, taste: Taste) -> bool:
+def _is_repeat_due(one: SentAlert, now: float, taste: Taste) -> bool:
     return not one.alert.moment and now - one.at >= taste.repeat_seconds
 
 
@@ -149,7 +152,7 @@ def _is_past(one: SentAlert, now: float) -> bool:
     return one.alert.moment and now - one.at > DAY_SECONDS
 
 
-def _lines(alerts: Sequence[Alert], before: str) -> list[str]:
+def _group_alert_texts(alerts: Sequence[Alert], before: str) -> list[str]:
     alert_lines = []
     for kind in dict.fromkeys(alert.kind for alert in alerts):
         of_kind = [alert for alert in alerts if alert.kind == kind]

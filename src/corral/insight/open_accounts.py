@@ -23,7 +23,7 @@ def of_allocation(
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
     pretend = node is not None and node.inventory.pretend
-    for kind, gpus in gpus_of(allocation.seat, types, _asked(job)).items():
+    for kind, gpus in gpus_of(allocation.seat, types, _requested_gpu_type(job)).items():
         price = hourly(labels, kind, tree.path(job.spec.queue), pretend=pretend)
         for day, seconds in by_day(allocation.began, until):
             gpu_seconds = gpus * seconds
@@ -46,12 +46,12 @@ def gang_gpus(
     for seat in attempt.seats:
         node = nodes.get(seat.node)
         types = node.inventory.types if node is not None else ()
-        for kind, gpus in gpus_of(seat, types, _asked(job)).items():
+        for kind, gpus in gpus_of(seat, types, _requested_gpu_type(job)).items():
             gpu_seconds[kind] = gpu_seconds.get(kind, 0.0) + gpus
     return gpu_seconds
 
 
-def _asked(job: Job) -> str:
+def _requested_gpu_type(job: Job) -> str:
     return job.spec.shapes[0].resources.gpu_type or ""
 
 
@@ -118,7 +118,7 @@ def hourly_money(world: World) -> HourlyMoney:
             continue
         path = world.queues.path(job.spec.queue)
         for kind, gpus in gpus_of(
-            allocation.seat, node.inventory.types, _asked(job)
+            allocation.seat, node.inventory.types, _requested_gpu_type(job)
         ).items():
             price = hourly(node.labels, kind, path, pretend=node.inventory.pretend)
             if price is None:

@@ -55,12 +55,12 @@ class UsageReport:
         return KINDS[self.kind]
 
 
-def _hours(name: str) -> Callable[[UsageAmounts], Value]:
+def _gpu_hours_getter(name: str) -> Callable[[UsageAmounts], Value]:
     at = AMOUNTS.index(f"{name}_gpu_seconds")
     return lambda one: one[at] / HOUR_SECONDS
 
 
-def _share(name: str, part: str, whole: str) -> UsageColumn:
+def _share_column(name: str, part: str, whole: str) -> UsageColumn:
     above, below = (
         AMOUNTS.index(f"{part_name}_gpu_seconds") for part_name in (part, whole)
     )
@@ -70,7 +70,7 @@ def _share(name: str, part: str, whole: str) -> UsageColumn:
 
 
 def _hours_column(name: str, part: str = "") -> UsageColumn:
-    return UsageColumn(name, "GPU-hours", _hours(part or name))
+    return UsageColumn(name, "GPU-hours", _gpu_hours_getter(part or name))
 
 
 def other_gpu_seconds(one: UsageAmounts) -> float:
@@ -86,7 +86,7 @@ def lost_gpu_seconds(one: UsageAmounts) -> float:
     return lost + one.starting_gpu_seconds + one.saving_gpu_seconds
 
 
-def _wasted(one: UsageAmounts) -> float:
+def _wasted_gpu_seconds(one: UsageAmounts) -> float:
     """Return the GPU-seconds lost by attempts, or idle ones, whichever is more: whether
     both cover the same seconds is unknown."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
@@ -94,7 +94,11 @@ def _wasted(one: UsageAmounts) -> float:
 
 def _wasted_money(one: UsageAmounts, money: float) -> Value:
     allocated = one.allocated_gpu_seconds
-    return money * min(1.0, _wasted(one) / allocated) if allocated > 0 else None
+    return (
+        money * min(1.0, _wasted_gpu_seconds(one) / allocated)
+        if allocated > 0
+        else None
+    )
 
 
 def not_used_gpu_seconds(one: UsageAmounts) -> float:
@@ -132,10 +136,10 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
     "usage": (
         _ALLOCATED,
         _hours_column("used"),
-        _share("utilisation", "used", "measured"),
+        _share_column("utilisation", "used", "measured"),
         UsageColumn("not used", "share", _not_used_share),
         _hours_column("idle"),
-        _share("measured", "measured", "allocated"),
+        _share_column("measured", "measured", "allocated"),
         UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),
     "waste": (_ALLOCATED, _hours_column("idle"), *_LOST),
@@ -155,13 +159,13 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
             LIST_CURRENCY,
             lambda one: _not_used_money(one, one.list_money),
         ),
-        UsageColumn("without a price", "GPU-hours", _hours("unpriced")),
+        UsageColumn("without a price", "GPU-hours", _gpu_hours_getter("unpriced")),
         UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),
     "goodput": (
         _ALLOCATED,
         _hours_column("useful"),
-        _share("goodput", "useful", "allocated"),
+        _share_column("goodput", "useful", "allocated"),
         *_LOST,
     ),
 }
@@ -190,7 +194,7 @@ def report(
         days[day] = days[day].plus(own_amounts) if day in days else own_amounts
         if by == "job":
             names[key] = account.name
-    rows, rest = _most_first(_rows(sums, names), limit)
+    rows, rest = _most_first(_build_usage_rows(sums, names), limit)
     return UsageReport(
         kind=kind,
         by=by,
@@ -212,7 +216,7 @@ def drained(rows: list[T]) -> Iterator[T]:
         yield rows.pop()
 
 
-def _rows(
+def _build_usage_rows(
     sums: dict[str, UsageAmounts], names: Mapping[str, str]
 ) -> Iterator[UsageRow]:
     while sums:

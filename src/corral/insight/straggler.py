@@ -70,14 +70,14 @@ class Looks:
         self._numbers = array("d")
 
     def __len__(self) -> int:
-        return len(self._numbers) // self._width
+        return len(self._numbers) // self._row_width
 
     def add(self, look: Look, save_seconds: float) -> None:
         ranks = tuple(look)
         if ranks != self._ranks:
             self._ranks, self._numbers = ranks, array("d")
         if len(self) == self._most:
-            del self._numbers[: self._width]
+            del self._numbers[: self._row_width]
         self._numbers.append(save_seconds)
         for pace in look.values():
             numbers = (
@@ -89,7 +89,7 @@ class Looks:
             self._numbers.extend(numbers)
 
     @property
-    def _width(self) -> int:
+    def _row_width(self) -> int:
         return 1 + 4 * len(self._ranks)
 
     @property
@@ -104,7 +104,7 @@ class Looks:
     @property
     def save_seconds(self) -> float:
         """Return how long checkpoints took between the first pass and the last."""
-        return max(0.0, self._numbers[-self._width] - self._numbers[0])
+        return max(0.0, self._numbers[-self._row_width] - self._numbers[0])
 
 
 def span_of(before: Look, after: Look) -> StepSpan | None:
@@ -123,11 +123,14 @@ def span_of(before: Look, after: Look) -> StepSpan | None:
     return StepSpan(
         ranks,
         busy,
-        array("d", (log(own_busy / _others(ordered, own_busy)) for own_busy in busy)),
+        array(
+            "d",
+            (log(own_busy / _median_of_others(ordered, own_busy)) for own_busy in busy),
+        ),
     )
 
 
-def _others(ordered: Sequence[float], own: float) -> float:
+def _median_of_others(ordered: Sequence[float], own: float) -> float:
     """The median of these without one that is `own`."""
     at, last = bisect_left(ordered, own), len(ordered) - 1
     low, high = (last - 1) // 2, last // 2
@@ -153,7 +156,7 @@ def straggler_of(
     if not slow_ranks or len(slow_ranks) > max(1.0, len(ranks) * MOST_SLOW):
         return None
     stragglers = [
-        _told(rank, spans, in_data=_waits_for_data(rank, first, last))
+        _build_straggler(rank, spans, in_data=_waits_for_data(rank, first, last))
         for rank in slow_ranks
     ]
     return max(stragglers, key=lambda one: one.slower)
@@ -163,11 +166,13 @@ def _is_slow(ratios: Sequence[float]) -> bool:
     middle = median(ratios)
     if middle < log(1 + LEAST_SLOWER):
         return False
-    error = max(LEAST_ERROR, _spread(ratios, middle)) / sqrt(len(ratios))
+    error = max(LEAST_ERROR, _trimmed_deviation(ratios, middle)) / sqrt(len(ratios))
     return (middle - log(1 + SURE_SLOWER)) / error >= SURE
 
 
-def _told(rank: int, spans: Sequence[StepSpan], *, in_data: bool) -> Straggler:
+def _build_straggler(
+    rank: int, spans: Sequence[StepSpan], *, in_data: bool
+) -> Straggler:
     each = [(span.busy, span.ranks.index(rank)) for span in spans]
     own_busy = median(busy[at] for busy, at in each)
     others = median(
@@ -184,7 +189,7 @@ def _told(rank: int, spans: Sequence[StepSpan], *, in_data: bool) -> Straggler:
     )
 
 
-def _spread(ratios: Sequence[float], middle: float) -> float:
+def _trimmed_deviation(ratios: Sequence[float], middle: float) -> float:
     """The standard deviation about the middle, without the look that is farthest off:
     one hiccup says nothing, and of few looks the median deviation is too often near
     nothing."""

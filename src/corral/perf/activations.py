@@ -67,7 +67,11 @@ def kept_by_layer(
         if step.dropout
         else 0.0
     )
-    mlp = _experts(step, layout) if has_experts else _dense(step, layout)
+    mlp = (
+        _expert_mlp_bytes(step, layout)
+        if has_experts
+        else _dense_mlp_bytes(step, layout)
+    )
     core = 0.0 if chosen is Recompute.SELECTIVE else scores(step, layout)
     if not step.fused:
         norms += 2 * WIDE_BYTES / element(step) * layer_input(step, layout)
@@ -131,7 +135,7 @@ def scores(step: TrainStep, layout: TrainLayout) -> float:
     return element_bytes * pairs * step.model.heads / layout.tensor
 
 
-def _wide(step: TrainStep) -> float:
+def _mlp_element_bytes(step: TrainStep) -> float:
     """Bytes of one number inside of an MLP: before the nonlinearity (two where it is
     gated), the product's operand after it, and between gate and nonlinearity where
     these are not fused."""
@@ -141,13 +145,13 @@ def _wide(step: TrainStep) -> float:
     return kept_widths * element(step) + operand(step)
 
 
-def _dense(step: TrainStep, layout: TrainLayout) -> float:
+def _dense_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
     """Before the nonlinearity (twice as wide where it is gated), and after."""
     tokens = micro_tokens(step, layout) / layout.tensor
-    return tokens * step.model.ffn * _wide(step)
+    return tokens * step.model.ffn * _mlp_element_bytes(step)
 
 
-def _experts(step: TrainStep, layout: TrainLayout) -> float:
+def _expert_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
     """Scores of the router; tokens sent to experts, their inside, and what comes back;
     shared experts alongside them. The fullest GPU gets more than its share of
     tokens."""
@@ -156,7 +160,7 @@ def _experts(step: TrainStep, layout: TrainLayout) -> float:
     tokens = micro_tokens(step, layout) / cut(layout)
     router = SCORE_BYTES * tokens * experts.count
     sent = tokens * experts.per_token * overhead().expert_load
-    wide = _wide(step)
+    wide = _mlp_element_bytes(step)
     inside = sent * experts.ffn * wide
     routed = (
         sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
@@ -180,7 +184,7 @@ def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float
         )
     elif layout.recompute is Recompute.SELECTIVE:
         again = scores(step, layout)
-    inside = _inside(step, layout, has_experts=has_experts)
+    inside = _mlp_gradient_elements(step, layout, has_experts=has_experts)
     return (
         again
         + element(step) * (inside + 2 * tokens * model.hidden)
@@ -188,7 +192,9 @@ def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float
     )
 
 
-def _inside(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
+def _mlp_gradient_elements(
+    step: TrainStep, layout: TrainLayout, *, has_experts: bool
+) -> float:
     """Elements of the gradients inside the MLP."""
     model, tokens = step.model, micro_tokens(step, layout)
     wide = 3 if model.is_gated else 2

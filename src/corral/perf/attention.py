@@ -25,7 +25,7 @@ def prompt_attention_seconds(
     heads = -(-model.heads // tensor)
     flops = 2.0 * tokens * seen(model, context) * heads * pair_numbers(model)
     own_kernels = kernels(device.architecture)
-    rate = device.flops[_sixteen(device)] * own_kernels.matmul * _FLASH
+    rate = device.flops[_half_precision(device)] * own_kernels.matmul * _FLASH
     return flops / rate + own_kernels.seconds
 
 
@@ -80,5 +80,5 @@ def pair_numbers(model: Model) -> int:
     return 2 * model.head_dim
 
 
-def _sixteen(device: Device) -> Precision:
+def _half_precision(device: Device) -> Precision:
     return Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16

@@ -66,30 +66,30 @@ def collective_ways(
     if group.size == 1 or size_bytes == 0:
         return (CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=0.0),)
     if collective in (Collective.ALL_TO_ALL, Collective.SEND_RECV):
-        return (_direct(collective, size_bytes, group, wires),)
+        return (_direct_choice(collective, size_bytes, group, wires),)
     ways = [
         CollectiveChoice(
             algorithm=Algorithm.RING,
-            seconds=_ring(collective, size_bytes, group, wires),
+            seconds=_ring_seconds(collective, size_bytes, group, wires),
         )
     ]
     if collective is Collective.ALL_REDUCE:
         if group.domains > 1 and wires.fabric.is_switched:
-            ways.append(_tree(size_bytes, group, wires))
+            ways.append(_tree_choice(size_bytes, group, wires))
         ways += _in_switch(size_bytes, group, wires)
     return tuple(ways)
 
 
-def _steps(collective: Collective, gpus: int) -> int:
+def _ring_step_count(collective: Collective, gpus: int) -> int:
     return (2 if collective is Collective.ALL_REDUCE else 1) * (gpus - 1)
 
 
-def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
+def _ring_link_bytes(collective: Collective, size_bytes: float, gpus: int) -> float:
     """Bytes over each link of a ring. What goes to or from one GPU passes each link
     whole."""
     if collective in (Collective.BROADCAST, Collective.REDUCE, Collective.SEND_RECV):
         return size_bytes
-    return _steps(collective, gpus) / gpus * size_bytes
+    return _ring_step_count(collective, gpus) / gpus * size_bytes
 
 
 def _inside_rate(
@@ -129,7 +129,7 @@ def _inside_efficiency(
     return protocol.efficiency
 
 
-def _transfer(
+def _ring_transfer_seconds(
     protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float
 ) -> float:
     """A ring: each step takes the longer of its latency and its share of `bytes_s`,
@@ -143,7 +143,7 @@ def _transfer(
     )
 
 
-def _ring(
+def _ring_seconds(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
@@ -162,21 +162,21 @@ def _ring_with(
     efficiency = _inside_efficiency(inside, up, wires.scale_up, group.per_domain)
     rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
     steps, moved = (
-        _steps(collective, group.size),
-        _moved(collective, size_bytes, group.size),
+        _ring_step_count(collective, group.size),
+        _ring_link_bytes(collective, size_bytes, group.size),
     )
     own_s = size_bytes / group.size / inside.own_bytes_per_s
     if group.domains == 1:
-        return _transfer(inside, steps, inside.hop_s, moved / rate, own_s)
+        return _ring_transfer_seconds(inside, steps, inside.hop_s, moved / rate, own_s)
     if group.per_domain == 1:
         rate = math.inf
     rate = min(rate, _across_rate(group, wires) * across.efficiency)
     crossings = group.domains / group.size
     hop_s = crossings * across.hop_s + (1 - crossings) * inside.hop_s
-    return _transfer(across, steps, hop_s, moved / rate, own_s)
+    return _ring_transfer_seconds(across, steps, hop_s, moved / rate, own_s)
 
 
-def _tree(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
+def _tree_choice(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
     """Each domain reduces along a chain, and the domains along two trees of which each
     carries half: a domain sends the whole once where there are two, and twice (up and
     down) in general.
@@ -228,7 +228,7 @@ def _in_switch(
     return [CollectiveChoice(algorithm=Algorithm.IN_SWITCH, seconds=seconds)]
 
 
-def _direct(
+def _direct_choice(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> CollectiveChoice:
     """Each GPU to each other by itself: what stays in its domain and what leaves it at

@@ -61,7 +61,7 @@ def engine(name: str) -> InferenceEngine:
     engine without measurements, and what a line of the table lacks, get the default's
     values."""
     engine_rows = table("engines")
-    own_name = _subject(name)
+    own_name = _match_engine(name)
     facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
     return InferenceEngine(
         name=own_name,
@@ -91,7 +91,7 @@ def engine_said(name: str) -> InferenceEngine:
     Raises: NotFound, with the nearest name.
     """
     if plain(name) != DEFAULT and not _is_named(plain(name)):
-        engine_names = [*table("engines"), *(word for word, _ in _names())]
+        engine_names = [*table("engines"), *(word for word, _ in _engine_aliases())]
         raise NotFound(
             "engine of inference", name, engine_names, see="corral plan catalog engines"
         )
@@ -100,14 +100,14 @@ def engine_said(name: str) -> InferenceEngine:
 
 def _is_named(wanted: str) -> bool:
     """Whether it is made of names and, behind these, a version."""
-    words = [plain(word) for word, _ in _names()]
+    words = [plain(word) for word, _ in _engine_aliases()]
     rest = wanted
     while begins := [word for word in words if rest.startswith(word)]:
         rest = rest.removeprefix(max(begins, key=len))
     return rest != wanted and bool(re.match(r"[v.]?\d|$", rest))
 
 
-def _names() -> list[tuple[str, str]]:
+def _engine_aliases() -> list[tuple[str, str]]:
     """Return the name of each line of the table, and the line."""
     return [
         (word, own_name)
@@ -117,11 +117,11 @@ def _names() -> list[tuple[str, str]]:
     ]
 
 
-def _subject(name: str) -> str:
+def _match_engine(name: str) -> str:
     """The line whose name begins what was asked for, or else is in it; the longest
     such."""
     wanted = plain(name)
-    words = [(plain(word), own_name) for word, own_name in _names()]
+    words = [(plain(word), own_name) for word, own_name in _engine_aliases()]
     begins = [
         (len(word), own_name) for word, own_name in words if wanted.startswith(word)
     ]

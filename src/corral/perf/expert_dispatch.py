@@ -55,7 +55,7 @@ def copies(experts: Experts, group: GpuGroup) -> Copies:
     that is held to some groups of experts reaches only the domains that these are in.
     Source: arXiv:2412.19437, section 2.1.2 and 3.2.2 (at most 4 nodes a token).
     """
-    domains = _reached(experts, group.domains)
+    domains = _mean_domains_reached(experts, group.domains)
     gpus = domains * group.per_domain
     return Copies(
         inside=_different(gpus, experts.per_token) * (1 - 1 / group.per_domain),
@@ -67,7 +67,7 @@ def _different(places: float, drawn: int) -> float:
     return places * (1 - (1 - 1 / places) ** drawn) if places > 1 else 1.0
 
 
-def _reached(experts: Experts, domains: int) -> float:
+def _mean_domains_reached(experts: Experts, domains: int) -> float:
     """Domains that have experts of a token's groups, in the mean over the choices of
     groups."""
     groups, some = experts.groups, experts.groups_per_token

@@ -98,7 +98,7 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
     if work.prompt > 0 and engine.prompt_matmul != 1.0:
         slower = replace(engine, matmul=engine.matmul * engine.prompt_matmul)
         replica = replace(replica, engine=slower)
-    each = _rows(work.tokens / replica.data)
+    each = _matmul_rows(work.tokens / replica.data)
     common = _attention_seconds(replica, work, each) + engine.layer_seconds
     common += engine.sequence_layer_seconds * (work.decodes + work.ends)
     least = engine.prompt_layer_seconds if work.prompt else 0.0
@@ -163,11 +163,13 @@ def static_batch_seconds(
     return seconds + (output - 1) * decode_seconds(replica, batch=batch, context=middle)
 
 
-def _rows(tokens: float) -> int:
+def _matmul_rows(tokens: float) -> int:
     return max(1, round(tokens))
 
 
-def _product(replica: Replica, m: int, n: int, k: int, *, groups: int = 1) -> float:
+def _product_seconds(
+    replica: Replica, m: int, n: int, k: int, *, groups: int = 1
+) -> float:
     seconds = matmul_seconds(
         m,
         n,
@@ -190,7 +192,7 @@ def _moved_seconds(replica: Replica, size_bytes: float) -> float:
     )
 
 
-def _cut(size: int, parts: int) -> int:
+def _ceil_divide(size: int, parts: int) -> int:
     return -(-size // parts)
 
 
@@ -198,9 +200,11 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
     model, parts = replica.model, replica.tensor
     if model.latent is None:
         numbers = model.heads * model.head_dim
-        three = _cut(numbers + 2 * model.kv_heads * model.head_dim, parts)
-        seconds = _product(replica, tokens, three, model.hidden)
-        seconds += _product(replica, tokens, model.hidden, _cut(numbers, parts))
+        three = _ceil_divide(numbers + 2 * model.kv_heads * model.head_dim, parts)
+        seconds = _product_seconds(replica, tokens, three, model.hidden)
+        seconds += _product_seconds(
+            replica, tokens, model.hidden, _ceil_divide(numbers, parts)
+        )
     else:
         seconds = _latent_products(replica, model.latent, tokens)
     if work.prompt > 0:
@@ -231,23 +235,23 @@ def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
     into queries and outputs: arXiv:2405.04434, section 2.1.2."""
     model, parts = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
-    queries = _cut(model.heads * (model.head_dim + latent.rope_dim), parts)
-    both = _cut(model.heads * (model.head_dim + latent.value_dim), parts)
-    values = _cut(model.heads * latent.value_dim, parts)
+    queries = _ceil_divide(model.heads * (model.head_dim + latent.rope_dim), parts)
+    both = _ceil_divide(model.heads * (model.head_dim + latent.value_dim), parts)
+    values = _ceil_divide(model.heads * latent.value_dim, parts)
     return (
-        _product(replica, tokens, down, model.hidden)
-        + _product(replica, tokens, queries, latent.query_rank or model.hidden)
-        + _product(replica, tokens, both, latent.kv_rank)
-        + _product(replica, tokens, model.hidden, values)
+        _product_seconds(replica, tokens, down, model.hidden)
+        + _product_seconds(replica, tokens, queries, latent.query_rank or model.hidden)
+        + _product_seconds(replica, tokens, both, latent.kv_rank)
+        + _product_seconds(replica, tokens, model.hidden, values)
     )
 
 
 def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
     model = replica.model
-    own_width = _cut(ffn, replica.tensor)
+    own_width = _ceil_divide(ffn, replica.tensor)
     wide = own_width * (2 if model.is_gated else 1)
-    seconds = _product(replica, tokens, wide, model.hidden)
-    seconds += _product(replica, tokens, model.hidden, own_width)
+    seconds = _product_seconds(replica, tokens, wide, model.hidden)
+    seconds += _product_seconds(replica, tokens, model.hidden, own_width)
     passed = ACTIVATION_BYTES * tokens * (wide + own_width)
     return seconds + _moved_seconds(replica, passed)
 
@@ -262,15 +266,17 @@ def experts_touched(experts: Experts, tokens: float) -> float:
 def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float:
     model = replica.model
     touched = experts_touched(experts, tokens)
-    rows = _rows(replica.engine.imbalance * tokens * experts.per_token / touched)
-    here = _rows(touched / replica.expert)
-    inner = _cut(experts.ffn, max(1, replica.tensor * replica.data // replica.expert))
+    rows = _matmul_rows(replica.engine.imbalance * tokens * experts.per_token / touched)
+    here = _matmul_rows(touched / replica.expert)
+    inner = _ceil_divide(
+        experts.ffn, max(1, replica.tensor * replica.data // replica.expert)
+    )
     wide = inner * (2 if model.is_gated else 1)
-    seconds = _product(replica, rows, wide, model.hidden, groups=here)
-    seconds += _product(replica, rows, model.hidden, inner, groups=here)
+    seconds = _product_seconds(replica, rows, wide, model.hidden, groups=here)
+    seconds += _product_seconds(replica, rows, model.hidden, inner, groups=here)
     passed = ACTIVATION_BYTES * here * rows * (2 * model.hidden + wide + inner)
     seconds += _moved_seconds(replica, passed)
-    each = _rows(tokens / replica.data)
+    each = _matmul_rows(tokens / replica.data)
     if beside := experts.ffn * experts.shared + experts.shared_ffn:
         seconds += _mlp_seconds(replica, each, beside)
     if replica.data > 1:
@@ -278,7 +284,7 @@ def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float
     return seconds + _sum_seconds(replica, each)
 
 
-def _group(replica: Replica, size: int) -> GpuGroup:
+def _build_gpu_group(replica: Replica, size: int) -> GpuGroup:
     inside = min(size, replica.wires.domain_gpus)
     while size % inside:
         inside -= 1
@@ -290,7 +296,7 @@ def _sum_seconds(replica: Replica, tokens: int) -> float:
     if replica.tensor == 1:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden
-    group = _group(replica, replica.tensor)
+    group = _build_gpu_group(replica, replica.tensor)
     if replica.engine.sums_in_one:
         seconds = small_all_reduce_seconds(size, group, replica.wires)
     else:
@@ -301,7 +307,7 @@ def _sum_seconds(replica: Replica, tokens: int) -> float:
 def _exchange_seconds(replica: Replica, tokens: float) -> float:
     """Tokens of all GPUs to the experts that they chose, or back."""
     size = ACTIVATION_BYTES * tokens * replica.model.hidden
-    group = _group(replica, replica.data)
+    group = _build_gpu_group(replica, replica.data)
     return collective_seconds(Collective.ALL_TO_ALL, size, group, replica.wires)
 
 
@@ -322,7 +328,7 @@ def _head_seconds(replica: Replica, drawn: float) -> float:
     if drawn <= 0:
         return 0.0
     model = replica.model
-    vocab = _cut(model.vocab, replica.tensor)
-    rows = _rows(drawn / replica.data)
+    vocab = _ceil_divide(model.vocab, replica.tensor)
+    rows = _matmul_rows(drawn / replica.data)
     seconds = matmul_seconds(rows, vocab, model.hidden, replica.device, Precision.FP16)
     return seconds + replica.engine.sequence_seconds * drawn

@@ -89,7 +89,7 @@ def layer_passes(
     Source: arXiv:2205.05198, appendix A, for the products; constants: perf/software.py.
     """
     own_share = share(step, layout)
-    products = _products(step.model, layout, own_share, has_experts=has_experts)
+    products = _layer_products(step.model, layout, own_share, has_experts=has_experts)
     forward = sum(_product_seconds(product, step, device) for product in products)
     backward = sum(_backward_seconds(product, step, device) for product in products)
     attention_forward, attention_backward = _attention(
@@ -118,7 +118,7 @@ def layer_passes(
     )
 
 
-def _products(
+def _layer_products(
     model: Model, layout: TrainLayout, own: Share, *, has_experts: bool
 ) -> list[Product]:
     queries = own.heads * model.head_dim
@@ -231,7 +231,9 @@ def _attention(
     square = software.square * groups * own.sequence * step.sequence
     scores = (own.sequence, step.sequence, model.head_dim, groups)
     values = (own.sequence, model.head_dim, step.sequence, groups)
-    both = _wide(scores, step, device) + _wide(values, step, device)
+    both = _half_product_seconds(scores, step, device) + _half_product_seconds(
+        values, step, device
+    )
     return (
         both + streamed_seconds(square * _SQUARE_FORWARD, device),
         2 * both + streamed_seconds(square * _SQUARE_BACKWARD, device),
@@ -249,7 +251,7 @@ def _looked_at(step: TrainStep) -> float:
     return shared * near + (1 - shared) * whole
 
 
-def _wide(one: Product, step: TrainStep, device: Device) -> float:
+def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> float:
     """A product in 16 bits, whatever the layers' products have."""
     rows, columns, inner, groups = one
     wide = step.precision if step.precision.bytes >= 2 else Precision.BF16
@@ -267,8 +269,10 @@ def ends_seconds(
     vocab = -(-step.model.vocab // layout.tensor)
     hidden = step.model.hidden
     trained = 2 if step.state.gradient else 1
-    product = _wide((own_share.tokens, vocab, hidden, 1), step, device)
-    product += trained * _wide((own_share.tokens, hidden, vocab, 1), step, device)
+    product = _half_product_seconds((own_share.tokens, vocab, hidden, 1), step, device)
+    product += trained * _half_product_seconds(
+        (own_share.tokens, hidden, vocab, 1), step, device
+    )
     loss = streamed_seconds(
         float(own_share.tokens) * vocab * software.logit_bytes, device
     )

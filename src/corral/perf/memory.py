@@ -108,12 +108,15 @@ def training_memory(
     if stage is not None:
         return _on_stage(step, layout, stage, over)
     return max(
-        (_on_stage(step, layout, stage, over) for stage in _fullest(step, layout)),
-        key=_peak,
+        (
+            _on_stage(step, layout, stage, over)
+            for stage in _candidate_stages(step, layout)
+        ),
+        key=_peak_bytes,
     )
 
 
-def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
+def _candidate_stages(step: TrainStep, layout: TrainLayout) -> set[int]:
     """Stages one of which is the fullest: the first, with most micro batches in flight;
     the last, with the logits; and those alongside them and between, where they may have
     more or other layers."""
@@ -125,7 +128,7 @@ def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
     return {0, 1, 1 + counts.index(max(counts)), last - 1, last}
 
 
-def _peak(memory: TrainMemory) -> float:
+def _peak_bytes(memory: TrainMemory) -> float:
     return memory.allocated_peak
 
 
@@ -134,8 +137,8 @@ def _on_stage(
 ) -> TrainMemory:
     sharded_parameters = holding(step, layout, stage)
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
-    weights, gradients, optimizer = _states(step, layout, sharded_parameters)
-    logits = _logits(step, layout) if stage == layout.pipeline - 1 else 0.0
+    weights, gradients, optimizer = _state_bytes(step, layout, sharded_parameters)
+    logits = _logits_bytes(step, layout) if stage == layout.pipeline - 1 else 0.0
     inside = max(
         passing(step, layout, has_experts=False) if dense_layers else 0.0,
         passing(step, layout, has_experts=True) if moe_layers else 0.0,
@@ -147,7 +150,7 @@ def _on_stage(
         optimizer=optimizer,
         activations=_activations(step, layout, stage),
         logits=logits,
-        buffers=_buffers(step, layout, sharded_parameters),
+        buffers=_shard_buffer_bytes(step, layout, sharded_parameters),
         # the loss comes before the first layer backwards
         passing=max(inside - logits, 0.0),
         workspace=_libraries(step, over) + _between_stages(step, layout),
@@ -155,7 +158,7 @@ def _on_stage(
     )
 
 
-def _states(
+def _state_bytes(
     step: TrainStep, layout: TrainLayout, held: ShardedParameters
 ) -> tuple[float, float, float]:
     """Weights, gradients and optimizer after sharing out."""
@@ -195,7 +198,11 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     if moe_layers:
         kept_bytes += moe_layers * kept_by_layer(step, layout, has_experts=True)
     if stage == layout.pipeline - 1 and step.ahead:
-        kept_bytes += step.ahead * _ahead(step, layout) / in_flight(step, layout, stage)
+        kept_bytes += (
+            step.ahead
+            * _prediction_layer_bytes(step, layout)
+            / in_flight(step, layout, stage)
+        )
     if stage == 0 and step.dropout:
         # mask after the embedding
         kept_bytes += layer_input(step, layout) / element(step)
@@ -217,7 +224,7 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     return total
 
 
-def _ahead(step: TrainStep, layout: TrainLayout) -> float:
+def _prediction_layer_bytes(step: TrainStep, layout: TrainLayout) -> float:
     """Return the memory of one layer that predicts a token further ahead: a layer like
     the last one, the two norms and the joint input before it, the norm after it."""
     has_experts = step.model.experts is not None
@@ -225,7 +232,7 @@ def _ahead(step: TrainStep, layout: TrainLayout) -> float:
     return layer + 7 * layer_input(step, layout)
 
 
-def _logits(step: TrainStep, layout: TrainLayout) -> float:
+def _logits_bytes(step: TrainStep, layout: TrainLayout) -> float:
     tokens = micro_tokens(step, layout)
     return (
         (1 + step.ahead)
@@ -252,7 +259,9 @@ def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
     )
 
 
-def _buffers(step: TrainStep, layout: TrainLayout, held: ShardedParameters) -> float:
+def _shard_buffer_bytes(
+    step: TrainStep, layout: TrainLayout, held: ShardedParameters
+) -> float:
     """Return the buffers of sharded weights: the current layer and the next one, both
     ends of the model, and a layer's gradients."""
     total = 0.0

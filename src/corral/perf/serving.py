@@ -92,7 +92,7 @@ class Served:
         least = self.ttft - mean_wait - step / 2
 
         def above(seconds: float) -> float:
-            return _above(seconds - least, step, waiting, mean_wait)
+            return _exceed_probability(seconds - least, step, waiting, mean_wait)
 
         low, high = least, least + step + 50 * (mean_wait / max(waiting, 1e-9)) + 1e-9
         for _ in range(ROUNDS):
@@ -126,17 +126,19 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
     def running(others: float) -> float:
         """Return how many other requests run if each step has `others` of them."""
         return (
-            load.rate * max(0.0, load.output - 1) * _itl(replica, load, limits, others)
+            load.rate
+            * max(0.0, load.output - 1)
+            * _inter_token_seconds(replica, load, limits, others)
         )
 
     most = capacity(replica, load, limits)
     if load.rate >= most:
-        return _overrun(replica, load, limits)
-    crossing = _crossing(running, limit)
-    return _steady(replica, load, limits, crossing, load.rate / most)
+        return _overloaded_state(replica, load, limits)
+    crossing = _find_crossing(running, limit)
+    return _steady_state(replica, load, limits, crossing, load.rate / most)
 
 
-def _crossing(running: Callable[[float], float], limit: float) -> float:
+def _find_crossing(running: Callable[[float], float], limit: float) -> float:
     """Return where running(x) falls below x, between 0 and `limit`: regula falsi that
     halves the weight of an end that stays (Dowell and Jarratt 1971,
     doi:10.1007/BF01934364)."""
@@ -169,9 +171,9 @@ def served_together(
     low, high = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        steady = _steady(replica, _at(load, rate), limits, others, 0.0)
+        steady = _steady_state(replica, _load_at_rate(load, rate), limits, others, 0.0)
         low, high = (rate, high) if rate * steady.latency < concurrency else (low, rate)
-    return _steady(replica, _at(load, low), limits, others, 0.0)
+    return _steady_state(replica, _load_at_rate(load, low), limits, others, 0.0)
 
 
 def capacity(
@@ -182,31 +184,33 @@ def capacity(
     full = float(limits.sequences)
     decode = _decode_step(replica, load, full)
     # As many prompts begin as end: each step has a share of 1 / output of all.
-    together = full / _lanes(replica) / load.output
+    together = full / _pipeline_lanes(replica) / load.output
     prompt = _prompt_step(replica, load, limits, full, together)
     # In one second, each stage of the pipeline computes the prompts, and in the rest
     # steps of its share of `full` tokens: rate x output / full x decode + rate x prompt
     # / lanes = 1.
     decodes = max(0.0, load.output - 1) / full * decode
-    return 1.0 / (decodes + prompt / _lanes(replica))
+    return 1.0 / (decodes + prompt / _pipeline_lanes(replica))
 
 
-def _at(load: Load, rate: float) -> Load:
+def _load_at_rate(load: Load, rate: float) -> Load:
     return Load(rate=rate, prompt=load.prompt, output=load.output, shared=load.shared)
 
 
-def _lanes(replica: Replica) -> int:
+def _pipeline_lanes(replica: Replica) -> int:
     """Batches that are under way at once: one in each stage of a pipeline."""
     return replica.pipeline
 
 
 def _decode_step(replica: Replica, load: Load, sequences: float) -> float:
     context = load.prompt + load.output / 2
-    work = StepWork(decodes=max(1.0, sequences / _lanes(replica)), context=context)
+    work = StepWork(
+        decodes=max(1.0, sequences / _pipeline_lanes(replica)), context=context
+    )
     return step_seconds(replica, work)
 
 
-def _parts(load: Load, limits: BatchLimits) -> int:
+def _prefill_chunks(load: Load, limits: BatchLimits) -> int:
     return max(1, math.ceil(load.new / limits.tokens))
 
 
@@ -219,9 +223,9 @@ def _prompt_step(
 ) -> float:
     """Return what one prompt adds to its steps, with `together` prompts in one, as far
     as its tokens reach."""
-    parts = _parts(load, limits)
+    parts = _prefill_chunks(load, limits)
     many = max(1.0, min(together, limits.tokens / load.new))
-    decodes = max(0.0, others / _lanes(replica))
+    decodes = max(0.0, others / _pipeline_lanes(replica))
     context = load.prompt + load.output / 2
     alone = StepWork(decodes=decodes, context=context)
     base = step_seconds(replica, alone)
@@ -245,24 +249,26 @@ def _prompt_step(
     return parts * max(0.0, seconds) / many
 
 
-def _itl(replica: Replica, load: Load, limits: BatchLimits, others: float) -> float:
+def _inter_token_seconds(
+    replica: Replica, load: Load, limits: BatchLimits, others: float
+) -> float:
     """Between two tokens of a request alongside `others` of them."""
-    decode, lanes = _decode_step(replica, load, others + 1), _lanes(replica)
+    decode, lanes = _decode_step(replica, load, others + 1), _pipeline_lanes(replica)
     together = load.rate * decode / lanes
     prompts = load.rate * _prompt_step(replica, load, limits, others, together) / lanes
     return math.inf if prompts >= 1 else decode / (1 - prompts)
 
 
-def _steady(
+def _steady_state(
     replica: Replica, load: Load, limits: BatchLimits, others: float, busy: float
 ) -> Served:
-    itl = _itl(replica, load, limits, others)
+    itl = _inter_token_seconds(replica, load, limits, others)
     decode = _decode_step(replica, load, others) if others > 0 else 0.0
     prompt = _prompt_step(replica, load, limits, others)
-    parts = _parts(load, limits)
+    parts = _prefill_chunks(load, limits)
     service = (load.output - 1) * itl + decode + prompt
     queue = _queue_seconds(busy, limits.sequences, service)
-    share = min(0.999, load.rate * prompt / _lanes(replica))
+    share = min(0.999, load.rate * prompt / _pipeline_lanes(replica))
     behind = share / (1 - share) * prompt / 2  # earlier prompts: M/D/1
     chance = min(1.0, others)  # that a step runs where the request comes
     request = replica.engine.request_seconds
@@ -304,7 +310,7 @@ def _queue_seconds(busy: float, places: int, service: float) -> float:
     return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
-def _overrun(replica: Replica, load: Load, limits: BatchLimits) -> Served:
+def _overloaded_state(replica: Replica, load: Load, limits: BatchLimits) -> Served:
     full = float(limits.sequences)
     return Served(
         load=load,
@@ -316,14 +322,16 @@ def _overrun(replica: Replica, load: Load, limits: BatchLimits) -> Served:
         running_step=_decode_step(replica, load, full),
         decode_step=_decode_step(replica, load, full),
         prompt_step=_prompt_step(replica, load, limits, full),
-        parts=_parts(load, limits),
+        parts=_prefill_chunks(load, limits),
         request_seconds=replica.engine.request_seconds,
         ttft=math.inf,
         itl=math.inf,
     )
 
 
-def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
+def _exceed_probability(
+    seconds: float, step: float, waiting: float, mean: float
+) -> float:
     """Return the probability that a uniform part of `step` plus a wait, which `waiting`
     of all have with `mean` over all, exceeds `seconds`."""
     if seconds < 0:

@@ -95,7 +95,9 @@ def serving_memory(serving: ServingReplica, *, architecture: str = "") -> Servin
     over = overhead(architecture)
     many = serving.gpus > 1
     return ServingMemory(
-        weights=max(_weights(serving, stage) for stage in {0, serving.pipeline - 1}),
+        weights=max(
+            _stage_weight_bytes(serving, stage) for stage in {0, serving.pipeline - 1}
+        ),
         cache=cache_bytes(serving),
         activations=_activations(serving),
         workspace=_workspace(serving, over),
@@ -108,7 +110,7 @@ def _workspace(serving: ServingReplica, over: Overhead) -> float:
     return over.workspace + (over.expert_workspace if serving.model.experts else 0.0)
 
 
-def _weights(serving: ServingReplica, stage: int) -> float:
+def _stage_weight_bytes(serving: ServingReplica, stage: int) -> float:
     step = TrainStep(
         model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD
     )

@@ -36,7 +36,7 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
     """
     if not 0 <= stage < layout.pipeline:
         raise ValueError(f"stage {stage} of {layout.pipeline}")
-    first, count = _span(
+    first, count = _stage_layer_span(
         model.layers, layout.pipeline, layout.first_layers, layout.last_layers, stage
     )
     dense = model.layers - model.moe_layers
@@ -45,7 +45,7 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
 
 
 @lru_cache(maxsize=4096)
-def _span(
+def _stage_layer_span(
     layers: int, stages: int, first_layers: int, last_layers: int, stage: int
 ) -> tuple[int, int]:
     """The first layer of a stage, and how many it has."""
@@ -101,10 +101,10 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
         dense_layers += ahead
     else:
         moe_layers += ahead
-    each = _attention(model, layout) + _extras(model, layout)
+    each = _attention(model, layout) + _extra_parameters(model, layout)
     dense = model.dense_ffn_parameters / layout.tensor
-    beside, experts = _moe(model, layout) if moe_layers else (0.0, 0.0)
-    ends = _ends(step, layout, stage)
+    beside, experts = _moe_parameters(model, layout) if moe_layers else (0.0, 0.0)
+    ends = _embedding_parameters(step, layout, stage)
     joint = ahead * (2 * model.hidden**2 / layout.tensor + 3 * model.hidden)
     return ShardedParameters(
         dense=dense_layers * (each + dense)
@@ -131,14 +131,14 @@ def _attention(model: Model, layout: TrainLayout) -> float:
     return whole + (model.attention_parameters - whole) / tensor
 
 
-def _extras(model: Model, layout: TrainLayout) -> float:
+def _extra_parameters(model: Model, layout: TrainLayout) -> float:
     if not model.has_bias:
         return float(model.layer_extras)
     cut = (model.heads + 2 * model.kv_heads) * model.head_dim + model.ffn
     return model.layer_extras - cut + cut / layout.tensor
 
 
-def _moe(model: Model, layout: TrainLayout) -> tuple[float, float]:
+def _moe_parameters(model: Model, layout: TrainLayout) -> tuple[float, float]:
     """Router and shared experts, and a GPU's own experts, of one layer."""
     experts = model.experts
     if experts is None:
@@ -150,7 +150,7 @@ def _moe(model: Model, layout: TrainLayout) -> tuple[float, float]:
     return model.hidden * experts.count + shared, own_parameters
 
 
-def _ends(step: TrainStep, layout: TrainLayout, stage: int) -> float:
+def _embedding_parameters(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     """Embedding, positions and output matrix. The last stage of a tied model has its
     own copy."""
     model = step.model

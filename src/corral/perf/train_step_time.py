@@ -93,16 +93,18 @@ def step_time(
     """
     by = by or software()
     count = step.micro_batches(layout)
-    forward, backward, again = _layer(step, layout, device, wires, by)
+    forward, backward, again = _mean_layer_time(step, layout, device, wires, by)
     layers = step.model.layers / layout.pipeline
     pieces = layout.interleave
     piece = by.host_piece * sustained(device.architecture).host
     head, embedding = ends_seconds(step, layout, device, by)
     each = forward.seconds + backward.seconds + again
-    slot = _slot(step, layout, each, head.seconds, embedding.seconds)
+    slot = _busiest_stage_seconds(step, layout, each, head.seconds, embedding.seconds)
     mean = layers * each + (head.seconds + embedding.seconds) / layout.pipeline
-    sent = _sent(step, layout, by, wires)
-    data, optimizer = _update(step, layout, device, wires, by, forward, backward, again)
+    sent = _stage_wait_seconds(step, layout, by, wires)
+    data, optimizer = _update_seconds(
+        step, layout, device, wires, by, forward, backward, again
+    )
     bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces + piece)
     busy = slot / (layers * each + head.seconds + embedding.seconds) if slot else 1.0
     whole = count * layers * busy
@@ -127,7 +129,7 @@ def step_time(
     return _with_skew(inner, layout, wires, device)
 
 
-def _slot(
+def _busiest_stage_seconds(
     step: TrainStep, layout: TrainLayout, each: float, head: float, embedding: float
 ) -> float:
     """Seconds of one micro batch on the busiest stage."""
@@ -146,7 +148,7 @@ def _with_skew(
     return StepTime(**parts)
 
 
-def _layer(
+def _mean_layer_time(
     step: TrainStep, layout: TrainLayout, device: Device, wires: Wires, by: Software
 ) -> tuple[_Direction, _Direction, float]:
     """Forward, backward, and seconds of recomputation, of the mean layer."""
@@ -156,11 +158,11 @@ def _layer(
     forward_pass, backward_pass = dense
     if sparse:
         with_experts = layer_passes(step, layout, device, by, has_experts=True)
-        forward_pass = _mixed(dense[0], with_experts[0], sparse)
-        backward_pass = _mixed(dense[1], with_experts[1], sparse)
+        forward_pass = _mix_passes(dense[0], with_experts[0], sparse)
+        backward_pass = _mix_passes(dense[1], with_experts[1], sparse)
     tensor = tensor_seconds(step, layout, wires) * (1 - by.tensor_hidden)
     ring = context_seconds(step, layout, wires)
-    merged = _merging(step, layout, device)
+    merged = _context_merge_seconds(step, layout, device)
     expert = sparse * expert_seconds(step, layout, dispatch(by.name), wires)
     launch = (by.host_tensor if layout.tensor > 1 else 0.0) + sparse * by.host_expert
     slow = sustained(device.architecture).host
@@ -188,7 +190,9 @@ def _layer(
     return forward, backward, again
 
 
-def _merging(step: TrainStep, layout: TrainLayout, device: Device) -> float:
+def _context_merge_seconds(
+    step: TrainStep, layout: TrainLayout, device: Device
+) -> float:
     """Seconds in which what attention found at each turn of the ring is added up,
     forward."""
     if layout.context == 1:
@@ -198,7 +202,7 @@ def _merging(step: TrainStep, layout: TrainLayout, device: Device) -> float:
     return layout.context * streamed_seconds(numbers * _MERGE_BYTES, device)
 
 
-def _mixed(one: Pass, other: Pass, share: float) -> Pass:
+def _mix_passes(one: Pass, other: Pass, share: float) -> Pass:
     return Pass(
         matmul=one.matmul * (1 - share) + other.matmul * share,
         attention=one.attention * (1 - share) + other.attention * share,
@@ -216,7 +220,9 @@ def _direction(
     )
 
 
-def _sent(step: TrainStep, layout: TrainLayout, by: Software, wires: Wires) -> float:
+def _stage_wait_seconds(
+    step: TrainStep, layout: TrainLayout, by: Software, wires: Wires
+) -> float:
     """Seconds a micro batch that a stage waits for its neighbours."""
     sent_seconds = 2 * pipeline_seconds(step, layout, by, wires)
     if layout.interleave == 1:
@@ -224,7 +230,7 @@ def _sent(step: TrainStep, layout: TrainLayout, by: Software, wires: Wires) -> f
     return sent_seconds * layout.interleave * (1 - by.pipeline_hidden)
 
 
-def _update(
+def _update_seconds(
     step: TrainStep,
     layout: TrainLayout,
     device: Device,

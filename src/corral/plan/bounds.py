@@ -66,11 +66,11 @@ def check(request: Any) -> None:
 def bounds_of(kind: type) -> dict[str, NumberBound]:
     """Return the bounds by field name."""
     hints = get_type_hints(kind, include_extras=True)
-    number_bounds = {name: _bound(hint) for name, hint in hints.items()}
+    number_bounds = {name: _bound_of_hint(hint) for name, hint in hints.items()}
     return {name: bound for name, bound in number_bounds.items() if bound is not None}
 
 
-def _bound(hint: Any) -> NumberBound | None:
+def _bound_of_hint(hint: Any) -> NumberBound | None:
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((extra for extra in extras if isinstance(extra, NumberBound)), None)
 

@@ -45,7 +45,7 @@ def trained_in(said: str, used: Device) -> Precision:
     ):
         hint = f"give --precision {half(used)}, or --lora with weights that stay in {precision}"
         raise Unsuited(used, f"trains nothing in {precision}", hint=hint)
-    return _had(precision, used, half(used))
+    return _require_precision(precision, used, half(used))
 
 
 def kept_in(said: str, used: Device, published: str = "") -> Precision:
@@ -68,7 +68,9 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
     return (
         half_precision
         if half_precision in INTEGERS
-        else _had(half_precision, used, AS_NARROW.get(half_precision, half(used)))
+        else _require_precision(
+            half_precision, used, AS_NARROW.get(half_precision, half(used))
+        )
     )
 
 
@@ -94,7 +96,7 @@ def served_by(said: str, used: Device) -> InferenceEngine:
     return inference_engine
 
 
-def _had(asked: Precision, used: Device, near: Precision) -> Precision:
+def _require_precision(asked: Precision, used: Device, near: Precision) -> Precision:
     if asked in used.flops:
         return asked
     with_it = [name for name in USUAL if asked in device(name).flops]

@@ -21,7 +21,9 @@ LONG: Final = 60  # letters, from which on a cell may take several lines
 DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 
 
-def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) -> str:
+def _colour_variables(
+    ink: str, back: str, band: str, grid: str, lines: Sequence[str]
+) -> str:
     own_colours = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
     return (
         f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own_colours}}}"
@@ -29,9 +31,9 @@ def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) ->
 
 
 STYLE: Final = (
-    _colours("#212529", "#fff", "#f1f3f5", "#dee2e6", LIGHT)
+    _colour_variables("#212529", "#fff", "#f1f3f5", "#dee2e6", LIGHT)
     + "@media (prefers-color-scheme:dark){"
-    + _colours("#e9ecef", "#15181b", "#23272b", "#3a4046", DARK)
+    + _colour_variables("#e9ecef", "#15181b", "#23272b", "#3a4046", DARK)
     + "}:root{color-scheme:light dark}body{font:15px system-ui;margin:2rem auto;max-width:76rem;"
     "padding:0 1rem;color:var(--ink);background:var(--back)}"
     "h1{font-size:1.4rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}"
@@ -52,28 +54,28 @@ def page(report: PlannerReport) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width">'
         f"<style>{STYLE}</style><h1>{title}</h1>"
-        f"{''.join(_body(report))}</html>\n"
+        f"{''.join(_render_body(report))}</html>\n"
     )
 
 
-def _body(report: PlannerReport) -> Iterator[str]:
+def _render_body(report: PlannerReport) -> Iterator[str]:
     if report.verdict:
         yield f'<p class="verdict">{escape(report.verdict)}</p>'
     yield from (f"<p><b>{escape(warning)}</b></p>" for warning in report.warnings)
     if report.answers:
-        yield _answers(report.answers)
+        yield _render_answers(report.answers)
     for figure in report.figures:
         yield f"<h2>{escape(figure.title)}</h2>{svg(figure)}"
     for table in report.tables:
-        yield _table(table)
-    yield from _list("Assumed", report.assumed)
-    yield from _list("Sources", report.sources)
+        yield _render_table(table)
+    yield from _render_list("Assumed", report.assumed)
+    yield from _render_list("Sources", report.sources)
 
 
-def _answers(answers: Sequence[ReportFigure]) -> str:
+def _render_answers(answers: Sequence[ReportFigure]) -> str:
     rows = "".join(
         f"<tr><th>{escape(answer.name)}</th><td>{escape(answer_text(answer))}</td>"
-        f'<td class="{_kind(answer.note)}">{escape(answer.note)}</td></tr>'
+        f'<td class="{_cell_css_class(answer.note)}">{escape(answer.note)}</td></tr>'
         for answer in answers
     )
     return f'<div class="wide"><table>{rows}</table></div>'
@@ -88,13 +90,13 @@ def answer_text(one: ReportFigure) -> str:
 
 
 def _band_text(one: ReportFigure) -> str:
-    ends = _ends(one)
+    ends = _range_of_figure(one)
     if ends is not None:
         return f" ({cell_text(ends[0])} to {cell_text(ends[1])})"
     return "" if one.band is None else f" \u00b1 {share_text(one.band)}"
 
 
-def _ends(one: ReportFigure) -> tuple[float, float] | None:
+def _range_of_figure(one: ReportFigure) -> tuple[float, float] | None:
     if one.low is not None and one.high is not None:
         return one.low, one.high
     if (
@@ -106,11 +108,11 @@ def _ends(one: ReportFigure) -> tuple[float, float] | None:
     return one.value * (1 - one.band), min(100.0, one.value * (1 + one.band))
 
 
-def _table(table: ReportTable) -> str:
+def _render_table(table: ReportTable) -> str:
     words = [_is_words(table, at) for at in range(len(table.columns))]
-    head = "".join(map(_head, table.columns, words))
+    head = "".join(map(_render_header_cell, table.columns, words))
     body = "".join(
-        f"<tr>{''.join(map(_cell, row, words, chain([True], repeat(False))))}</tr>"
+        f"<tr>{''.join(map(_render_cell, row, words, chain([True], repeat(False))))}</tr>"
         for row in table.rows
     )
     note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
@@ -118,7 +120,7 @@ def _table(table: ReportTable) -> str:
     return f"<h2>{escape(table.title)}</h2>{whole}{note}"
 
 
-def _head(column: TableColumn, is_word: bool) -> str:
+def _render_header_cell(column: TableColumn, is_word: bool) -> str:
     kind = ' class="word"' if is_word else ""
     return f"<th{kind}>{escape(column_text(column))}</th>"
 
@@ -127,15 +129,19 @@ def _is_words(table: ReportTable, at: int) -> bool:
     return any(isinstance(row[at], str) for row in table.rows)
 
 
-def _cell(value: Cell, is_word: bool, is_first: bool) -> str:
+def _render_cell(value: Cell, is_word: bool, is_first: bool) -> str:
     """The first column, where it is words, names its row."""
     text = escape(cell_text(value))
     if is_word and is_first:
         return f"<th>{text}</th>"
-    return f'<td class="{_kind(text)}">{text}</td>' if is_word else f"<td>{text}</td>"
+    return (
+        f'<td class="{_cell_css_class(text)}">{text}</td>'
+        if is_word
+        else f"<td>{text}</td>"
+    )
 
 
-def _kind(text: str) -> str:
+def _cell_css_class(text: str) -> str:
     return "word long" if len(text) > LONG else "word"
 
 
@@ -156,7 +162,7 @@ def cell_text(value: Cell) -> str:
     return value if isinstance(value, str) else number_text(value)
 
 
-def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
+def _render_list(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         items = "".join(f"<li>{escape(line)}</li>" for line in lines)
         yield f'<h2>{title}</h2><ul class="small">{items}</ul>'

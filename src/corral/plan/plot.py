@@ -18,10 +18,8 @@ NAMES: Final = 200  # of the width, for the names of bars
 def svg(figure: Figure) -> str:
     """The drawing within a page that has the colours, and below it the names of its
     series where there are several."""
-    drawn = (
-        f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_box(figure)}">'
-    )
-    return f'<div class="wide">{drawn}{_inside(figure)}</svg></div>{_legend(figure)}'
+    drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_view_box(figure)}">'
+    return f'<div class="wide">{drawn}{_draw_plot(figure)}</svg></div>{_render_legend(figure)}'
 
 
 def picture(figure: Figure) -> str:
@@ -34,34 +32,35 @@ def picture(figure: Figure) -> str:
         for at, figure_series in enumerate(figure.series)
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_box(figure)}" width="{WIDTH + 90}">'
-        f"<style>{style}</style>{_inside(figure)}{names}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_view_box(figure)}" '
+        f'width="{WIDTH + 90}">'
+        f"<style>{style}</style>{_draw_plot(figure)}{names}</svg>\n"
     )
 
 
-def _box(figure: Figure) -> str:
+def _view_box(figure: Figure) -> str:
     height = BAR * len(figure.series) if figure.kind == "bars" else HEIGHT
     return f"-64 -22 {WIDTH + 90} {height + 66}"
 
 
-def _inside(figure: Figure) -> str:
+def _draw_plot(figure: Figure) -> str:
     if figure.kind == "bars":
-        return "".join(_bars(figure))
+        return "".join(_draw_bars(figure))
     ys = [y for sery in figure.series for _, y in sery.points]
     ys += [y for sery in figure.series for y in (*sery.low, *sery.high)]
     down = axis_of(ys, is_log=figure.y_is_log)
-    across = _across(
+    across = _horizontal_axis(
         [x for sery in figure.series for x, _ in sery.points], is_log=figure.x_is_log
     )
     lines = (
-        _drawn(at, figure_series, figure, across, down)
+        _draw_series(at, figure_series, figure, across, down)
         for at, figure_series in enumerate(figure.series)
     )
-    axes = f"{''.join(_rows(down))}{''.join(_columns(figure, across))}"
-    return f"{axes}{''.join(lines)}{_titles(figure.x, figure.y)}"
+    axes = f"{''.join(_draw_horizontal_grid(down))}{''.join(_draw_vertical_grid(figure, across))}"
+    return f"{axes}{''.join(lines)}{_draw_axis_titles(figure.x, figure.y)}"
 
 
-def _across(xs: list[float], *, is_log: bool) -> Axis:
+def _horizontal_axis(xs: list[float], *, is_log: bool) -> Axis:
     """Unlike heights, places need not begin at 0."""
     axis = axis_of(xs, is_log=is_log)
     if is_log or not xs or min(xs) < 0.5 * max(xs):
@@ -69,41 +68,41 @@ def _across(xs: list[float], *, is_log: bool) -> Axis:
     return Axis(min(xs), max(xs)) if max(xs) > min(xs) else axis
 
 
-def _rows(down: Axis) -> Iterator[str]:
+def _draw_horizontal_grid(down: Axis) -> Iterator[str]:
     for mark in down.marks():
         y = HEIGHT * (1 - down.place(mark))
         yield f'<line x1="0" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}" stroke="var(--grid)"/>'
-        yield _word(-6, y + 4, mark_text(mark), "end")
+        yield _draw_text(-6, y + 4, mark_text(mark), "end")
 
 
-def _columns(figure: Figure, across: Axis) -> Iterator[str]:
+def _draw_vertical_grid(figure: Figure, across: Axis) -> Iterator[str]:
     for mark, word in figure.x_marks or [
         (mark, mark_text(mark)) for mark in across.marks()
     ]:
         x = WIDTH * across.place(mark)
         if 0 <= x <= WIDTH:
             yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{HEIGHT}" stroke="var(--grid)"/>'
-            yield _word(x, HEIGHT + 16, word, "middle")
+            yield _draw_text(x, HEIGHT + 16, word, "middle")
 
 
-def _word(x: float, y: float, text: str, anchor: str) -> str:
+def _draw_text(x: float, y: float, text: str, anchor: str) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" '
         f'text-anchor="{anchor}">{escape(text)}</text>'
     )
 
 
-def _titles(x: TableColumn, y: TableColumn) -> str:
-    return _word(WIDTH, HEIGHT + 34, _title(x), "end") + _word(
-        -58, -10, _title(y), "start"
+def _draw_axis_titles(x: TableColumn, y: TableColumn) -> str:
+    return _draw_text(WIDTH, HEIGHT + 34, _axis_title(x), "end") + _draw_text(
+        -58, -10, _axis_title(y), "start"
     )
 
 
-def _title(column: TableColumn) -> str:
+def _axis_title(column: TableColumn) -> str:
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
-def _drawn(
+def _draw_series(
     at: int, series: FigureSeries, figure: Figure, across: Axis, down: Axis
 ) -> str:
     def put(x: float, y: float) -> str:
@@ -127,7 +126,7 @@ def _drawn(
     return f'{band}<polyline fill="none" stroke="{colour(at)}" stroke-width="2" points="{line}"/>'
 
 
-def _bars(figure: Figure) -> Iterator[str]:
+def _draw_bars(figure: Figure) -> Iterator[str]:
     """Draw one bar for each series, one below the other, with the names to their
     left."""
     ends = [[y for _, y in sery.points] for sery in figure.series]
@@ -141,18 +140,18 @@ def _bars(figure: Figure) -> Iterator[str]:
         x = across(mark)
         ink = "var(--ink)" if mark == 0 and axis.low < 0 else "var(--grid)"
         yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="{ink}"/>'
-        yield _word(x, deep + 16, mark_text(mark), "middle")
+        yield _draw_text(x, deep + 16, mark_text(mark), "middle")
     for at, figure_series in enumerate(figure.series):
         low, high = sorted((ends[at][0], ends[at][1] if len(ends[at]) > 1 else 0.0))
         yield (
             f'<rect x="{across(low):.1f}" y="{at * BAR + 4}" '
             f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(0)}"/>'
         )
-        yield _word(NAMES - 8, at * BAR + BAR / 2 + 4, figure_series.name, "end")
-    yield _word(WIDTH, deep + 34, _title(figure.y), "end")
+        yield _draw_text(NAMES - 8, at * BAR + BAR / 2 + 4, figure_series.name, "end")
+    yield _draw_text(WIDTH, deep + 34, _axis_title(figure.y), "end")
 
 
-def _legend(figure: Figure) -> str:
+def _render_legend(figure: Figure) -> str:
     if figure.kind == "bars" or len(figure.series) < 2:
         return ""
     return (

@@ -91,7 +91,10 @@ class PlannerReport:
     def as_data(self) -> dict[str, Any]:
         """All of it for programs, as JSON has it: what was computed under `data`, the
         rest as it is shown. A number without end is None."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {
+            field.name: _to_json_value(getattr(self, field.name))
+            for field in fields(self)
+        }
 
     def answer(self, name: str) -> ReportFigure:
         """Raises: KeyError."""
@@ -125,15 +128,18 @@ def lasting(seconds: float) -> tuple[float, str]:
     return seconds, "seconds"
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in fields(value)
+            field.name: _to_json_value(getattr(value, field.name))
+            for field in fields(value)
         }
     if isinstance(value, Mapping):
-        return {str(name): _plain(item_value) for name, item_value in value.items()}
+        return {
+            str(name): _to_json_value(item_value) for name, item_value in value.items()
+        }
     if isinstance(value, tuple | list | set | frozenset):
-        return [_plain(item_value) for item_value in value]
+        return [_to_json_value(item_value) for item_value in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
     return value if isinstance(value, str | int | None) else str(value)

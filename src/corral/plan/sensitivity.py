@@ -66,7 +66,7 @@ def draws(
     """
     dice = dice_of(seed)
     free = [assumption for assumption in known.values() if not assumption.is_known]
-    slices = [_shuffled(count, dice) for _ in free]
+    slices = [_shuffle_indices(count, dice) for _ in free]
     fixed = {name: assumption.value for name, assumption in known.items()}
     for at in range(count):
         yield fixed | {
@@ -94,7 +94,7 @@ def band(values: Sequence[float]) -> OutcomeBand:
     )
 
 
-def _shuffled(count: int, dice: object) -> list[int]:
+def _shuffle_indices(count: int, dice: object) -> list[int]:
     order = list(range(count))
     for last in range(count - 1, 0, -1):
         other = min(last, int(roll(dice) * (last + 1)))

@@ -30,7 +30,7 @@ class Axis:
             first, last = ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9)
             step = max(1, ceil((last - first + 1) / MOST_DECADES))
             return [10.0**power for power in range(first, last + 1, step)]
-        apart = _step((self.high - self.low) / most)
+        apart = _round_step_up((self.high - self.low) / most)
         lowest = ceil(self.low / apart - 1e-9)
         return [at * apart for at in range(lowest, floor(self.high / apart + 1e-9) + 1)]
 
@@ -45,11 +45,11 @@ def axis_of(values: list[float], *, is_log: bool) -> Axis:
     low, high = min([0.0, *values]), max(values, default=1.0)
     if high - low < SMALLEST:
         high = low + 1.0
-    step = _step((high - low) / 5)
+    step = _round_step_up((high - low) / 5)
     return Axis(floor(low / step) * step, ceil(high / step - 1e-9) * step)
 
 
-def _step(about: float) -> float:
+def _round_step_up(about: float) -> float:
     """The round number that is next above."""
     power = 10.0 ** floor(log10(about))
     return next(step * power for step in _STEPS if step * power >= about * (1 - 1e-9))

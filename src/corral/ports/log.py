@@ -20,21 +20,21 @@ class HeadLogger:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: Any) -> None:
-        self._write(logging.DEBUG, event, fields)
+        self._write_event(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        self._write(logging.INFO, event, fields)
+        self._write_event(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        self._write(logging.WARNING, event, fields)
+        self._write_event(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._write(logging.ERROR, event, fields)
+        self._write_event(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
         """Write an error with the traceback of the exception that is being handled."""
         self._logger.error(event, exc_info=True, extra={FIELDS: fields})
 
-    def _write(self, level: int, event: str, fields: dict[str, Any]) -> None:
+    def _write_event(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={FIELDS: fields})

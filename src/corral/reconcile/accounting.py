@@ -14,19 +14,19 @@ from corral.reconcile.changeset import Draft
 def write_down(draft: Draft) -> None:
     """Write the usage of allocations that this draft releases and of attempts that it
     concludes."""
-    _held(draft)
+    _charge_allocations(draft)
     for attempt in _concluded(draft):
         job = draft.job(attempt.job)
         assert job is not None
         gpus = gang_gpus(job, attempt, {**draft.world.nodes, **draft.nodes})
         saves = draft.saves_of(job.id)
         parts = spans(
-            attempt, saves, until=draft.now.wall, receipt=_receipt(draft, attempt)
+            attempt, saves, until=draft.now.wall, receipt=_loss_receipt(draft, attempt)
         )
         draft.accounts += of_life(job, attempt, gpus, parts)
 
 
-def _held(draft: Draft) -> None:
+def _charge_allocations(draft: Draft) -> None:
     for key, allocation in draft.allocations.items():
         before = draft.world.allocations.get(key)
         job = draft.job(allocation.job)
@@ -49,7 +49,7 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
             yield attempt
 
 
-def _receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
+def _loss_receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
     """Return the cost of the attempt's end."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
     receipts = (

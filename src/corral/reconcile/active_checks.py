@@ -69,7 +69,7 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
             seconds=asked.seconds,
             paths=asked.paths,
         )
-        _want(draft, node.id, alone)
+        _request_checkup(draft, node.id, alone)
     if CheckKind.LINK in asked.kinds:
         for place, (first, second) in enumerate(ring([node.id for node in nodes])):
             link = CheckUp(
@@ -81,8 +81,8 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
                 seconds=asked.seconds,
                 secret=_secret_of(asked.secret, place),
             )
-            _want(draft, first, replace(link, peer=second, leads=True))
-            _want(draft, second, replace(link, peer=first))
+            _request_checkup(draft, first, replace(link, peer=second, leads=True))
+            _request_checkup(draft, second, replace(link, peer=first))
 
 
 def _secret_of(secret: str, place: int) -> str:
@@ -101,7 +101,7 @@ def ring(nodes: list[NodeId]) -> list[tuple[NodeId, NodeId]]:
     return [*links[0::2], *links[1::2]]
 
 
-def _want(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
+def _request_checkup(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
     node = draft.node(id)
     if (
         node is not None
@@ -125,13 +125,13 @@ def take_results(
     for checkup, well in checked.over:
         draft.tell(
             EventKind.CHECKED,
-            f"node {node.id}: {_told(checked.node, checkup, well)}",
+            f"node {node.id}: {_outcome_text(checked.node, checkup, well)}",
             node=node.id,
         )
     return (*checked.signals, *_of_links(draft, checked.node, new))
 
 
-def _told(node: Node, checkup: CheckUp, well: bool) -> str:
+def _outcome_text(node: Node, checkup: CheckUp, well: bool) -> str:
     check_measures = [
         measure for measure in node.measures if measure.checkup == checkup.id
     ]
@@ -183,7 +183,7 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
                 room -= 1
     waiting = [node for node in draft.all_nodes().values() if node.checkups]
     if waiting:
-        _begin(draft, waiting)
+        _start_checkups(draft, waiting)
     _open_gates(draft, rules)
 
 
@@ -220,14 +220,14 @@ def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
     # A link whose ends do nothing but other links waits for those, whatever the
     # max_wait.
     return now >= one.until + LONGEST_SECONDS or any(
-        _works(draft, id) for id in (node.id, one.peer)
+        _is_node_busy(draft, id) for id in (node.id, one.peer)
     )
 
 
-def _works(draft: Draft, id: NodeId) -> bool:
+def _is_node_busy(draft: Draft, id: NodeId) -> bool:
     """Whether no check can begin there, for other reasons than another check."""
     node = draft.node(id)
-    if node is None or node.liveness != Liveness.ALIVE or _runs(draft, id):
+    if node is None or node.liveness != Liveness.ALIVE or _has_running_work(draft, id):
         return True
     return any(allocation.seat.node == id for allocation in draft.held())
 
@@ -263,7 +263,7 @@ def _ask_own(draft: Draft, node: Node, now: float) -> None:
     draft.nodes[node.id] = replace(node, checkups=(check_up,), checked_for=number)
 
 
-def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
+def _start_checkups(draft: Draft, waiting: Iterable[Node]) -> None:
     """One round at a time on each node, where nothing is held and nothing is seen."""
     allocations_by_node: dict[NodeId, list[Allocation]] = {}
     for allocation in draft.held():
@@ -273,7 +273,7 @@ def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
         for node in waiting
         if node.liveness == Liveness.ALIVE
         and not any(checkup.begun_at is not None for checkup in node.checkups)
-        and not _runs(draft, node.id)
+        and not _has_running_work(draft, node.id)
     }
     for node in waiting:
         current = draft.node(node.id) or node
@@ -286,13 +286,13 @@ def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
             for allocation in allocations_by_node.get(node.id, ())
         }
         for checkup in current.checkups:
-            if keys <= ({checkup.gang} if checkup.gang else set()) and _begun(
-                draft, current, checkup, idle
-            ):
+            if keys <= (
+                {checkup.gang} if checkup.gang else set()
+            ) and _try_start_checkup(draft, current, checkup, idle):
                 break
 
 
-def _runs(draft: Draft, id: NodeId) -> bool:
+def _has_running_work(draft: Draft, id: NodeId) -> bool:
     """Whether anything runs there, or may: others than Corral count, too."""
     heard, node = draft.facts.nodes.get(id), draft.node(id)
     if heard is None or node is None or node.inventory.taken:
@@ -300,10 +300,12 @@ def _runs(draft: Draft, id: NodeId) -> bool:
     return any(not attempt.phase.is_over for attempt in heard.seen)
 
 
-def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:
+def _try_start_checkup(
+    draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]
+) -> bool:
     """Whether it has begun now; a link begins at both its ends."""
     if not one.peer:
-        _put(draft, node, one, replace(one, begun_at=draft.now.wall))
+        _replace_checkup(draft, node, one, replace(one, begun_at=draft.now.wall))
         return True
     peer = draft.node(one.peer)
     if peer is None or peer.id not in idle:
@@ -315,12 +317,16 @@ def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:
     if not leader.inventory.ports:
         return False
     address, port, now = leader.address, leader.inventory.ports[-1], draft.now.wall
-    _put(draft, node, one, replace(one, begun_at=now, address=address, port=port))
-    _put(draft, peer, other, replace(other, begun_at=now, address=address, port=port))
+    _replace_checkup(
+        draft, node, one, replace(one, begun_at=now, address=address, port=port)
+    )
+    _replace_checkup(
+        draft, peer, other, replace(other, begun_at=now, address=address, port=port)
+    )
     return True
 
 
-def _put(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> None:
+def _replace_checkup(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> None:
     checkups = tuple(new if each is old else each for each in node.checkups)
     draft.nodes[node.id] = replace(node, checkups=checkups)
 
@@ -341,9 +347,11 @@ def gate_gangs(draft: Draft, rules: HealthRules) -> None:
         if sum(len(seat.gpus) for seat in attempt.seats) < rules.gang_gpus:
             continue
         if stale := [
-            node for id in attempt.nodes if (node := _stale(draft, id, attempt, rules))
+            node
+            for id in attempt.nodes
+            if (node := _checkable_node(draft, id, attempt, rules))
         ]:
-            _gate(draft, job, attempt, stale, rules)
+            _gate_attempt(draft, job, attempt, stale, rules)
 
 
 def _is_new(draft: Draft, attempt: Attempt) -> bool:
@@ -351,12 +359,12 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
     return before is None or before.number != attempt.number
 
 
-def _stale(
+def _checkable_node(
     draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules
 ) -> Node | None:
     """Return the node if it can be checked, was not lately, and holds no other job."""
     node, now = draft.node(id), draft.now.wall
-    if node is None or not node.inventory.checks or _runs(draft, id):
+    if node is None or not node.inventory.checks or _has_running_work(draft, id):
         return None
     if node.checked_at is not None and now - node.checked_at < rules.gang_fresh_seconds:
         return None
@@ -364,7 +372,7 @@ def _stale(
     return None if any(other.job != attempt.job for other in others) else node
 
 
-def _gate(
+def _gate_attempt(
     draft: Draft, job: Job, attempt: Attempt, nodes: Iterable[Node], rules: HealthRules
 ) -> None:
     now, key = draft.now.wall, (attempt.job, attempt.number)
@@ -399,7 +407,7 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
             continue
         key = (job.id, attempt.number)
         nodes = [node for id in attempt.nodes if (node := draft.node(id)) is not None]
-        failed = [node for node in nodes if _failed(node, key)]
+        failed = [node for node in nodes if _has_failed_check(node, key)]
         if failed and rules.mode == "enforce":
             _take_back(draft, job, attempt, failed[0])
         elif not any(
@@ -409,7 +417,7 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
             draft.put(job)  # rebuild the desired state of its nodes
 
 
-def _failed(node: Node, key: AttemptKey) -> bool:
+def _has_failed_check(node: Node, key: AttemptKey) -> bool:
     return any(
         measure.checkup == f"{key[0]}.{key[1]}" and speaks_against_node(measure)
         for measure in node.measures

@@ -46,7 +46,7 @@ def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
         if request.sequence <= (draft.granted or draft.world.granted):
             continue
         try:
-            _take(draft, request)
+            _apply_wish(draft, request)
         except Exception as error:
             # durable, so it would come again at every tick, for ever
             draft.bugs.append((job_id(request.sequence), error))
@@ -65,10 +65,10 @@ def grant_new(draft: Draft, request: StoredRequest) -> list[Job]:
     return list(draft.jobs.values())
 
 
-def _take(draft: Draft, request: StoredRequest) -> None:
+def _apply_wish(draft: Draft, request: StoredRequest) -> None:
     match request.asked:
         case Submit():
-            _submit(draft, request, request.asked)
+            _submit_jobs(draft, request, request.asked)
         case Cancel() | Suspend() | Requeue() | Resume():
             _change_job(draft, request, request.asked)
         case ChangeJobs(jobs=jobs):
@@ -93,13 +93,13 @@ def _change_job(
 ) -> None:
     match asked:
         case Cancel(job=id):
-            _stop(draft, request, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
+            _stop_job(draft, request, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
         case Suspend(job=id):
-            _stop(draft, request, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+            _stop_job(draft, request, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
         case Requeue(job=id):
-            _stop(draft, request, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
+            _stop_job(draft, request, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
         case Resume(job=id):
-            _resume(draft, request, id)
+            _resume_job(draft, request, id)
 
 
 def ids_of(request: StoredRequest) -> tuple[JobId, ...]:
@@ -139,13 +139,14 @@ def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
     return last.array_place == spec.array_place and last.array_index < spec.array_index
 
 
-def _submit(draft: Draft, request: StoredRequest, asked: Submit) -> None:
+def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
     """All of its jobs or, when one of them cannot be made, none."""
     ids = ids_of(request)
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(request), asked.specs, strict=True):
         after = tuple(
-            _resolved(dependency, ids, asked.specs) for dependency in spec.after
+            _resolve_dependency(dependency, ids, asked.specs)
+            for dependency in spec.after
         )
         begins_at = spec.begin.of(request.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
@@ -194,7 +195,7 @@ def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
     return origin.node
 
 
-def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
+def _resolve_dependency(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
     """References inside one submission are written @0, @1, ... by wire."""
     if not after.job.startswith("@"):
         return after
@@ -202,7 +203,7 @@ def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
     return replace(after, job=ids[place], name=specs[place].name)
 
 
-def _stop(
+def _stop_job(
     draft: Draft, request: StoredRequest, id: JobId, event: JobEvent, why: StopWhy
 ) -> None:
     job = draft.job(id)
@@ -217,7 +218,7 @@ def _stop(
         draft.put(replace(moved, reason=sentence))
 
 
-def _resume(draft: Draft, request: StoredRequest, id: JobId) -> None:
+def _resume_job(draft: Draft, request: StoredRequest, id: JobId) -> None:
     """Let it go on; one that stops to be suspended is in the queue again once it has
     stopped."""
     job = draft.job(id)

@@ -84,7 +84,7 @@ def ended_of(job: Job) -> Ended | None:
         return None
     spec = job.spec
     return Ended(
-        job_class=_class(spec.queue, spec.shapes[0]),
+        job_class=_class_of_shape(spec.queue, spec.shapes[0]),
         user=job.owner,
         stem=stem_of(spec.name),
         seconds=job.served_seconds,
@@ -95,7 +95,7 @@ def ended_before(runs: Iterable[Ran]) -> list[Ended]:
     """The same of recorded jobs, the first that ended first."""
     return [
         Ended(
-            job_class=_class(run.queue, run.shape),
+            job_class=_class_of_shape(run.queue, run.shape),
             user=run.user,
             stem=run.stem,
             seconds=run.served_seconds,
@@ -114,8 +114,8 @@ def live_of(world: World, now: float) -> Iterator[tuple[Class, float]]:
         if attempt.ended_at is None:
             seconds += attempt_seconds(attempt, now)
         if seconds > 0:
-            yield _class(job.spec.queue, job.spec.shapes[0]), seconds
+            yield _class_of_shape(job.spec.queue, job.spec.shapes[0]), seconds
 
 
-def _class(queue: QueueName, shape: Shape) -> Class:
+def _class_of_shape(queue: QueueName, shape: Shape) -> Class:
     return Class(queue, shape.nodes * shape.resources.gpu_millis)

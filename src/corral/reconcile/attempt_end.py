@@ -61,11 +61,11 @@ def conclude(draft: Draft, job: Job) -> None:
     seat_states = {allocation.state for allocation in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and seat_states <= {SeatState.UNREACHABLE}:
         if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
-            _recover(draft, job, attempt)
+            _recover_job(draft, job, attempt)
     elif (
         job.state == JobState.STOPPING and not seat_states and _is_read(draft, attempt)
     ):
-        _stopped(draft, job, attempt)
+        _conclude_stopped(draft, job, attempt)
 
 
 def _is_read(draft: Draft, attempt: Attempt) -> bool:
@@ -74,7 +74,7 @@ def _is_read(draft: Draft, attempt: Attempt) -> bool:
     return (attempt.job, attempt.number) not in draft.unread
 
 
-def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
+def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     why = job.why or StopWhy.CANCEL
     ended = attempt
     # one that had failed before it was stopped keeps its cause
@@ -89,10 +89,10 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         draft.put_attempt(ended)
     receipt: Receipt | None = None
     if why in _RECEIPTS:
-        receipt = _receipt(
+        receipt = _build_receipt(
             draft,
             ended,
-            _kind(why, ended) if ended is not attempt else ReceiptKind.FAILURE,
+            _receipt_kind(why, ended) if ended is not attempt else ReceiptKind.FAILURE,
         )
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
@@ -108,7 +108,7 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         settle_taking(draft, receipt)
 
 
-def _kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
+def _receipt_kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
     """Return the kind of the receipt. A job that was to be moved, and that its user
     suspended meanwhile, counts as suspended."""
     if why.is_requeue and attempt.gave_way_to is not None:
@@ -123,15 +123,15 @@ def _time_text(job: Job, attempt: Attempt) -> str:
     )
 
 
-def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
+def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.ended_at is None:
         attempt = draft.put_attempt(
             replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA)
         )
-    draft.receipts.append(_receipt(draft, attempt, ReceiptKind.FAILURE))
+    draft.receipts.append(_build_receipt(draft, attempt, ReceiptKind.FAILURE))
     if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
-    job = _remember(job, attempt)
+    job = _avoid_failed_node(job, attempt)
     ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
     if attempt.is_claim:
@@ -142,10 +142,10 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
         _charge_user(draft, job, attempt)
     else:
         _charge_infra(draft, job, attempt)
-    _suspect(draft, attempt)
+    _count_node_fault(draft, attempt)
 
 
-def _remember(job: Job, attempt: Attempt) -> Job:
+def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
     """The job's next attempt avoids where this one failed, also by a fault of its own:
     that may be the node's after all."""
     if attempt.failed_on is None:
@@ -154,7 +154,7 @@ def _remember(job: Job, attempt: Attempt) -> Job:
     return replace(job, failed_on=(*others, attempt.failed_on)[-MOST_KEPT:])
 
 
-def _suspect(draft: Draft, attempt: Attempt) -> None:
+def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
     """Let all jobs take a node last that was to blame for a fault of the cluster. What
     only a job's own ranks claim is no proof against a node: statistics over users judge
     that."""
@@ -183,7 +183,9 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
         loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
         _give_up(draft, job, attempt, loop, ReasonCode.CRASH_LOOP)
     else:
-        _retry(draft, replace(job, user_retries=job.user_retries + 1), attempt, why)
+        _requeue_job(
+            draft, replace(job, user_retries=job.user_retries + 1), attempt, why
+        )
 
 
 def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
@@ -217,7 +219,7 @@ def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
     job = replace(job, fault_times=(*earlier, now)[-MOST_RECENT:])
     delay_seconds = retry_delay_seconds(len(earlier))
     if delay_seconds == 0:
-        _retry(draft, job, attempt, why)
+        _requeue_job(draft, job, attempt, why)
         return
     job = draft.put(with_kept(draft, job, attempt))
     draft.move(
@@ -229,7 +231,7 @@ def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
     )
 
 
-def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+def _requeue_job(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
     job = draft.put(with_kept(draft, job, attempt))
     draft.move(job, JobEvent.RETRY, reason=_begins_again(why), code=ReasonCode.REQUEUED)
 
@@ -253,7 +255,7 @@ def _with_best_step(job: Job, attempt: Attempt) -> Job:
     return replace(job, best_step=max(job.best_step, reached))
 
 
-def _receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt:
+def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt:
     """Lost: the steps past the newest committed save, and the GPU time since it was
     made."""
     saves = draft.saves_of(attempt.job)

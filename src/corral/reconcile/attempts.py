@@ -84,10 +84,10 @@ def see_attempt(draft: Draft, job: Job) -> None:
         if (why := draft.facts.unrecordable.get(job.id)) is not None:
             _fail_unrecordable(draft, job, attempt, why)
         else:
-            _live(draft, job, attempt, parts)
+            _update_live_job(draft, job, attempt, parts)
     job = draft.job(job.id) or job
     if job.state.is_leaving:
-        _ending(draft, job, attempt, parts)
+        _update_ending_job(draft, job, attempt, parts)
 
 
 def _note_loss(
@@ -146,22 +146,24 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     return min(ran, default=0.0) if silent < len(attempt.seats) else 0.0
 
 
-def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
+def _update_live_job(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> None:
     failed = [part for part in parts if part.has_failed]
     if failed:
         _blame_worst(draft, attempt, failed)
-        attempt = _diagnose(draft, job, attempt)
+        attempt = _diagnose_attempt(draft, job, attempt)
         reason = f"{attempt.culprit}: {attempt.evidence}"
         draft.move(
             job, JobEvent.RANKS_FAILED, reason=reason, code=ReasonCode.RANKS_FAILED
         )
     elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
-        _finish(draft, job, attempt, parts)
+        _finish_attempt(draft, job, attempt, parts)
     elif all(
         part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts
     ):
         if job.state == JobState.STARTING:
-            _up(draft, job, attempt)
+            _mark_running(draft, job, attempt)
         elif attempt.first_step_at is None and _has_stepped(parts):
             draft.put_attempt(replace(attempt, first_step_at=draft.now.wall))
     elif job.state == JobState.RUNNING:
@@ -204,20 +206,23 @@ def _forgotten(
             return
 
 
-def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
+def _mark_running(draft: Draft, job: Job, attempt: Attempt) -> None:
     now = draft.now.wall
     draft.put_attempt(replace(attempt, running_at=now))
     draft.move(job, JobEvent.RANKS_UP, started_at=job.started_at or now)
 
 
-def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
+def _finish_attempt(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> None:
     ended = max(
-        (exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall
+        (exit.at for part in parts for _, exit in _rank_exits(part)),
+        default=draft.now.wall,
     )
     started = attempt.running_at or min(
-        (_started(part) for part in parts), default=ended
+        (_start_time(part) for part in parts), default=ended
     )
-    doubt = doubt_of(end for part in parts for end in _exits(part))
+    doubt = doubt_of(end for part in parts for end in _rank_exits(part))
     over = replace(
         attempt,
         running_at=started,
@@ -241,22 +246,24 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -
     )
 
 
-def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
+def _update_ending_job(
+    draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
+) -> None:
     """Release seats as their ranks end; the reason names nodes with remaining ranks."""
     last_step = _last_step(parts, attempt)
     if last_step != attempt.last_step:
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
     if job.state == JobState.RECOVERING:
         _blame_worst(draft, attempt, [part for part in parts if part.has_failed])
-        attempt = _diagnose(draft, job, attempt)
+        attempt = _diagnose_attempt(draft, job, attempt)
     elif job.state == JobState.STOPPING and job.why == StopWhy.TIME:
-        attempt = _diagnose(draft, job, attempt)
+        attempt = _diagnose_attempt(draft, job, attempt)
     if (
         job.state == JobState.STOPPING
         and job.why != StopWhy.CANCEL
         and _was_done(job, attempt, parts)
     ):
-        _finish(draft, job, attempt, parts)
+        _finish_attempt(draft, job, attempt, parts)
         return
     for part in parts:
         if part.is_over:
@@ -273,7 +280,7 @@ def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
     """
     if len(parts) != len(attempt.seats) or not all(part.is_clean for part in parts):
         return False
-    if all(exit.at <= job.since for part in parts for _, exit in _exits(part)):
+    if all(exit.at <= job.since for part in parts for _, exit in _rank_exits(part)):
         return True
     beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
     return any(beat.is_complete for beat in beats)
@@ -288,7 +295,9 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
     ends: list[tuple[float, int, Exit, SeatReport]] = []
     for part in failed:
         ends += [
-            (exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean
+            (exit.at, rank, exit, part)
+            for rank, exit in _rank_exits(part)
+            if not exit.clean
         ]
     for part in failed:
         if part.seen is not None and part.seen.trouble:
@@ -337,7 +346,7 @@ def _of_trouble(told: str, cause: Cause) -> FailureKind:
     return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
 
 
-def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
+def _diagnose_attempt(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     """Diagnose an attempt. The last output of ranks may come a moment after their ends:
     it is read again at each pass, as long as all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
@@ -443,11 +452,11 @@ def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
     draft.tell(EventKind.QUARANTINE, text, job=job.id, attempt=save.attempt)
 
 
-def _exits(part: SeatReport) -> tuple[tuple[int, Exit], ...]:
+def _rank_exits(part: SeatReport) -> tuple[tuple[int, Exit], ...]:
     return part.seen.exits if part.seen is not None else ()
 
 
-def _started(part: SeatReport) -> float:
+def _start_time(part: SeatReport) -> float:
     at = part.seen.started_at if part.seen is not None else None
     return at if at is not None else part.allocation.since
 

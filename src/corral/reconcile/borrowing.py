@@ -20,13 +20,13 @@ def count_debts(
     for placed_gang in placed if claims else ():
         job = draft.job(placed_gang.job)
         if job is not None and not job.spec.preemptible:
-            _grant(draft, claims, job, placed_gang)
+            _grant_claims(draft, claims, job, placed_gang)
     half_life_seconds = draft.tree.half_life_seconds
     for debt in counted(draft.debts_now(), claims, draft.now.wall, half_life_seconds):
         draft.debts[debt.queue] = debt
 
 
-def _grant(
+def _grant_claims(
     draft: Draft, claims: dict[QueueName, Claim], job: Job, placed: Placed
 ) -> None:
     holding = holding_of(job.spec.queue, job.owner, placed.seats, types_of(draft))

@@ -218,10 +218,10 @@ class Draft:
 
     def go_back(self, mark: Mark) -> None:
         """Drop what one step on one job has written since the mark."""
-        _restore(self.jobs, mark.id, mark.job)
-        _restore(self.attempts, mark.id, mark.attempt)
+        _restore_row(self.jobs, mark.id, mark.job)
+        _restore_row(self.attempts, mark.id, mark.attempt)
         for key, row in mark.seats.items():
-            _restore(self.allocations, key, row)
+            _restore_row(self.allocations, key, row)
         del (
             self.saves[mark.saves :],
             self.receipts[mark.receipts :],
@@ -328,7 +328,7 @@ class Draft:
         )
 
 
-def _restore(rows: dict[K, V], key: K, row: V | None) -> None:
+def _restore_row(rows: dict[K, V], key: K, row: V | None) -> None:
     if row is None:
         rows.pop(key, None)
     else:

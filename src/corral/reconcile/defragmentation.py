@@ -49,7 +49,7 @@ def movables_of(
         in_order = sorted(
             jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)
         )
-        movables = (_movable(draft, job, over, as_gang) for job in in_order)
+        movables = (_build_movable(draft, job, over, as_gang) for job in in_order)
         gangs = [movable for movable in movables if movable is not None]
     return Movables(
         gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=budget_left
@@ -76,7 +76,7 @@ def _is_somebody_on_the_way(draft: Draft) -> bool:
     return any(attempt is not None and attempt.relocated for attempt in attempts)
 
 
-def _movable(
+def _build_movable(
     draft: Draft,
     job: Job,
     over: frozenset[QueueName],

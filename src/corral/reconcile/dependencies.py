@@ -143,7 +143,7 @@ def unmet(draft: Draft, spec: JobSpec) -> list[After]:
     waits = [
         dependency
         for dependency in spec.after
-        if not dependency.any_of_array and not _met(draft, dependency)
+        if not dependency.any_of_array and not _is_dependency_met(draft, dependency)
     ]
     arrays: dict[str, list[After]] = {}
     for after in spec.after:
@@ -181,7 +181,7 @@ def never(draft: Draft, spec: JobSpec) -> After | None:
     return None
 
 
-def _met(draft: Draft, after: After) -> bool:
+def _is_dependency_met(draft: Draft, after: After) -> bool:
     state = draft.state_of(after.job)
     # as Slurm's `after`: started, or over without ever having been
     if after.on == On.STARTED:

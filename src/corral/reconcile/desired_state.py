@@ -43,9 +43,9 @@ def wanted_of(
                 continue  # its nodes are checked first
             run.append(launch_of(world, job, attempt, node))
             if attempt.warned_at is not None:
-                notices.append(_notice(job, key))
+                notices.append(_time_warning(job, key))
         else:
-            stop[key] = _stop(job, key)
+            stop[key] = _stop_order(job, key)
         steps = tuple(
             s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1]
         )
@@ -57,7 +57,7 @@ def wanted_of(
         if seen.key in attempt_keys or _is_unknown(world, seen, over=over):
             continue  # still counted on, or nothing we know: then it is left alone
         if not over:
-            stop[seen.key] = _fenced(seen.key)
+            stop[seen.key] = _fence_order(seen.key)
         elif not _is_told_of_still(world, seen.key):
             settled.append(seen.key)
     return DesiredState(
@@ -70,7 +70,7 @@ def wanted_of(
         settled=tuple(settled),
         committed=tuple(committed),
         notices=tuple(notices),
-        checkup=_checkup(world, node, attempt_keys),
+        checkup=_current_checkup(world, node, attempt_keys),
     )
 
 
@@ -80,7 +80,7 @@ def _is_unknown(world: World, seen: Seen, *, over: bool) -> bool:
     return world.state_of(id) is None and not (over and world.forgot(id))
 
 
-def _fenced(key: AttemptKey) -> Stop:
+def _fence_order(key: AttemptKey) -> Stop:
     """Return the order to end an attempt that holds nothing here any more."""
     return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced")
 
@@ -118,7 +118,9 @@ def grounds_of(
     return grounds
 
 
-def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
+def _current_checkup(
+    world: World, node: NodeId, mine: Set[AttemptKey]
+) -> CheckUp | None:
     """Return the checks for a node on which nothing runs; none if a job is to run
     there."""
     known_node = world.nodes.get(node)
@@ -138,7 +140,7 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
     )
 
 
-def _stop(job: Job | None, key: AttemptKey) -> Stop:
+def _stop_order(job: Job | None, key: AttemptKey) -> Stop:
     """Return the stop of an attempt, with its grace period, and a save unless it was
     cancelled."""
     is_asked = (
@@ -156,7 +158,7 @@ def _stop(job: Job | None, key: AttemptKey) -> Stop:
     return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
 
 
-def _notice(job: Job, key: AttemptKey) -> TimeWarning:
+def _time_warning(job: Job, key: AttemptKey) -> TimeWarning:
     return TimeWarning(
         key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None
     )
@@ -168,7 +170,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
-    addresses = tuple(_address(world, id) for id in attempt.nodes)
+    addresses = tuple(_node_address(world, id) for id in attempt.nodes)
     begin = attempt.resume_step if attempt.resume_step is not None else -1
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
     older = [save for save in saves if save.attempt < attempt.number]
@@ -227,5 +229,5 @@ def _origin_of(spec: JobSpec) -> list[Save]:
     ]
 
 
-def _address(world: World, node: NodeId) -> str:
+def _node_address(world: World, node: NodeId) -> str:
     return world.nodes[node].address if node in world.nodes else "127.0.0.1"

@@ -35,10 +35,14 @@ def ending_of(
     if progress is not None and (left_seconds := progress.left_seconds) is not None:
         return _by_steps(progress, left_seconds, ends_by, now)
     so_far = job.served_seconds + max(0.0, now - attempt.placed_at)
-    longer = [seconds - so_far for seconds in _kin(job, runs) if seconds > so_far]
+    longer = [
+        seconds - so_far
+        for seconds in _similar_run_times(job, runs)
+        if seconds > so_far
+    ]
     if not longer:
         return ExpectedEnd(ends=None, percent=None, kin=0, ends_by=ends_by)
-    span, percent = _middle(longer)
+    span, percent = _central_interval(longer)
     most = None if ends_by is None else max(0.0, ends_by - now)
     if most is not None:
         low, high = span
@@ -64,7 +68,7 @@ def _by_steps(
     )
 
 
-def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
+def _similar_run_times(job: Job, runs: Iterable[Ran]) -> list[float]:
     """Ranked run times of the newest jobs of the same user, name and size that are
     done."""
     kind = (job.owner, stem_of(job.spec.name), job.spec.shapes[0].gpu_millis)
@@ -76,7 +80,7 @@ def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
     return sorted(alike[-KEPT:])
 
 
-def _middle(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
+def _central_interval(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
     """The middle four fifths; of too few for that, from the least to the most, which
     hold the next one n - 1 times of n + 1. No percentage where that is less than
     half."""

@@ -80,7 +80,7 @@ def chosen_now(
     for job in in_line(waiting):
         key = next_key(job)
         nodes = placing.chosen.get(key, ())
-        seats = _seats(job, nodes, floor, changed) if nodes else None
+        seats = _take_seats(job, nodes, floor, changed) if nodes else None
         if seats is not None:
             port = changed[nodes[0]].take_port()
             shape = job.spec.shapes[0]
@@ -95,7 +95,7 @@ def chosen_now(
     return placed, reasons
 
 
-def _seats(
+def _take_seats(
     job: Job, nodes: Sequence[NodeId], floor: Floor, changed: dict[NodeId, NodeRoom]
 ) -> tuple[Seat, ...] | None:
     """A seat on each of the nodes, taken; None while one of them has no room in the

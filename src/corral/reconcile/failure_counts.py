@@ -41,10 +41,10 @@ def find_lemons(draft: Draft, rules: HealthRules) -> None:
     for node in failed:
         suspicion = suspicion_of(node.record, fleet)
         if suspicion is not None:
-            _suspect(draft, node, suspicion, rules)
+            _blame_node(draft, node, suspicion, rules)
 
 
-def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
+def _blame_node(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
     now = draft.now.wall
     signal = Signal(number=0, at=now, kind=SignalKind.LEMON, text=found.text)
     conditions, _ = judge_conditions(

@@ -53,8 +53,8 @@ def diagnosed(
         Cause.INFRA,
     ):
         return attempt
-    ends = tuple(_ends(attempt, spec, seen))
-    failure = _failure(draft, attempt, ends)
+    ends = tuple(_rank_ends(attempt, spec, seen))
+    failure = _diagnose_failure(draft, attempt, ends)
     if failure is None:
         return attempt
     if _is_the_images(failure, spec):
@@ -71,7 +71,7 @@ def diagnosed(
         next_step=failure.step,
         culprit=failure.culprit,
         failed_on=failure.node,
-        evidence=_evidence(failure, exit),
+        evidence=_evidence_text(failure, exit),
         cause=Cause.INFRA
         if failure.meaning.is_infra or by_full_disk
         else attempt.cause,
@@ -85,11 +85,13 @@ def left_behind(
     """Return the attempt, which was stopped at its time limit, with the error of a
     process that one of its ranks had started: the rank waited for it."""
     if attempt.failure == FailureKind.INPUT:
-        return replace(attempt, quote=_prompt(_ends(attempt, spec, seen)))
+        return replace(
+            attempt, quote=_last_output_line(_rank_ends(attempt, spec, seen))
+        )
     if attempt.failure not in (None, FailureKind.CHILD):
         return attempt
-    ends = tuple(replace(end, is_late=True) for end in _ends(attempt, spec, seen))
-    failure = _failure(draft, attempt, ends)
+    ends = tuple(replace(end, is_late=True) for end in _rank_ends(attempt, spec, seen))
+    failure = _diagnose_failure(draft, attempt, ends)
     if failure is None:
         return attempt
     return replace(
@@ -101,7 +103,7 @@ def left_behind(
     )
 
 
-def _prompt(ends: Iterable[RankEnd]) -> str:
+def _last_output_line(ends: Iterable[RankEnd]) -> str:
     """Return the last line that one of them printed, without the notes of its node."""
     for end in ends:
         own_lines = [
@@ -114,7 +116,7 @@ def _prompt(ends: Iterable[RankEnd]) -> str:
     return ""
 
 
-def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
+def _diagnose_failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
     """Return why the ranks failed, as far as it is known.
 
     If last lines are read outside the event loop, request those that are not covered
@@ -141,7 +143,7 @@ def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
     return spec.image is not None or SYSTEM.search(failure.quote) is not None
 
 
-def _ends(
+def _rank_ends(
     attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Iterator[RankEnd]:
     for node in attempt.nodes:
@@ -152,7 +154,7 @@ def _ends(
                 yield RankEnd(rank=rank, node=node, exit=exits.get(rank), tail=tail)
 
 
-def _evidence(failure: Failure, exit: Exit | None) -> str:
+def _evidence_text(failure: Failure, exit: Exit | None) -> str:
     if exit is None or (exit.clean and failure.kind == FailureKind.HANG):
         return failure.meaning.text
     if exit.disk_full and failure.kind == FailureKind.DISK_FULL:

@@ -26,22 +26,22 @@ def see_idle(draft: Draft, job: Job) -> None:
     attempt = draft.attempt(job.id)
     if job.state != JobState.RUNNING or attempt is None:
         return
-    attempt = _noted(draft, attempt)
-    rule = _rule(draft, job)
+    attempt = _update_idle_since(draft, attempt)
+    rule = _idle_rule(draft, job)
     if rule is None or attempt.idle_since is None:
         return
     idle_seconds = draft.now.wall - attempt.idle_since
     if rule.warn_seconds is not None and attempt.idle_warned_at is None:
         if idle_seconds >= rule.warn_seconds:
-            _warn(draft, job, attempt, rule)
+            _warn_idle_job(draft, job, attempt, rule)
         return
     if rule.reclaim_seconds is not None and idle_seconds >= rule.reclaim_seconds:
         warned_at = attempt.idle_warned_at or attempt.idle_since
         if draft.now.wall - warned_at >= rule.notice_seconds:
-            _reclaim(draft, job, attempt.idle_since)
+            _suspend_idle_job(draft, job, attempt.idle_since)
 
 
-def _noted(draft: Draft, attempt: Attempt) -> Attempt:
+def _update_idle_since(draft: Draft, attempt: Attempt) -> Attempt:
     """With since when it is idle, as its sensors say."""
     key = (attempt.job, attempt.number)
     if key not in draft.facts.idle:
@@ -55,23 +55,23 @@ def _noted(draft: Draft, attempt: Attempt) -> Attempt:
     return attempt
 
 
-def _rule(draft: Draft, job: Job) -> IdleRule | None:
+def _idle_rule(draft: Draft, job: Job) -> IdleRule | None:
     """Return the idle rule of its queue, else of the nearest above it."""
     rules = (queue.idle for queue in reversed(draft.tree.path(job.spec.queue)))
     return next((rule for rule in rules if rule is not None), None)
 
 
-def _warn(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> None:
+def _warn_idle_job(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> None:
     draft.put_attempt(replace(attempt, idle_warned_at=draft.now.wall))
-    text = f"{job.spec.name} {_text(attempt.idle_since or draft.now.wall)}"
+    text = f"{job.spec.name} {_idle_text(attempt.idle_since or draft.now.wall)}"
     if rule.reclaim_seconds is not None:
         text += f"; in {duration_text(rule.notice_seconds)} it is suspended, unless it works again"
     draft.tell(EventKind.IDLE_WARNED, text, job=job.id, attempt=attempt.number)
 
 
-def _reclaim(draft: Draft, job: Job, since: float) -> None:
+def _suspend_idle_job(draft: Draft, job: Job, since: float) -> None:
     reason = (
-        f"it {_text(since)}, longer than queue {job.spec.queue} lets it: corral resume "
+        f"it {_idle_text(since)}, longer than queue {job.spec.queue} lets it: corral resume "
         f"{job.id}"
     )
     draft.move(
@@ -83,5 +83,5 @@ def _reclaim(draft: Draft, job: Job, since: float) -> None:
     )
 
 
-def _text(since: float) -> str:
+def _idle_text(since: float) -> str:
     return f"has run nothing on its GPUs since {moment_text(since)}"

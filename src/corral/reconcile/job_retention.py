@@ -24,7 +24,7 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
     latest = draft.now.wall - keep.seconds  # what ended before is too old
     if too_many <= 0 and min(ended.values(), default=latest) >= latest:
         return
-    needed = spared | set(_needed(draft))
+    needed = spared | set(_referenced_jobs(draft))
     free = ((at, id) for id, at in ended.items() if id not in needed)
     oldest = enumerate(nsmallest(MOST_AT_ONCE, free))
     draft.forgotten += [
@@ -32,7 +32,7 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
     ]
 
 
-def _needed(draft: Draft) -> Iterator[JobId]:
+def _referenced_jobs(draft: Draft) -> Iterator[JobId]:
     """Jobs that an unfinished one waits for or starts from, that hold anything, or that
     a node still reports."""
     for job in draft.all_jobs():

@@ -29,7 +29,7 @@ def why_late(draft: Draft, before: Reservation) -> str:
             late.append((job, attempt))
     for job, attempt in late:
         if attempt.placed_at <= before.since or _was_to_be_gone(job, attempt, latest):
-            return _outlasts(draft, job)
+            return _overrun_text(draft, job)
     for job, _ in late:
         return f"{name_of(draft, job.id)} has a right to its place"
     node_ids = {seat.node for seat in before.seats}
@@ -56,7 +56,9 @@ def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attemp
             if allocation.seat.node in seats_by_node
         ]
         if seats or job.id in before.after:
-            meets = any(_meet(seat, seats_by_node[seat.node]) for seat in seats)
+            meets = any(
+                _has_common_gpus(seat, seats_by_node[seat.node]) for seat in seats
+            )
             blocking_attempts.append((not meets, job, attempt))
     for _, job, attempt in sorted(
         blocking_attempts, key=lambda one: (one[0], one[1].id)
@@ -64,7 +66,7 @@ def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attemp
         yield job, attempt
 
 
-def _meet(one: Seat, other: Seat) -> bool:
+def _has_common_gpus(one: Seat, other: Seat) -> bool:
     return bool(set(one.gpus) & set(other.gpus)) or not (one.gpus and other.gpus)
 
 
@@ -74,7 +76,7 @@ def _was_to_be_gone(job: Job, attempt: Attempt, latest: float) -> bool:
     return seconds is not None and attempt.placed_at + seconds <= latest + SAME_SECONDS
 
 
-def _outlasts(draft: Draft, job: Job) -> str:
+def _overrun_text(draft: Draft, job: Job) -> str:
     name = name_of(draft, job.id)
     if job.state == JobState.STARTING:
         return f"{name} takes longer to start than was known"

@@ -25,7 +25,7 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
         for id in attempt.nodes
         if (node := draft.node(id)) is not None
         for condition in node.conditions
-        if (rule := _rule(attempt, node, condition)) is not None
+        if (rule := _find_explanation(attempt, node, condition)) is not None
     ]
     if not explained_faults:
         return attempt
@@ -56,7 +56,9 @@ def culprit_of(node: Node, condition: NodeCondition) -> str:
     )
 
 
-def _rule(attempt: Attempt, node: Node, condition: NodeCondition) -> Explains | None:
+def _find_explanation(
+    attempt: Attempt, node: Node, condition: NodeCondition
+) -> Explains | None:
     """Return how this fault explains the end: it hit its own GPUs, or the node on which
     it failed."""
     failed = attempt.failure or FailureKind.UNKNOWN

@@ -69,7 +69,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
         else set()
     )
     verdicts = [
-        _judged(draft, nodes[id], rules) for id in unhealthy | draft.noticed.keys()
+        _judge_node(draft, nodes[id], rules) for id in unhealthy | draft.noticed.keys()
     ]
     if not verdicts:
         return set()
@@ -99,32 +99,36 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     return ended
 
 
-def _judged(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
+def _judge_node(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
     types = {gpu.index: gpu.type for gpu in node.inventory.gpus}
-    new = [_noticed(draft, signal) for signal in draft.noticed.get(node.id, ())]
+    new = [
+        _noticed_from_signal(draft, signal) for signal in draft.noticed.get(node.id, ())
+    ]
     conditions, struck = judge_conditions(
-        node.conditions, new, draft.now.wall, rules, lambda gpu: _family(types, gpu)
+        node.conditions, new, draft.now.wall, rules, lambda gpu: _gpu_family(types, gpu)
     )
     if conditions != node.conditions:
-        _tell(draft, node, conditions)
+        _record_fault_events(draft, node, conditions)
         node = forget_lemon(node, replace(node, conditions=conditions))
     return _Verdict(node, struck)
 
 
-def _family(types: dict[int, str], gpu: int | None) -> str:
+def _gpu_family(types: dict[int, str], gpu: int | None) -> str:
     """Return the GPU family of a whole node, whose GPUs are of one kind."""
     kind = types.get(gpu) if gpu is not None else next(iter(types.values()), None)
     return family_of(kind) if kind else ""
 
 
-def _noticed(draft: Draft, signal: Signal) -> Noticed:
+def _noticed_from_signal(draft: Draft, signal: Signal) -> Noticed:
     jobs = (draft.job(job) for job, _ in signal.attempts)
     return Noticed(
         signal=signal, users=tuple(job.owner for job in jobs if job is not None)
     )
 
 
-def _tell(draft: Draft, node: Node, conditions: Sequence[NodeCondition]) -> None:
+def _record_fault_events(
+    draft: Draft, node: Node, conditions: Sequence[NodeCondition]
+) -> None:
     """Record events of faults that got worse, and of those that passed."""
     before = {condition.key: condition for condition in node.conditions}
     for condition in conditions:
@@ -161,7 +165,7 @@ def _set_restriction(
     """Open, cordoned or drained, as its conditions ask and as the breaker allows."""
     restriction = node.restriction
     if not restriction.closes:
-        return _reopened(draft, node)
+        return _reopen_node(draft, node)
     if node.cordoned:
         if (
             node.is_cordoned_by_health
@@ -170,7 +174,7 @@ def _set_restriction(
         ):
             draft.tell(
                 EventKind.DRAIN,
-                f"node {node.id}: drain, by its health: {_why(node)}",
+                f"node {node.id}: drain, by its health: {_health_reason(node)}",
                 node=node.id,
             )
             node = replace(node, draining=True)
@@ -183,13 +187,15 @@ def _set_restriction(
             if rules.mode == "observe"
             else "is held back by the breaker"
         )
-        text = f"node {node.id} {what}: {_why(node)}; corral node cordon --suspects"
+        text = f"node {node.id} {what}: {_health_reason(node)}; corral node cordon --suspects"
         draft.tell(EventKind.SUSPECT, text, node=node.id)
         return replace(node, suspect=True)
     draining = restriction == Restriction.DRAIN
     word = EventKind.DRAIN if draining else EventKind.CORDON
     draft.tell(
-        word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id
+        word,
+        f"node {node.id}: {word}, by its health: {_health_reason(node)}",
+        node=node.id,
     )
     return replace(
         node,
@@ -200,7 +206,7 @@ def _set_restriction(
     )
 
 
-def _reopened(draft: Draft, node: Node) -> Node:
+def _reopen_node(draft: Draft, node: Node) -> Node:
     """Reopen a node that was closed automatically once no fault restricts it; actions
     of a person stay."""
     if node.is_cordoned_by_health:
@@ -215,7 +221,7 @@ def _reopened(draft: Draft, node: Node) -> Node:
     return replace(node, suspect=False) if node.suspect else node
 
 
-def _why(node: Node) -> str:
+def _health_reason(node: Node) -> str:
     condition = node.worst
     return condition.says if condition is not None else "it has no known condition"
 
@@ -238,7 +244,7 @@ def _end_jobs(
             if attempt.cause == Cause.USER:
                 continue
             if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
-                _end(draft, job, attempt, node, strike.condition)
+                _end_attempt(draft, job, attempt, node, strike.condition)
                 ended.add(job.id)
     draft.is_urgent |= bool(ended)
     return ended
@@ -258,13 +264,13 @@ def _explain_ends(
             # another fault may have explained it by now
             now = draft.attempt(job.id) or attempt
             if explains(strike.condition, node.id, now):
-                _end(draft, job, now, node, strike.condition)
+                _end_attempt(draft, job, now, node, strike.condition)
                 _tell_why(draft, job, now, node)
                 job_ids.add(job.id)
     return job_ids
 
 
-def _end(
+def _end_attempt(
     draft: Draft, job: Job, attempt: Attempt, node: Node, condition: NodeCondition
 ) -> None:
     culprit, why = culprit_of(node, condition), condition.text

@@ -26,11 +26,11 @@ def restrict_by_person(
                 suspect=False,
             )
         case "uncordon":
-            return _open(replace(node, conditions=excused(node.conditions)))
+            return _reopen_node(replace(node, conditions=excused(node.conditions)))
         case "clear":
             well = replace(node, conditions=mended(node.conditions, now), suspect=False)
             well = forget_lemon(node, well)
-            return _open(well) if node.is_cordoned_by_health else well
+            return _reopen_node(well) if node.is_cordoned_by_health else well
 
 
 def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
@@ -53,5 +53,5 @@ def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
         draft.tell(word, text, node=node.id)
 
 
-def _open(node: Node) -> Node:
+def _reopen_node(node: Node) -> Node:
     return replace(node, cordoned=False, draining=False, cordoned_by="", suspect=False)

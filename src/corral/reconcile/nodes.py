@@ -32,7 +32,7 @@ def see_nodes(draft: Draft) -> set[JobId]:
         if heard.node in unheard:
             continue  # no store can hold what it says of itself
         if _take_in(draft, heard):
-            touched |= _lose(
+            touched |= _release_allocations(
                 draft,
                 heard.node,
                 f"node {heard.node} restarted",
@@ -44,7 +44,7 @@ def see_nodes(draft: Draft) -> set[JobId]:
     verdicts = judge(draft.all_nodes(), draft.facts, draft.now.serving)
     draft.frozen = {id for id, verdict in verdicts.items() if verdict.frozen}
     for id, verdict in verdicts.items():
-        touched |= _believe(draft, id, verdict, allocations_by_node)
+        touched |= _apply_verdict(draft, id, verdict, allocations_by_node)
     return touched
 
 
@@ -80,7 +80,7 @@ def _says_the_same(heard: NodeFacts, old: Node) -> bool:
     return same and (heard.boot, heard.address) == (old.boot, old.address)
 
 
-def _believe(
+def _apply_verdict(
     draft: Draft, id: NodeId, verdict: Verdict, held: AllocationsByNode
 ) -> set[JobId]:
     node = draft.node(id)
@@ -99,9 +99,9 @@ def _believe(
             KIND_OF_LIVENESS[verdict.liveness], f"node {id}: {verdict.why}", node=id
         )
     if verdict.liveness == Liveness.DEAD:
-        touched |= _lose(draft, id, verdict.why, held)
+        touched |= _release_allocations(draft, id, verdict.why, held)
     elif verdict.past_bound:
-        touched |= _silent(draft, id, verdict, held)
+        touched |= _replace_silent_work(draft, id, verdict, held)
     if touched:
         now = draft.node(id) or node
         lost = sorted({*now.lost_jobs, *touched})[:MOST_LOST_JOBS]
@@ -109,7 +109,7 @@ def _believe(
     return touched
 
 
-def _lose(
+def _release_allocations(
     draft: Draft,
     node: NodeId,
     proof: str,
@@ -120,12 +120,12 @@ def _lose(
     touched: set[JobId] = set()
     for allocation in held.take(node):
         draft.seat_to(allocation, SeatState.RELEASED)
-        _lost(draft, allocation, proof, failure)
+        _recover_lost_job(draft, allocation, proof, failure)
         touched.add(allocation.job)
     return touched
 
 
-def _silent(
+def _replace_silent_work(
     draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode
 ) -> set[JobId]:
     """Past its bound, a silent node's work is replaced where the job allows it."""
@@ -136,7 +136,7 @@ def _silent(
             continue
         if _may_replace(job, verdict) and not _others_step_on(draft, job, verdict):
             draft.seat_to(allocation, SeatState.UNREACHABLE)
-            _lost(
+            _recover_lost_job(
                 draft,
                 allocation,
                 f"node {node} silent for {verdict.silent_seconds:.0f} s",
@@ -166,7 +166,7 @@ def _others_step_on(draft: Draft, job: Job, verdict: Verdict) -> bool:
     return stepped > went_silent + 1.0 and draft.now.serving - stepped < BOUND_SECONDS
 
 
-def _lost(
+def _recover_lost_job(
     draft: Draft,
     allocation: Allocation,
     why: str,

@@ -73,7 +73,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
         waiting,
         fleet=memo.fleet,
         now=draft.now.wall,
-        running_of_array=_arrays(draft),
+        running_of_array=_running_per_array(draft),
         standing=standing,
         learned=learned,
         running=lambda: roster_of(draft, memo.live, standing, over),
@@ -81,11 +81,11 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
         ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
         shares=memo.queued.shares,
-        movable=_movables(draft, over, memo),
+        movable=_relocation_source(draft, over, memo),
         lent=lambda: lent_to(draft, memo.live),
     )
     for placed in decision.placed:
-        _start(draft, placed, is_elder=placed.job in decision.elders)
+        _start_job(draft, placed, is_elder=placed.job in decision.elders)
     count_debts(draft, claims, decision.placed)
     take_promises(draft, decision)
     take_in(draft, decision)
@@ -110,11 +110,11 @@ def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId
 def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
     placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
     for placed_gang in placed:
-        _start(draft, placed_gang, is_elder=False)
+        _start_job(draft, placed_gang, is_elder=False)
     return Reasons().instead(reasons)
 
 
-def _movables(
+def _relocation_source(
     draft: Draft, over: frozenset[QueueName], memo: Memo
 ) -> Callable[[], Movables] | None:
     """Return a function that lists relocatable jobs; None: relocation is off."""
@@ -245,11 +245,11 @@ def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
     )
 
 
-def _arrays(draft: Draft) -> Counter[JobId]:
+def _running_per_array(draft: Draft) -> Counter[JobId]:
     return Counter(job.array for job in draft.in_states(*ON_NODES) if job.array)
 
 
-def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
+def _start_job(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
     job = draft.job(placed.job)
     assert job is not None
     number = AttemptNumber(job.attempt + 1)
@@ -277,7 +277,7 @@ def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
             protected_until=draft.now.wall + TURN_SECONDS if is_elder else None,
         )
     )
-    pinned_to = _pin(draft, job, placed)
+    pinned_to = _pinned_node(draft, job, placed)
     if (
         pinned_to is not None
         and job.pinned_to is None
@@ -306,7 +306,7 @@ def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
     return f"{node} (GPU {', '.join(map(str, gpus))})" if gpus else node
 
 
-def _pin(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
+def _pinned_node(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
     """A checkpoint path that is not shared binds the job to the node that it first ran
     on."""
     rule = job.spec.checkpoint

@@ -69,7 +69,7 @@ def take_promises(draft: Draft, decision: Decision) -> None:
         )
         if before is None or _is_news(before, row):
             draft.reservations[row.job] = row
-            _tell(draft, before, row)
+            _record_promise(draft, before, row)
     for reservation in reservations_by_job.values():
         if reservation.job not in placed:
             ended = replace(reservation, ended=why_late(draft, reservation))
@@ -87,13 +87,13 @@ def _is_news(before: Reservation, row: Reservation) -> bool:
     return not same or moved_seconds > SAME_SECONDS
 
 
-def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
+def _record_promise(draft: Draft, before: Reservation | None, row: Reservation) -> None:
     """A first promise, and one that had to be moved, with the cause."""
     assert row.latest_start is not None
     if before is None:
         draft.tell(
             EventKind.PROMISED,
-            f"{name_of(draft, row.job)}: {_text(draft, row)}",
+            f"{name_of(draft, row.job)}: {_promise_text(draft, row)}",
             job=row.job,
         )
     elif (
@@ -101,7 +101,7 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
         and row.latest_start > before.latest_start + SAME_SECONDS
     ):
         late = f"{name_of(draft, row.job)} cannot start when it was promised to"
-        text = f"{late}: {why_late(draft, before)}; {_text(draft, row)}"
+        text = f"{late}: {why_late(draft, before)}; {_promise_text(draft, row)}"
         draft.tell(EventKind.PROMISE_MOVED, text, job=row.job)
 
 
@@ -117,7 +117,7 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     over = {
         standing_reservation.job: Reason(
             code=ReasonCode.PROMISED,
-            sentence=_text(draft, standing_reservation),
+            sentence=_promise_text(draft, standing_reservation),
             suggestions=tuple(
                 f"see: corral why {job}" for job in standing_reservation.after[:1]
             ),
@@ -129,7 +129,7 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     return reasons.instead(over) if over else reasons
 
 
-def _text(draft: Draft, one: Reservation) -> str:
+def _promise_text(draft: Draft, one: Reservation) -> str:
     assert one.latest_start is not None
     millis = one.shape.gpu_millis
     verb = (
@@ -138,13 +138,13 @@ def _text(draft: Draft, one: Reservation) -> str:
         else "is"
     )
     reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
-    names = _names(draft, one.after)
+    names = _job_names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"
     when = f", when {names} {limit}" if names else ""
     return f"it starts at {moment_text(one.latest_start)} at the latest{when}; {reservation_text}"
 
 
-def _names(draft: Draft, jobs: Sequence[JobId]) -> str:
+def _job_names(draft: Draft, jobs: Sequence[JobId]) -> str:
     names = [name_of(draft, job) for job in jobs[:MOST_NAMED]]
     if len(jobs) > MOST_NAMED:
         return f"{', '.join(names)} and {len(jobs) - MOST_NAMED} more"

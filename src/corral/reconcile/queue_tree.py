@@ -26,7 +26,8 @@ def set_queues(draft: Draft, request: StoredRequest, asked: SetQueues) -> None:
     if tree != before:
         draft.queues = tree
         draft.tell(
-            EventKind.QUEUES, f"the queues were changed by {request.by}: {_count(tree)}"
+            EventKind.QUEUES,
+            f"the queues were changed by {request.by}: {_queue_count_text(tree)}",
         )
 
 
@@ -57,5 +58,5 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
     return begun(tree, before, at)
 
 
-def _count(tree: QueueTree) -> str:
+def _queue_count_text(tree: QueueTree) -> str:
     return "there is one" if len(tree.queues) == 1 else f"there are {len(tree.queues)}"

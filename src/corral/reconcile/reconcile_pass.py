@@ -95,15 +95,15 @@ def reconcile(
     """
     draft = Draft(world, facts, now)
     grant(draft, requests)
-    for id in sorted(_moved(draft, health, touched)):
-        _guarded(draft, id, _one_job)
+    for id in sorted(_affected_jobs(draft, health, touched)):
+        _run_guarded_step(draft, id, _one_job)
     _hold_unrecordable(draft)
     find_lemons(draft, health)
     see_checks(draft, health, whole=touched is None)
     see_stale(draft)
     see_gone(draft)
     for job in list(draft.in_states(*_MAY_WAIT)):
-        _guarded(draft, job.id, release)
+        _run_guarded_step(draft, job.id, release)
     see_reservations(draft)
     charge(draft)
     write_down(draft)
@@ -138,7 +138,7 @@ def _outcome_of(
     )
 
 
-def _moved(
+def _affected_jobs(
     draft: Draft, health: HealthRules, touched: Iterable[JobId] | None
 ) -> set[JobId]:
     """The jobs that requests, nodes, health and facts may have moved; None: all that are
@@ -153,7 +153,9 @@ def _moved(
     return job_ids | {job.id for job, _ in settling(draft)}
 
 
-def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> None:
+def _run_guarded_step(
+    draft: Draft, id: JobId, step: Callable[[Draft, Job], None]
+) -> None:
     """A bug met on one job holds that job and lets all the others go on."""
     job = draft.job(id)
     if job is None or job.is_final:
@@ -179,7 +181,9 @@ def _hold_unrecordable(draft: Draft) -> None:
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
     """After the placing, so that each has had its last chance."""
     for job in list(draft.with_deadline()):
-        _guarded(draft, job.id, partial(end_if_too_late, why=reasons.get(job.id)))
+        _run_guarded_step(
+            draft, job.id, partial(end_if_too_late, why=reasons.get(job.id))
+        )
 
 
 def _one_job(draft: Draft, job: Job) -> None:
@@ -187,14 +191,14 @@ def _one_job(draft: Draft, job: Job) -> None:
         return
     see_attempt(draft, job)
     job = draft.job(job.id) or job
-    _timers(draft, job)
+    _apply_time_limit(draft, job)
     job = draft.job(job.id) or job
-    _drains(draft, job)
+    _requeue_drained_job(draft, job)
     see_idle(draft, draft.job(job.id) or job)
     conclude(draft, draft.job(job.id) or job)
 
 
-def _timers(draft: Draft, job: Job) -> None:
+def _apply_time_limit(draft: Draft, job: Job) -> None:
     """First the warning, then the end."""
     attempt = draft.attempt(job.id)
     limit, warned_after = job.spec.max_duration_seconds, job.spec.warned_after_seconds
@@ -219,7 +223,7 @@ def _timers(draft: Draft, job: Job) -> None:
         )
 
 
-def _drains(draft: Draft, job: Job) -> None:
+def _requeue_drained_job(draft: Draft, job: Job) -> None:
     """A draining node gives its jobs back, with a save, their place in the queue
     kept."""
     attempt = draft.attempt(job.id)

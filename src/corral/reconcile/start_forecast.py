@@ -92,37 +92,32 @@ def foretell(
         is_within=is_within,
     )
     most = _promised_seconds(present, job.id)
-    drawn = _until(most, plays.draw(present, lives, RUNS, FIRST_PART))
+    drawn = _cap_drawn_waits(most, plays.draw(present, lives, RUNS, FIRST_PART))
     record = record_of(question.told)
-    starts = _interval(drawn)
+    starts = _central_interval(drawn)
+    median = quantile(_ranked_waits(drawn), 0.5)
     interval = told_interval(starts, record)
     interval = Interval(low=min(interval.low, most), high=min(interval.high, most))
     job_ids = {
         id
-        for id, run_time_knowledge in lives.items()
-        if run_time_knowledge.left_seconds is not None
-        or plays.kin.knows(run_time_knowledge.kind, run_time_knowledge.ran_seconds)
+        for id, knowledge in lives.items()
+        if knowledge.left_seconds is not None
+        or plays.kin.knows(knowledge.kind, knowledge.ran_seconds)
     }
     return StartForecast(
         starts_by=job.starts_by if job.started_at is None else None,
-        starts=_span(interval),
-        ends=_ends(drawn, interval),
+        starts=_time_span(interval),
+        ends=_end_span(drawn, interval),
         runs=len(drawn),
         known=len(job_ids) / len(lives),
-        limited=_limited(
+        limited=_time_limited_share(
             job.id,
-            [
-                (id, run_time_knowledge)
-                for id, run_time_knowledge in lives.items()
-                if id not in job_ids
-            ],
+            [(id, knowledge) for id, knowledge in lives.items() if id not in job_ids],
         ),
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
-        row=_row(job, question.wall, starts, interval),
-        instead=_sooner(
-            plays, present, lives, job, quantile(_waits(drawn), 0.5), interval, record
-        ),
+        row=_forecast_row(job, question.wall, starts, interval),
+        instead=_suggest_changes(plays, present, lives, job, median, interval, record),
     )
 
 
@@ -167,17 +162,17 @@ def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
     return min(draft.now.wall, max([*moved, *ended], default=draft.now.wall))
 
 
-def _waits(drawn: Iterable[Drawn]) -> list[float]:
+def _ranked_waits(drawn: Iterable[Drawn]) -> list[float]:
     """Ranked; one that was cut counts as the horizon."""
     return sorted(HORIZON_SECONDS if run.is_cut else run.wait_seconds for run in drawn)
 
 
-def _interval(drawn: Sequence[Drawn]) -> Interval:
+def _central_interval(drawn: Sequence[Drawn]) -> Interval:
     """The middle four fifths of the starts. Those that were cut are at least as late as
     they were followed, which is all that the lower end may lean on; the upper is the
     horizon as soon as it would lean on one of them."""
     least = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
-    waits = _waits(drawn)
+    waits = _ranked_waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
     return Interval(
         low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high
@@ -191,7 +186,7 @@ def _promised_seconds(present: Present, job: JobId) -> float:
     return next((start - present.now for start in starts if start > present.now), inf)
 
 
-def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
+def _cap_drawn_waits(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
     """Return the draws, with no start behind the promised one: the limits behind it
     hold for all, and no draw knows better."""
     return [
@@ -202,7 +197,9 @@ def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
     ]
 
 
-def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> float:
+def _time_limited_share(
+    job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]
+) -> float:
     """The part of these that have a limit. The job's own says nothing of its start: it
     counts only where it is the one that nothing is known of."""
     run_time_knowledges = [life for id, life in unknown if id != job] or [
@@ -240,7 +237,7 @@ def record_of(told: Iterable[StartForecastTold]) -> Record:
     return record
 
 
-def _span(told: Interval) -> TimeSpan:
+def _time_span(told: Interval) -> TimeSpan:
     beyond = told.high >= HORIZON_SECONDS
     return TimeSpan(
         low_seconds=min(told.low, HORIZON_SECONDS),
@@ -248,19 +245,21 @@ def _span(told: Interval) -> TimeSpan:
     )
 
 
-def _ends(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
+def _end_span(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
     """The start, as far as it was moved by the record, and the job's own run time
     behind it."""
-    starts = _interval(drawn)
-    interval = _interval(
+    starts = _central_interval(drawn)
+    interval = _central_interval(
         [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
     )
     low = max(told.low, interval.low + told.low - starts.low)
     high = max(low, told.high, interval.high + told.high - starts.high)
-    return _span(Interval(low=low, high=high))
+    return _time_span(Interval(low=low, high=high))
 
 
-def _row(job: Job, now: float, drawn: Interval, told: Interval) -> StartForecastTold:
+def _forecast_row(
+    job: Job, now: float, drawn: Interval, told: Interval
+) -> StartForecastTold:
     return StartForecastTold(
         job=job.id,
         at=now,
@@ -271,7 +270,7 @@ def _row(job: Job, now: float, drawn: Interval, told: Interval) -> StartForecast
     )
 
 
-def _sooner(
+def _suggest_changes(
     plays: _Plays,
     present: Present,
     lives: Mapping[JobId, RunTimeKnowledge],
@@ -300,10 +299,10 @@ def _sooner(
             for gang in present.waiting
         ]
         changed = replace(present, waiting=waiting)
-        other = {**lives, job.id: _life(replace(job, spec=spec), 0.0)}
+        other = {**lives, job.id: _knowledge_of_job(replace(job, spec=spec), 0.0)}
         other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
-        waits = _waits(other_drawn)
-        then = told_interval(_interval(other_drawn), record)
+        waits = _ranked_waits(other_drawn)
+        then = told_interval(_central_interval(other_drawn), record)
         if all(
             drawn.wait_seconds < NOW_SECONDS and not drawn.is_cut
             for drawn in other_drawn
@@ -313,7 +312,9 @@ def _sooner(
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
-            instead = ChangeSuggestion(change=change, starts=_span(then), stops=stops)
+            instead = ChangeSuggestion(
+                change=change, starts=_time_span(then), stops=stops
+            )
             suggestions.append((quantile(waits, 0.5), instead))
     return tuple(
         change_suggestion
@@ -356,9 +357,9 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
         for job in draft.all_jobs()
         if job.state.is_on_nodes and (attempt := draft.attempt(job.id)) is not None
     ]
-    lives = {job.id: _life(job, 0.0) for job in waiting}
+    lives = {job.id: _knowledge_of_job(job, 0.0) for job in waiting}
     lives |= {
-        job.id: _life(
+        job.id: _knowledge_of_job(
             job,
             max(0.0, draft.now.wall - attempt.placed_at),
             _left_seconds(draft, job, attempt),
@@ -374,7 +375,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
         tree=draft.tree,
         past=past_of(draft, charged_allocations),
         holders=[
-            _holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
+            _seat_holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
             for job, attempt in on_nodes
         ],
         waiting=[waiting_of(draft, job, over, of_nodes) for job in waiting],
@@ -408,7 +409,7 @@ def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
     )
 
 
-def _life(
+def _knowledge_of_job(
     job: Job, ran_seconds: float, left_seconds: float | None = None
 ) -> RunTimeKnowledge:
     """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin
@@ -424,14 +425,14 @@ def _life(
     )
 
 
-def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHolder:
+def _seat_holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHolder:
     allocations = draft.seats_of(attempt)
     stopping = job.state.is_leaving
     return SeatHolder(
         gang=gang,
         seats=tuple(allocation.seat for allocation in allocations),
         placed_at=attempt.placed_at,
-        port=_port(allocations),
+        port=_rendezvous_port(allocations),
         can_save=job.spec.checkpoint is not None,
         restart_seconds=restart_seconds(attempt),
         frees_at=_frees_at(draft, job) if stopping else None,
@@ -441,7 +442,7 @@ def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHold
     )
 
 
-def _port(held: Sequence[Allocation]) -> int:
+def _rendezvous_port(held: Sequence[Allocation]) -> int:
     return next(
         (allocation.port for allocation in held if allocation.port is not None), 0
     )

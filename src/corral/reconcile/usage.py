@@ -60,7 +60,7 @@ def held_by(
     if job is None or allocation.charged:
         return None
     return ChargedAllocation(
-        allocation=allocation, job=job, holding=_holding(job, allocation, types)
+        allocation=allocation, job=job, holding=_quota_holding(job, allocation, types)
     )
 
 
@@ -86,7 +86,7 @@ def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
     return _Types(draft.all_nodes())
 
 
-def _holding(
+def _quota_holding(
     job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
 ) -> QuotaHolding:
     spec = job.spec
@@ -108,10 +108,10 @@ def charge(draft: Draft) -> None:
         job = draft.job(allocation.job)
         if job is not None:
             types = types or types_of(draft)
-            _charge(draft, _holding(job, allocation, types), before.began)
+            _charge_usage(draft, _quota_holding(job, allocation, types), before.began)
 
 
-def _charge(draft: Draft, holding: QuotaHolding, began: float) -> None:
+def _charge_usage(draft: Draft, holding: QuotaHolding, began: float) -> None:
     now = draft.now.wall
     seconds = max(0.0, now - began)
     leaf = (holding.queue, holding.user)
@@ -121,24 +121,26 @@ def _charge(draft: Draft, holding: QuotaHolding, began: float) -> None:
         accrued_seconds(seconds, draft.tree.half_life_seconds),
     )
     draft.uses[leaf] = replace(
-        _decayed(use, now, draft.tree.half_life_seconds),
-        gpu_seconds=_left(draft, use, use.gpu_seconds) + rate.gpus * constant,
-        cpu_seconds=_left(draft, use, use.cpu_seconds) + rate.cpus * constant,
-        memory_gib_seconds=_left(draft, use, use.memory_gib_seconds)
+        _decay_usage(use, now, draft.tree.half_life_seconds),
+        gpu_seconds=_decayed_amount(draft, use, use.gpu_seconds) + rate.gpus * constant,
+        cpu_seconds=_decayed_amount(draft, use, use.cpu_seconds) + rate.cpus * constant,
+        memory_gib_seconds=_decayed_amount(draft, use, use.memory_gib_seconds)
         + rate.gib * constant,
         total_gpu_seconds=use.total_gpu_seconds + rate.gpus * seconds,
     )
     for queue in draft.tree.path(holding.queue):
         if queue.budget is not None:
             spent = spent_of(draft, queue.name, queue.budget)
-            draft.spent[queue.name] = _more(spent, queue.budget, holding, began, now)
+            draft.spent[queue.name] = _add_spending(
+                spent, queue.budget, holding, began, now
+            )
 
 
-def _left(draft: Draft, use: QueueUsage, amount: float) -> float:
+def _decayed_amount(draft: Draft, use: QueueUsage, amount: float) -> float:
     return decayed(amount, draft.now.wall - use.at, draft.tree.half_life_seconds)
 
 
-def _decayed(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage:
+def _decay_usage(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage:
     seconds = at - use.at
     return replace(
         use,
@@ -164,7 +166,7 @@ def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
     )
 
 
-def _more(
+def _add_spending(
     spent: BudgetSpent, budget: Budget, holding: QuotaHolding, began: float, now: float
 ) -> BudgetSpent:
     """With what was held from `began` on, as far as it lies in the period."""
@@ -198,7 +200,7 @@ def spent_now(
             if queue.budget is not None:
                 spent = spent_by_queue[queue.name]
                 began, now = charged_allocation.allocation.began, draft.now.wall
-                spent_by_queue[queue.name] = _more(
+                spent_by_queue[queue.name] = _add_spending(
                     spent, queue.budget, charged_allocation.holding, began, now
                 )
     return spent_by_queue
@@ -234,12 +236,12 @@ def judge_budgets(
             draft.spent[name] = replace(row, demoted=is_over)
             draft.tell(
                 EventKind.BUDGET_SPENT if is_over else EventKind.BUDGET_RENEWED,
-                _told(queue, is_over),
+                _budget_text(queue, is_over),
             )
     return frozenset(over)
 
 
-def _told(queue: Queue, is_over: bool) -> str:
+def _budget_text(queue: Queue, is_over: bool) -> str:
     if not is_over:
         return f"queue {queue.name} has a budget again: it has its GPUs and its priorities back"
     assert queue.budget is not None
@@ -307,7 +309,7 @@ def past_of(
     constant = constant_seconds(half_life_seconds)
     past: dict[Leaf, ResourceAmounts] = defaultdict(ResourceAmounts)
     for leaf, use in {**draft.world.uses, **draft.uses}.items():
-        use = _decayed(use, now, half_life_seconds)
+        use = _decay_usage(use, now, half_life_seconds)
         amounts = ResourceAmounts(
             use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds
         )

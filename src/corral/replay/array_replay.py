@@ -103,23 +103,25 @@ def replay(
     while not is_done:
         is_done = advance(named.policy, world, state, log)
         if on_event is not None:
-            _read(log, on_event)
+            _emit_events(log, on_event)
     return ReplayOutcome(
         workload=workload,
         nodes=tuple(nodes),
-        ended=_plain(world.ended),
-        preemptions=int(sum(_plain(state.jobs.preempted)) - world.count[CUT]),
+        ended=_list_of_column(world.ended),
+        preemptions=int(sum(_list_of_column(state.jobs.preempted)) - world.count[CUT]),
         held_gpu_seconds=float(world.number[HELD]),
         lost_gpu_seconds=float(world.number[LOST]),
         failures=int(world.count[CUT]),
-        used=_shares(_plain(world.windows), world.horizon * sum(nodes) / WINDOWS),
+        used=_window_shares(
+            _list_of_column(world.windows), world.horizon * sum(nodes) / WINDOWS
+        ),
         fragmentation=float(
             world.number[SPLIT] / world.number[IDLE] if world.number[IDLE] else 0
         ),
     )
 
 
-def _shares(held: Sequence[float], whole: float) -> list[float]:
+def _window_shares(held: Sequence[float], whole: float) -> list[float]:
     return [gpu_seconds / whole if whole else 0.0 for gpu_seconds in held]
 
 
@@ -135,8 +137,8 @@ def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
     world = ReplayWorld(
         jobs=jobs,
         horizon=float(workload.submits[-1]) if jobs else 0.0,
-        submits=_filled(workload.submits),
-        duration=_filled(workload.durations),
+        submits=_float_column(workload.submits),
+        duration=_float_column(workload.durations),
         ended=column(jobs, "float"),
         # of another type it would all be compiled once more
         mtbf=float(failures.mtbf_seconds),
@@ -159,7 +161,7 @@ def state_of_workload(
         classes.setdefault(kind, len(classes))
         for kind in zip(workload.queues, workload.gpus, strict=True)
     ]
-    kin, kin_rows = _kin(workload) if named.policy.predicts else ([], 0)
+    kin, kin_rows = _similar_job_groups(workload) if named.policy.predicts else ([], 0)
     state = state_of(
         list(nodes),
         jobs=len(klass),
@@ -179,7 +181,7 @@ def state_of_workload(
     return state
 
 
-def _kin(workload: Workload) -> tuple[list[list[int]], int]:
+def _similar_job_groups(workload: Workload) -> tuple[list[list[int]], int]:
     """The groups of each job, from those of its user and name to all jobs; and how
     many."""
     rows: dict[tuple[int, ...], int] = {}
@@ -205,19 +207,19 @@ def _kin(workload: Workload) -> tuple[list[list[int]], int]:
     return groups, len(rows)
 
 
-def _filled(values: Sequence[float]) -> Any:
+def _float_column(values: Sequence[float]) -> Any:
     made = column(len(values), "float")
     for at, value in enumerate(values):
         made[at] = value
     return made
 
 
-def _plain(values: Any) -> list[Any]:
+def _list_of_column(values: Any) -> list[Any]:
     plain = getattr(values, "tolist", None)
     return list(values) if plain is None else plain()
 
 
-def _read(log: ReplayLog, on_event: Callable[[ReplayEvent], None]) -> None:
+def _emit_events(log: ReplayLog, on_event: Callable[[ReplayEvent], None]) -> None:
     for row in range(log.count[0]):
         on_event(
             ReplayEvent(

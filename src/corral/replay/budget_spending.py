@@ -35,7 +35,7 @@ class Spending:
         """It is held from now on; with -1 no longer."""
         for queue in self._tree.path(holding.queue) if self._budgets else ():
             if queue.budget is not None:
-                self._rate[queue.name] += sign * _hourly(queue.budget, holding)
+                self._rate[queue.name] += sign * _hourly_spending(queue.budget, holding)
 
     def pass_time(self, now: float) -> bool:
         """Whether other queues than before have spent their budget."""
@@ -53,7 +53,9 @@ class Spending:
     def _is_over(self, name: QueueName) -> bool:
         budget = self._budgets[name]
         soon = self._rate[name] * TOGETHER_SECONDS / HOUR_SECONDS
-        return budget.is_over(self._now) or self._spent[name] + soon >= _most(budget)
+        return budget.is_over(self._now) or self._spent[name] + soon >= _budget_limit(
+            budget
+        )
 
     @property
     def due_at(self) -> float:
@@ -66,7 +68,7 @@ class Spending:
         anew = inf if period is None else self._since[name] + period
         if name in self.over:
             return anew
-        left_amount = _most(budget) - self._spent[name]
+        left_amount = _budget_limit(budget) - self._spent[name]
         spent_at = self._now + left_amount / rate * HOUR_SECONDS if rate > 0 else inf
         return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
 
@@ -92,12 +94,12 @@ class Spending:
         )
 
 
-def _most(budget: Budget) -> float:
+def _budget_limit(budget: Budget) -> float:
     """GPU-hours, or money."""
     return (budget.money if budget.gpu_hours is None else budget.gpu_hours) or 0.0
 
 
-def _hourly(budget: Budget, holding: QuotaHolding) -> float:
+def _hourly_spending(budget: Budget, holding: QuotaHolding) -> float:
     if budget.money is None:
         return holding.amounts.gpus
     millis = holding.gpu_millis

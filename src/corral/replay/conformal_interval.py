@@ -153,19 +153,20 @@ def _corrected(
         for k, unit in weighted_records
     )
     for part in LOW_SIDES:
-        low = _rank(below, record.level * part)
-        high = _rank(above, record.level * (1 - part))
+        low = _score_quantile(below, record.level * part)
+        high = _score_quantile(above, record.level * (1 - part))
         widths = sorted(
-            _width(scale.moved(k.drawn, low, high)) for k, _ in weighted_records
+            _interval_width(scale.moved(k.drawn, low, high))
+            for k, _ in weighted_records
         )
         yield quantile(widths, 0.5), scale.moved(drawn, low, high)
 
 
-def _rank(scores: Sequence[float], miss: float) -> float:
+def _score_quantile(scores: Sequence[float], miss: float) -> float:
     """The score that all but this many are below, counting the one that is still to
     come."""
     return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
 
 
-def _width(interval: Interval) -> float:
+def _interval_width(interval: Interval) -> float:
     return interval.high - interval.low

@@ -107,9 +107,9 @@ def waits(
     here = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
     wait_list = []
     for _ in range(runs):
-        stretch = _stretch(past, now, horizon_seconds, roll(dice))
-        state, world = clone(present), _world(here, here + stretch.rows, now)
-        _draw(world, state, past, stretch, dice)
+        stretch = _sample_stretch(past, now, horizon_seconds, roll(dice))
+        state, world = clone(present), _build_world(here, here + stretch.rows, now)
+        _draw_workload(world, state, past, stretch, dice)
         until = now + horizon_seconds
         wait_list.append(
             advance_until_started(policy, world, state, log, job, until) - now
@@ -117,7 +117,9 @@ def waits(
     return sorted(wait_list)
 
 
-def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretch:
+def _sample_stretch(
+    past: Arrivals, now: float, seconds: float, where: float
+) -> Stretch:
     """Arrivals of this many seconds up to now, or of all the past if that is
     shorter."""
     if not len(past.at):
@@ -129,7 +131,7 @@ def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretc
     return Stretch(first, min(rows, MOST_ARRIVALS), now - begin)
 
 
-def _world(here: int, jobs: int, now: float) -> ReplayWorld:
+def _build_world(here: int, jobs: int, now: float) -> ReplayWorld:
     world = ReplayWorld(
         jobs=jobs,
         horizon=0.0,
@@ -150,7 +152,7 @@ def _world(here: int, jobs: int, now: float) -> ReplayWorld:
 
 
 @compiled
-def _draw(
+def _draw_workload(
     world: ReplayWorld, state: PassState, past: Arrivals, stretch: Stretch, dice: Any
 ) -> None:
     jobs, here = state.jobs, world.count[SUBMITTED]

@@ -103,16 +103,16 @@ class Play:
         self._coming, self._is_new = coming, True
         self._agenda = Agenda(self._running, self._waiting, coming)
         self._shares, self._debts = Shares(), dict(present.debts)
-        self._fill(present, seconds)
+        self._load_present(present, seconds)
 
-    def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
+    def _load_present(self, present: Present, seconds: Mapping[JobId, float]) -> None:
         waitings = [*present.waiting, *(holder.gang for holder in present.holders)]
         for gang in sorted(waitings, key=lambda gang: gang.order):
             self._shares.arrive(gang.shapes[0])
         for gang in sorted(present.waiting, key=lambda gang: gang.since):
-            self._enter(gang, seconds[gang.job])
+            self._submit_job(gang, seconds[gang.job])
         for holder in present.holders:
-            self._seat(holder, seconds[holder.gang.job])
+            self._add_running_job(holder, seconds[holder.gang.job])
         self._rooms.open()
         for reserved in present.reserved:
             self._keep(reserved)
@@ -188,15 +188,15 @@ class Play:
         self.now = now
         self._see_owing()
         if self._spending.pass_time(now):
-            self._demote()
+            self._apply_budgets()
         for id in self._agenda.ended(now):
-            self._leave(id)
+            self._release_job(id)
         while self._failing.due_at <= now:
             for job in self._rooms.on(self._failing.fail()):
-                self._fail(job)
+                self._fail_job(job)
         for at, gang, seconds, can_save in self._agenda.submitted(now):
             self._shares.arrive(gang.shapes[0])
-            self._enter(replace(gang, since=at), seconds, can_save=can_save)
+            self._submit_job(replace(gang, since=at), seconds, can_save=can_save)
         self._is_new |= self._agenda.has_wait_ended(now)
         self._is_new |= any(
             self._due_at(simulated_reservation) <= now
@@ -210,9 +210,9 @@ class Play:
             if self.passes == most:
                 break
             if self._waiting:
-                self._pass()
+                self._run_pass()
             self._tell_due()
-            self._is_new |= self._learning.learn(now, self._served)
+            self._is_new |= self._learning.learn(now, self._served_times)
         claims = claims_of(self._standing, self._waiting)
         half_life_seconds = self._standing.tree.half_life_seconds
         self._debts |= {
@@ -228,7 +228,9 @@ class Play:
 
     # -- jobs come and go ------------------------------------------------------------------------
 
-    def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
+    def _submit_job(
+        self, gang: Waiting, seconds: float, *, can_save: bool = True
+    ) -> None:
         self._queues.add(gang.queue)
         job = self._jobs[gang.job] = SimulatedJob(
             gang=gang,
@@ -246,7 +248,7 @@ class Play:
         self._is_new = True
         self._agenda.plan_wait_ends(self._standing.tree, gang, self.now)
 
-    def _seat(self, holder: SeatHolder, seconds: float) -> None:
+    def _add_running_job(self, holder: SeatHolder, seconds: float) -> None:
         """One that has its seats from the beginning on."""
         ran = max(0.0, self.now - holder.placed_at)
         job = SimulatedJob(
@@ -262,7 +264,7 @@ class Play:
         )
         self._jobs[holder.gang.job] = job
         self._queues.add(holder.gang.queue)
-        self._begin(job, holder.seats, holder.port, holder.placed_at)
+        self._occupy_seats(job, holder.seats, holder.port, holder.placed_at)
         if holder.frees_at is not None:
             self._agenda.plan_end(job, holder.frees_at)
         self._standing.take(self._holding(job.gang, holder.seats))
@@ -274,10 +276,10 @@ class Play:
         job.protected_until = self.now + TURN_SECONDS if is_elder else None
         self._waiting.drop(placed.job)
         self._kept.pop(placed.job, None)
-        self._begin(job, placed.seats, placed.port, self.now)
-        self._tell(JobClass.STARTED, job)
+        self._occupy_seats(job, placed.seats, placed.port, self.now)
+        self._report_event(JobClass.STARTED, job)
 
-    def _begin(
+    def _occupy_seats(
         self, job: SimulatedJob, seats: tuple[Seat, ...], port: int, at: float
     ) -> None:
         gang = job.gang
@@ -290,31 +292,31 @@ class Play:
             self._of_array[gang.array] += 1
         self._agenda.plan_end(job, job.ends_at)
 
-    def _leave(self, id: JobId) -> None:
+    def _release_job(self, id: JobId) -> None:
         """Its seats come free: it has ended, or it yields and waits again in its old
         place."""
         job = self._running.pop(id)
-        self._free(job)
+        self._free_seats(job)
         self._is_new = True
         done = job.worked_seconds(self.now)
         if not job.comes_back or done >= job.left_seconds - TOGETHER_SECONDS:
             job.left_seconds = 0.0
-            self._tell(JobClass.ENDED, job)
+            self._report_event(JobClass.ENDED, job)
             self._learning.hear(job.gang, done)
             return
         job.left_seconds = (
             job.left_seconds - done if job.can_save else job.needs_seconds
         )
-        self._tell(JobClass.PREEMPTED, job)
+        self._report_event(JobClass.PREEMPTED, job)
         self._again(job, done if job.can_save else 0.0)
 
-    def _fail(self, job: SimulatedJob) -> None:
+    def _fail_job(self, job: SimulatedJob) -> None:
         """Its node has failed: it waits again with what it saved last."""
         if job.stopping and not job.comes_back:
-            self._leave(job.gang.job)
+            self._release_job(job.gang.job)
             return
         del self._running[job.gang.job]
-        self._free(job)
+        self._free_seats(job)
         before, worked = (
             job.needs_seconds - job.left_seconds,
             job.worked_seconds(self.now),
@@ -325,7 +327,7 @@ class Play:
             else 0.0
         )
         job.left_seconds = job.needs_seconds - kept_seconds
-        self._tell(JobClass.FAILED, job)
+        self._report_event(JobClass.FAILED, job)
         self._again(job, kept_seconds - before)
 
     def _again(self, job: SimulatedJob, served_seconds: float) -> None:
@@ -334,13 +336,13 @@ class Play:
         self._is_new = True
         self._wait(job.gang)
 
-    def _served(self) -> Iterator[tuple[Waiting, float]]:
+    def _served_times(self) -> Iterator[tuple[Waiting, float]]:
         for job in self._running.values():
             yield job.gang, job.gang.served_seconds + job.worked_seconds(self.now)
         for gangs in self._waiting:
             yield from ((gang, gang.served_seconds) for gang in gangs)
 
-    def _free(self, job: SimulatedJob) -> None:
+    def _free_seats(self, job: SimulatedJob) -> None:
         gang = job.gang
         self._rooms.leave(job)
         if gang.array is not None:
@@ -348,7 +350,7 @@ class Play:
         self._standing.give(self._holding(gang, job.seats))
         self._spending.take(self._holding(gang, job.seats), -1)
 
-    def _demote(self) -> None:
+    def _apply_budgets(self) -> None:
         """Budgets are spent, or count again: what queues own, and priorities, have
         changed."""
         self._is_new, self._stripped = True, self._spending.stripped
@@ -373,7 +375,7 @@ class Play:
             gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible
         )
 
-    def _tell(self, kind: JobClass, job: SimulatedJob) -> None:
+    def _report_event(self, kind: JobClass, job: SimulatedJob) -> None:
         if self._hear is not None:
             service = job.needs_seconds - job.left_seconds
             happened = Happened(
@@ -383,7 +385,7 @@ class Play:
 
     # -- a pass ----------------------------------------------------------------------------------
 
-    def _pass(self) -> None:
+    def _run_pass(self) -> None:
         self.passes += 1
         before = [
             as_it_stands(simulated_reservation, self._running)
@@ -477,6 +479,6 @@ class Play:
         gone_at = self.now + self._terms.grace_seconds
         job.gone_at, job.comes_back, job.told_by = gone_at, True, by
         if gone_at <= self.now:
-            self._leave(job.gang.job)
+            self._release_job(job.gang.job)
         elif gone_at < job.ends_at:
             self._agenda.plan_end(job, gone_at)

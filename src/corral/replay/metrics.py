@@ -67,13 +67,13 @@ def metrics_of(outcome: ReplayOutcome) -> Metrics:
     work = outcome.workload
     if not work.submits:
         raise ValueError("no job, no numbers")
-    jct, slowdown = _jct(outcome), _slowdown(outcome)
+    jct, slowdown = _completion_times(outcome), _job_slowdowns(outcome)
     window = (work.submits[-1] - work.submits[0]) * sum(outcome.nodes)
     return Metrics(
         jobs=len(jct),
-        **_spread("jct", jct, "_s"),
-        **_spread("wait", outcome.waits, "_s"),
-        **_spread("slowdown", slowdown, ""),
+        **_distribution_stats("jct", jct, "_s"),
+        **_distribution_stats("wait", outcome.waits, "_s"),
+        **_distribution_stats("slowdown", slowdown, ""),
         utilisation=outcome.held_gpu_seconds / window if window else 0.0,
         preemptions=outcome.preemptions,
         lost_gpu_s=outcome.lost_gpu_seconds,
@@ -85,7 +85,7 @@ def metrics_of(outcome: ReplayOutcome) -> Metrics:
 def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, MetricsSubset]:
     """The numbers of the jobs of each label; `labels` has one for each job."""
     work, waits = outcome.workload, outcome.waits
-    jct, slowdown = _jct(outcome), _slowdown(outcome)
+    jct, slowdown = _completion_times(outcome), _job_slowdowns(outcome)
     rows: dict[str, list[int]] = {label: [] for label in dict.fromkeys(labels)}
     for row, label in enumerate(labels):
         rows[label].append(row)
@@ -111,23 +111,25 @@ def size_labels(gpus: Sequence[int]) -> list[str]:
     return [next(label for most, label in SIZES if size <= most) for size in gpus]
 
 
-def _jct(outcome: ReplayOutcome) -> list[float]:
+def _completion_times(outcome: ReplayOutcome) -> list[float]:
     return [
         end - at
         for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)
     ]
 
 
-def _slowdown(outcome: ReplayOutcome) -> list[float]:
+def _job_slowdowns(outcome: ReplayOutcome) -> list[float]:
     return [
         max(1.0, took / max(SHORTEST_SECONDS, own_seconds))
         for took, own_seconds in zip(
-            _jct(outcome), outcome.workload.durations, strict=True
+            _completion_times(outcome), outcome.workload.durations, strict=True
         )
     ]
 
 
-def _spread(name: str, values: Sequence[float], unit: str) -> dict[str, float]:
+def _distribution_stats(
+    name: str, values: Sequence[float], unit: str
+) -> dict[str, float]:
     ranked = sorted(values)
     return {
         f"{name}_mean{unit}": sum(values) / len(values),

@@ -26,7 +26,7 @@ class NodeStates:
         """Let the permitted nodes take work from now on."""
         for node in self.nodes.values():
             if node.takes_work and node.id not in self._closed:
-                self.free[node.id] = self._room(node.id)
+                self.free[node.id] = self._build_room(node.id)
 
     @property
     def closed(self) -> frozenset[NodeId]:
@@ -58,9 +58,9 @@ class NodeStates:
         recorded."""
         for node in nodes:
             if node in self.free:
-                self.free[node] = self._room(node)
+                self.free[node] = self._build_room(node)
 
-    def _room(self, id: NodeId) -> NodeRoom:
+    def _build_room(self, id: NodeId) -> NodeRoom:
         room = NodeRoom(self.nodes[id], suspicion=self.suspicion.get(id, 0))
         for job, seat in self._on[id].values():
             room.take(seat, kin=job.gang.kin, apart_from=job.gang.place.apart_from)

@@ -76,7 +76,9 @@ class RuntimeHistory:
         longer = len(ranked) - first
         trust = longer / (longer + DOUBT)
         if not longer or common >= trust:
-            return _guess(ran_seconds, limit_seconds, (common - trust) / (1.0 - trust))
+            return _guess_run_time(
+                ran_seconds, limit_seconds, (common - trust) / (1.0 - trust)
+            )
         drawn = ranked[first + min(int(chance * longer), longer - 1)]
         return (
             drawn
@@ -85,7 +87,9 @@ class RuntimeHistory:
         )
 
 
-def _guess(ran_seconds: float, limit_seconds: float | None, chance: float) -> float:
+def _guess_run_time(
+    ran_seconds: float, limit_seconds: float | None, chance: float
+) -> float:
     """The run time at this part of all guesses, from 0 to 1.
 
     With a limit a quarter are the limit, the others lie before it, as likely to be ten

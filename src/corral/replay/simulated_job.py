@@ -192,12 +192,12 @@ def candidates_of(
     ]
     min_runtime = tree.min_runtime_seconds
     return [
-        _known(job, now, now >= job.placed_at + min_runtime, save_seconds)
+        _cached_running_gang(job, now, now >= job.placed_at + min_runtime, save_seconds)
         for job in sorted(simulated_jobs, key=lambda job: job.gang.order)
     ]
 
 
-def _known(
+def _cached_running_gang(
     job: SimulatedJob, now: float, min_runtime_over: bool, save_seconds: float
 ) -> RunningGang:
     """The same object as before as long as it would be equal."""
@@ -256,13 +256,13 @@ def as_told(
     before = {promise.job: promise for promise in known}
     return tuple(
         sorted(
-            (_told(promise, before.get(promise.job)) for promise in promised),
+            (_stable_promise(promise, before.get(promise.job)) for promise in promised),
             key=lambda one: (one.since, one.job),
         )
     )
 
 
-def _told(promise: Promise, before: Promise | None) -> Promise:
+def _stable_promise(promise: Promise, before: Promise | None) -> Promise:
     if before is None or abs(promise.start - before.start) > SAME_SECONDS:
         return promise
     return before if replace(promise, start=before.start) == before else promise

@@ -87,10 +87,10 @@ def outlook(
         left_seconds = {
             id: seconds - lives[id].ran_seconds for id, seconds in whole.items()
         }
-        coming = _coming(present, past, submits, kin, luck, since)
+        coming = _draw_arrivals(present, past, submits, kin, luck, since)
         happened: list[Happened] = []
         play = Play(present, left_seconds, coming, hear=happened.append)
-        at = _start(
+        at = _simulate_start(
             play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on
         )
         if at is None and drawns and not keep_on(len(drawns)):
@@ -152,7 +152,7 @@ def _run_time(
     return drawn if limit is None else max(life.ran_seconds, min(drawn, limit))
 
 
-def _start(
+def _simulate_start(
     play: Play,
     job: JobId,
     until: float,
@@ -172,7 +172,7 @@ def _start(
     return None
 
 
-def _coming(
+def _draw_arrivals(
     present: Present,
     past: Sequence[Ran],
     submits: Sequence[float],
@@ -198,21 +198,21 @@ def _coming(
     coming = (
         Coming(
             ran.submitted_at + later,
-            _gang(ran, row, by_kin=by_kin.get(ran.queue, False)),
-            _seconds(ran, kin, float(roll(dice))),
+            _gang_from_run(ran, row, by_kin=by_kin.get(ran.queue, False)),
+            _draw_run_time(ran, kin, float(roll(dice))),
         )
         for row, ran in enumerate(past[first:last])
     )
     return [arrival for arrival in coming if arrival.at >= present.now]
 
 
-def _seconds(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
+def _draw_run_time(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
     if not ran.is_done:
         return ran.seconds
     return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, chance)
 
 
-def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
+def _gang_from_run(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
     """A job like that one, behind all that wait. `by_kin`: its line goes by how long
     kin ran."""
     return Waiting(

@@ -197,7 +197,7 @@ def _new_pass(
 
 def _take_turns(state: _Pass, line: QueueLine) -> None:
     while (gang := line.next()) is not None:
-        reason = _try(state, gang)
+        reason = _try_gang(state, gang)
         if reason is not None:
             is_kept = gang.job in state.reserved or gang.job in state.promising.told
             alike = () if is_kept else line.close()
@@ -225,11 +225,11 @@ def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> No
     for new_reservation in reserved:
         gang = waiting.get(new_reservation.job)
         if gang is not None:
-            _keep(state, gang, new_reservation)
+            _keep_reservation(state, gang, new_reservation)
             state.victims.doom(new_reservation.victims)
 
 
-def _try(state: _Pass, gang: Waiting) -> Reason | None:
+def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     before = state.promising.turn_to(gang)
     full = _array_is_full(state, gang)
     reserved = state.reserved.get(gang.job)
@@ -249,7 +249,7 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
         near,
     )
     can = shapes and likeness not in state.refused
-    if can and _place(state, gang, shapes, near=any(near), before=before):
+    if can and _place_gang(state, gang, shapes, near=any(near), before=before):
         return state.promising.has_passed_on(gang)
     if any(near) and (
         reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)
@@ -262,7 +262,7 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     if promise is not None and promise.start <= state.now:
         # room, since the gangs with later promises stepped aside
         state.promising.turn_to(gang)
-        _take(state, gang, promise.shape, promise.seats)
+        _take_seats(state, gang, promise.shape, promise.seats)
         return None
     if promise is not None:
         return promised(promise)
@@ -283,14 +283,17 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     reason = state.relocating.told(gang, reason)
     state.refused[likeness] = reason
     if state.now - gang.since >= RESERVE_AFTER_SECONDS and state.reserved_for is None:
-        _reserve(state, gang)
+        _reserve_capacity(state, gang)
     return reason
 
 
 def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     if gang.array is None or gang.array_limit is None:
         return None
-    running, coming = state.running_of_array[gang.array], _coming(state, gang)
+    running, coming = (
+        state.running_of_array[gang.array],
+        _count_array_promises(state, gang),
+    )
     if running + coming < gang.array_limit:
         return None
     sentence = f"its array runs {running} at once, which is its limit"
@@ -299,7 +302,7 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     return Reason(code=ReasonCode.ARRAY_LIMIT, sentence=sentence)
 
 
-def _coming(state: _Pass, gang: Waiting) -> int:
+def _count_array_promises(state: _Pass, gang: Waiting) -> int:
     """Return how many others of its array have a promised start, or seats kept: these
     will run."""
     waitings = (waiting for job, waiting in state.kept_for.items() if job != gang.job)
@@ -308,7 +311,7 @@ def _coming(state: _Pass, gang: Waiting) -> int:
     )
 
 
-def _place(
+def _place_gang(
     state: _Pass,
     gang: Waiting,
     shapes: Sequence[Shape],
@@ -331,7 +334,7 @@ def _place(
             seats = find_seats(rooms, bound, shape)
         if seats and state.promising.lets(gang, shape):
             first = state.promising.pass_on(gang, before, state.held)
-            _take(state, first, shape, seats)
+            _take_seats(state, first, shape, seats)
             return True
         if seats:
             state.beside.add(gang.job)
@@ -387,14 +390,14 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
         return None
     state.preempted += way.preempted
     state.newly_reserved.append(way.reserved)
-    _keep(state, gang, way.reserved)
+    _keep_reservation(state, gang, way.reserved)
     for preempted in way.preempted:
         if isinstance(preempted, Relocated):
             state.open.take(preempted.gang, preempted.to)
     return way.reserved
 
 
-def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
+def _keep_reservation(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
     """Keep these seats, and their part of the queue's own GPUs, from all others."""
     state.reserved[gang.job] = reserved
     parts = []
@@ -429,11 +432,11 @@ def _try_reserved(
         return gives_way(reserved.seats, reserved.victims)
     _let_go(state, gang.job)
     shapes = state.limits.shapes(gang)
-    if full is None and shapes and _place(state, gang, shapes):
+    if full is None and shapes and _place_gang(state, gang, shapes):
         return None
     unheard = any(seat.node not in state.rooms for seat in reserved.seats)
     if full is None and (unheard or state.victims.is_due(gang, reserved)):
-        _keep(state, gang, reserved)
+        _keep_reservation(state, gang, reserved)
         return gives_way(reserved.seats, reserved.victims)
     state.dropped.append(gang.job)
     return full or Reason(
@@ -441,7 +444,9 @@ def _try_reserved(
     )
 
 
-def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
+def _take_seats(
+    state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]
+) -> None:
     state.promising.begin(gang, seats)
     state.open.take(gang, seats)
     port = state.rooms[seats[0].node].take_port()
@@ -458,7 +463,7 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
         state.running_of_array[gang.array] += 1
 
 
-def _reserve(state: _Pass, gang: Waiting) -> None:
+def _reserve_capacity(state: _Pass, gang: Waiting) -> None:
     """Keep for the gang the first capacity that it can have.
 
     If the ends of other jobs are unknown, keep the nodes that are nearest to free. Jobs

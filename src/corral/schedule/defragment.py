@@ -133,12 +133,12 @@ class Relocating:
         self._looked_at.add(alike)
         for shape in shapes:
             move = (
-                self._cheapest(gang, shape, rooms(), stopped)
+                self._cheapest_move(gang, shape, rooms(), stopped)
                 if shape.gpu_millis
                 else None
             )
             if move is not None:
-                return self._bought(gang, shape, move)
+                return self._admit_if_affordable(gang, shape, move)
         return None
 
     def told(self, gang: Waiting, reason: Reason) -> Reason:
@@ -153,7 +153,9 @@ class Relocating:
             self._told = self._ask() if self._ask is not None else Movables()
         return self._told
 
-    def _bought(self, gang: Waiting, shape: Shape, move: _Move) -> Admission | None:
+    def _admit_if_affordable(
+        self, gang: Waiting, shape: Shape, move: _Move
+    ) -> Admission | None:
         movables, cost = self._all(), move.cost_gpu_seconds
         names = ", ".join(_name_of(movable.running) for movable, _ in move.moved)
         if cost > movables.left_gpu_seconds:
@@ -171,7 +173,8 @@ class Relocating:
         if max(0.0, self._now - gang.since) < wait_seconds:
             self._notes[gang.job] = (
                 f"to move {names} would make room, which is done once it has waited for as long "
-                f"as that costs, now {duration_text(wait_seconds)}: {self._when(gang, shape, move)}"
+                f"as that costs, now {duration_text(wait_seconds)}: "
+                f"{self._move_time_text(gang, shape, move)}"
             )
             return None
         self._is_done = True
@@ -194,7 +197,7 @@ class Relocating:
             ),
         )
 
-    def _when(self, gang: Waiting, shape: Shape, move: _Move) -> str:
+    def _move_time_text(self, gang: Waiting, shape: Shape, move: _Move) -> str:
         """Until they save, what it costs grows as the gang waits: only the earliest
         moment stays where it is."""
         earliest = (
@@ -206,7 +209,7 @@ class Relocating:
 
     # -- the search --------------------------------------------------------------------------------
 
-    def _cheapest(
+    def _cheapest_move(
         self,
         gang: Waiting,
         shape: Shape,
@@ -215,7 +218,7 @@ class Relocating:
     ) -> _Move | None:
         if sum(sum(room.free_gpu_millis) for room in rooms) < shape.gpu_millis:
             return None  # by count alone there is no room for all
-        able = self._able(gang, rooms, stopped)
+        able = self._eligible_gangs(gang, rooms, stopped)
         if not able:
             return None
         moves: list[_Move] = []
@@ -227,7 +230,7 @@ class Relocating:
                 moves.append(move)
         return min(moves, key=lambda one: one.cost_gpu_seconds, default=None)
 
-    def _able(
+    def _eligible_gangs(
         self, gang: Waiting, rooms: Sequence[NodeRoom], stopped: Set[JobId]
     ) -> dict[JobId, Movable]:
         """Return the gangs that fit elsewhere now and have no higher priority."""
@@ -260,20 +263,20 @@ class Relocating:
         Each try keeps the gangs in place that had no other place before.
         """
         for _ in range(MOST_TRIES):
-            found_way = self._search(gang, shape, able, group)
+            found_way = self._search_victims(gang, shape, able, group)
             if found_way is None or not 0 < len(found_way.victims) <= MOST_MOVED:
                 return None
             moved = [
                 able[victim_candidate.running.job]
                 for victim_candidate, _ in found_way.victims
             ]
-            settled, lost = _settled(gang, found_way.seats, moved, rooms)
+            settled, lost = _place_moved_gangs(gang, found_way.seats, moved, rooms)
             if lost is None:
                 return _Move(found_way.seats, settled)
             del able[lost]
         return None
 
-    def _search(
+    def _search_victims(
         self,
         gang: Waiting,
         shape: Shape,
@@ -304,7 +307,7 @@ def _name_of(one: RunningGang) -> str:
 Settled = tuple[tuple[Movable, tuple[Seat, ...]], ...]
 
 
-def _settled(
+def _place_moved_gangs(
     gang: Waiting,
     seats: Sequence[Seat],
     moved: Sequence[Movable],
@@ -343,14 +346,14 @@ class _Pretended:
         return sorted(self._rooms.values(), key=lambda room: room.fullness)
 
     def give(self, seat: Seat, running: RunningGang) -> None:
-        for room in self._copy(seat.node):
+        for room in self._copy_room(seat.node):
             room.give(seat, kin=running.kin, apart_from=running.apart_from)
 
     def take(self, seat: Seat, gang: Waiting) -> None:
-        for room in self._copy(seat.node):
+        for room in self._copy_room(seat.node):
             room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
-    def _copy(self, node: NodeId) -> Iterator[NodeRoom]:
+    def _copy_room(self, node: NodeId) -> Iterator[NodeRoom]:
         """The node, if it is one of those that were given."""
         if node not in self._rooms:
             return

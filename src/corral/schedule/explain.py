@@ -65,7 +65,7 @@ def explain(
             sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
             suggestions=("use a checkpoint path that is declared shared",),
         )
-    shape, never = _deciding(gang, fleet)
+    shape, never = _deciding_shape(gang, fleet)
     return never or _not_now(
         gang, shape, rooms(shape.resources.gpu_millis), fleet, behind, idle
     )
@@ -74,10 +74,10 @@ def explain(
 def deciding(gang: Waiting, fleet: NodeTypes) -> Shape:
     """The shape that says whether the gang starts: of its first form that could ever
     be, the one on the fewest nodes. Where none could be, that of the last."""
-    return _deciding(gang, fleet)[0]
+    return _deciding_shape(gang, fleet)[0]
 
 
-def _deciding(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
+def _deciding_shape(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
     """And why it could never be, if it could not."""
     shapes = [form[-1] for form in forms_of(gang.shapes)]
     never: Reason | None = None
@@ -95,7 +95,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     if holding < shape.nodes:
         return Reason(
             code=ReasonCode.NEVER_FITS,
-            sentence=f"it asks for {shape}; {_could(holding)} ever hold that",
+            sentence=f"it asks for {shape}; {_capable_nodes_text(holding)} ever hold that",
             suggestions=("ask for fewer nodes or GPUs, or add nodes",),
         )
     anywhere = PlaceRule(constraints=rule.constraints)
@@ -103,7 +103,8 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     if admitted < shape.nodes:
         return _no_account(rule, shape, fleet, admitted) or Reason(
             code=ReasonCode.BAD_CONSTRAINTS,
-            sentence=f"it asks for {_nodes(shape.nodes)} with {_listed(rule)}; of the {holding} "
+            sentence=f"it asks for {_node_count_text(shape.nodes)} with "
+            f"{_constraints_text(rule)}; of the {holding} "
             f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
             suggestions=_about_labels(rule, fleet),
         )
@@ -117,7 +118,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
             known_text = f"no node says in which {domain} it is"
         return Reason(
             code=ReasonCode.BAD_TOPOLOGY,
-            sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known_text}",
+            sentence=f"it asks for {_node_count_text(shape.nodes)} in one {domain}; {known_text}",
             suggestions=(
                 f"write: topology: {{mode: prefer}}, or label the nodes: corral node label "
                 f"NODE {level}=a",
@@ -152,7 +153,7 @@ def _no_account(
     sentence = f"no node that {which} has {have}"
     if admitted:
         sentence = (
-            f"it asks for {_nodes(shape.nodes)}; of the {able} that {which} "
+            f"it asks for {_node_count_text(shape.nodes)}; of the {able} that {which} "
             f"only {admitted} {'has' if admitted == 1 else 'have'} {have}"
         )
     return Reason(
@@ -201,7 +202,8 @@ def _not_now(
         if len(node_rooms) < wanted <= len(room_now):
             return Reason(
                 code=code,
-                sentence=f"{_asks(gang)}; of the {_nodes(len(room_now))} with room for its "
+                sentence=f"{_request_text(gang)}; of the "
+                f"{_node_count_text(len(room_now))} with room for its "
                 f"part {len(node_rooms)} {'is' if len(node_rooms) == 1 else 'are'} {what}",
                 suggestions=(suggestion,),
             )
@@ -211,7 +213,8 @@ def _not_now(
         if most < wanted:
             return Reason(
                 code=ReasonCode.TOPOLOGY,
-                sentence=f"it asks for {_nodes(wanted)} in one {DOMAINS[level]}; {len(apart)} have "
+                sentence=f"it asks for {_node_count_text(wanted)} in one {DOMAINS[level]}; "
+                f"{len(apart)} have "
                 f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
                 suggestions=(
                     "write: topology: {mode: prefer}, and it may begin sooner",
@@ -252,10 +255,10 @@ def _resources(
     whole: str,
 ) -> Reason:
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
-    those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
+    those = f" with {_constraints_text(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"{_asks(gang)}; {now} of the {_nodes(fitting)}{those} that could hold "
-        f"{_part(gang, shape)} {'has' if now == 1 else 'have'} room now"
+        f"{_request_text(gang)}; {now} of the {_node_count_text(fitting)}{those} that could hold "
+        f"{_request_part_text(gang, shape)} {'has' if now == 1 else 'have'} room now"
     )
     if _takes_more(gang, shape):
         sentence += f", and {shape.nodes} {'is' if shape.nodes == 1 else 'are'} enough"
@@ -269,7 +272,7 @@ def _resources(
         sentence += f"; nodes are being kept for {behind}, which has waited longest"
     fewer: tuple[str, ...] = ()
     if gang.place.constraints and fleet.holding(shape.resources) > fitting:
-        fewer = (f"without {_listed(gang.place)} it could use more nodes",)
+        fewer = (f"without {_constraints_text(gang.place)} it could use more nodes",)
     if now < shape.nodes and idle and gang.holds_seconds is None:
         fewer += ("give it a max_duration: who is gone by then may use what is kept",)
     return Reason(
@@ -279,15 +282,15 @@ def _resources(
     )
 
 
-def _asks(gang: Waiting) -> str:
+def _request_text(gang: Waiting) -> str:
     """For example: it asks for 2 to 9 nodes with 8 GPUs, or 1 node with 2 GPUs."""
     first, *others = forms_of(gang.shapes)
     several = f"{len(others)} other forms, the last of them " if len(others) > 1 else ""
-    more = f", or {several}{_form(others[-1])}" if others else ""
-    return f"it asks for {_form(first)}{more}"
+    more = f", or {several}{_shapes_text(others[-1])}" if others else ""
+    return f"it asks for {_shapes_text(first)}{more}"
 
 
-def _form(shapes: Sequence[Shape]) -> str:
+def _shapes_text(shapes: Sequence[Shape]) -> str:
     most, least = shapes[0], shapes[-1]
     return f"{least.nodes} to {most}" if len(shapes) > 1 else str(least)
 
@@ -301,7 +304,7 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
     )
 
 
-def _part(gang: Waiting, shape: Shape) -> str:
+def _request_part_text(gang: Waiting, shape: Shape) -> str:
     """Return which request of the gang the sentence is about, if it has several."""
     is_one = all(other.resources == shape.resources for other in gang.shapes)
     return "its part" if is_one else f"{shape.resources}"
@@ -370,15 +373,15 @@ def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
     return tuple(label_texts)
 
 
-def _listed(rule: PlaceRule) -> str:
+def _constraints_text(rule: PlaceRule) -> str:
     return " and ".join(map(str, rule.constraints))
 
 
-def _nodes(count: int) -> str:
+def _node_count_text(count: int) -> str:
     return f"{count} node{'s' * (count > 1)}"
 
 
-def _could(nodes: int) -> str:
+def _capable_nodes_text(nodes: int) -> str:
     if nodes == 0:
         return "no node could"
     return f"only {nodes} node{'s' * (nodes > 1)} could"

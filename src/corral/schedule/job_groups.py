@@ -52,7 +52,9 @@ class Groups:
         self._gangs[gang.job] = gang
         self._orders[gang.job] = (gang.order, next(self._numbers))
         self._apart.update(gang.place.apart_from)
-        insort(self._groups.setdefault(self._kind(gang), []), gang, key=self._order)
+        insort(
+            self._groups.setdefault(self._kind(gang), []), gang, key=self._gang_order
+        )
 
     def drop(self, job: JobId) -> None:
         """It waits no longer, if it did."""
@@ -62,7 +64,7 @@ class Groups:
         self._apart.subtract(gang.place.apart_from)
         kind = self._kind(gang)
         group = self._groups[kind]
-        del group[bisect_left(group, self._orders[job], key=self._order)]
+        del group[bisect_left(group, self._orders[job], key=self._gang_order)]
         del self._orders[job]
         if not group:
             del self._groups[kind]
@@ -81,10 +83,10 @@ class Groups:
             return
         self._shunned = frozenset(shunned)
         self._groups = {}
-        for gang in sorted(self._gangs.values(), key=self._order):
+        for gang in sorted(self._gangs.values(), key=self._gang_order):
             self._groups.setdefault(self._kind(gang), []).append(gang)
 
-    def _order(self, gang: Waiting) -> Order:
+    def _gang_order(self, gang: Waiting) -> Order:
         return self._orders[gang.job]
 
     def _kind(self, gang: Waiting) -> tuple[object, ...]:
@@ -101,11 +103,11 @@ class Groups:
             level_of(gang.served_seconds),
             gang.stem,
             gang.limit_seconds,
-            _length(gang.holds_seconds),
+            _duration_bucket(gang.holds_seconds),
         )
 
 
-def _length(seconds: float | None) -> int:
+def _duration_bucket(seconds: float | None) -> int:
     """In steps of a tenth: what is kept for others is open only to those who end
     before."""
     return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

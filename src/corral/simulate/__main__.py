@@ -33,13 +33,13 @@ def main() -> int:
         if outcome.rule and namespace.keep_going:
             print(breach_text(outcome), file=sys.stderr, flush=True)
         elif outcome.rule:
-            _tell(outcome, in_full=not namespace.verbose)
+            _print_outcome(outcome, in_full=not namespace.verbose)
             break
     print(tally.text(time.monotonic() - began))
     return 1 if tally.broken else 0
 
 
-def _tell(outcome: WorldOutcome, *, in_full: bool) -> None:
+def _print_outcome(outcome: WorldOutcome, *, in_full: bool) -> None:
     """The world's last events, unless each was printed as it happened."""
     for line in outcome.lines if in_full else ():
         print(line)

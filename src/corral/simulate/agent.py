@@ -51,12 +51,12 @@ class SimulatedAgent:
         for key, journal in self._machine.disk.journals.items():
             if journal.launch is not None:
                 self._launches[key] = journal.launch
-        self._lease()
-        self._beat()
+        self._enforce_lease()
+        self._run_heartbeat()
 
     # -- the talk with the head ------------------------------------------------------------------
 
-    def _dial(self) -> None:
+    def _connect_to_head(self) -> None:
         head = self._heads.to_dial()
         if head is None or not self._stage.network.reaches(self.node):
             return
@@ -81,16 +81,16 @@ class SimulatedAgent:
             self._told = True
             self.process.after(GATHER_SECONDS, self._say)
 
-    def _beat(self) -> None:
+    def _run_heartbeat(self) -> None:
         if self.session is not None and (
             self._stage.now() - self._unheard_since >= UNHEARD_SECONDS
             or not self.session.head.process.alive
         ):
             self.hang_up()
         if self.session is None:
-            self._dial()
+            self._connect_to_head()
         self._say()
-        self.process.after(BEAT_SECONDS, self._beat)
+        self.process.after(BEAT_SECONDS, self._run_heartbeat)
 
     def _say(self) -> None:
         self._told = False
@@ -151,7 +151,7 @@ class SimulatedAgent:
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:
             if launch.key not in present and launch.key not in stops:
-                self._prepare(launch)
+                self._prepare_launch(launch)
         for stop in wanted.stop:
             self._stop(stop)
         for key, steps in wanted.committed:
@@ -164,12 +164,14 @@ class SimulatedAgent:
             self._shims.settle(key)
             self._launches.pop(key, None)
 
-    def _prepare(self, launch: Launch) -> None:
+    def _prepare_launch(self, launch: Launch) -> None:
         seconds = self._stage.lives[launch.job_name].prepare_seconds
         self._launches[launch.key] = launch
-        self.preparing[launch.key] = self.process.after(seconds, self._launch, launch)
+        self.preparing[launch.key] = self.process.after(
+            seconds, self._start_launch, launch
+        )
 
-    def _launch(self, launch: Launch) -> None:
+    def _start_launch(self, launch: Launch) -> None:
         if self.preparing.pop(launch.key, None) is None:
             return  # stopped meanwhile
         self._shims.launch(launch)
@@ -187,16 +189,16 @@ class SimulatedAgent:
 
     # -- of itself -------------------------------------------------------------------------------
 
-    def _lease(self) -> None:
+    def _enforce_lease(self) -> None:
         """Stop what asked to be stopped when the head is silent; end what has lost its
         shim."""
         self._shims.find_lost()
-        for stop in self._overdue():
+        for stop in self._overdue_stops():
             if stop.key in self._shims.parts:
                 self._shims.parts[stop.key].stop(stop)
-        self.process.after(LEASE_SECONDS, self._lease)
+        self.process.after(LEASE_SECONDS, self._enforce_lease)
 
-    def _overdue(self) -> Iterator[Stop]:
+    def _overdue_stops(self) -> Iterator[Stop]:
         silent_seconds = self._stage.now() - self._machine.disk.heard_at
         for launch in self._launches.values():
             limit = launch.self_stop_seconds

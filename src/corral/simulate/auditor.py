@@ -113,7 +113,7 @@ class Auditor:
         """Row by row, each held against those that are in the books by then."""
         before = {job.id: self.books.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
-            self._save(save)
+            self._audit_save(save)
         for job in changes.jobs:
             self._job(job)
         for allocation in changes.allocations:
@@ -121,7 +121,7 @@ class Auditor:
         for attempt in changes.attempts:
             self._starting.check(attempt, changes)
 
-    def _save(self, save: Save) -> None:
+    def _audit_save(self, save: Save) -> None:
         """I2 and I12: a committed save was really made, and its attempt was never
         replaced."""
         key = (save.job, save.attempt)

@@ -51,7 +51,7 @@ class SimulatedStore(MemoryStore):
 
     async def lead(self, *, known: int | None = None) -> World:
         self._check_disk()
-        await self._crash(Point.LOADING)
+        await self._crash_if_due(Point.LOADING)
         return await super().lead(known=known)
 
     async def add_request(
@@ -59,9 +59,9 @@ class SimulatedStore(MemoryStore):
     ) -> StoredRequest:
         await self._take_time()
         self._check_disk()
-        await self._crash(Point.BEFORE_REQUEST)
+        await self._crash_if_due(Point.BEFORE_REQUEST)
         request = await super().add_request(asked, by=by, at=at, speaker=speaker)
-        await self._crash(Point.AFTER_REQUEST)
+        await self._crash_if_due(Point.AFTER_REQUEST)
         await self._take_time()
         return request
 
@@ -72,10 +72,10 @@ class SimulatedStore(MemoryStore):
         if self.failing_commits > 0:
             self.failing_commits -= 1
             raise StoreTrouble("the commit failed")
-        await self._crash(Point.BEFORE_COMMIT)
+        await self._crash_if_due(Point.BEFORE_COMMIT)
         events = await super().commit(term, changes)
         self._committed(term, changes, decided_at)
-        await self._crash(Point.AFTER_COMMIT)
+        await self._crash_if_due(Point.AFTER_COMMIT)
         await self._take_time()
         if self.written_but_failing > 0:
             self.written_but_failing -= 1
@@ -94,7 +94,7 @@ class SimulatedStore(MemoryStore):
         if self._stage.now() < self.full_until:
             raise StoreTrouble("the disk is full")
 
-    async def _crash(self, point: Point) -> None:
+    async def _crash_if_due(self, point: Point) -> None:
         """The caller dies here, if its time has come: it runs no further
         instruction."""
         if self.crash_at == point:

@@ -56,7 +56,7 @@ class SimulatedJournal:
             trouble = "the node stopped it: the head was silent (self_stop)"
         return Seen(
             key=self.key,
-            phase=self._phase(boot),
+            phase=self._journal_phase(boot),
             exits=tuple(sorted(self.exits.items())),
             started_at=self.started_at,
             ran_seconds=None if self.started_at is None else wall - self.started_at,
@@ -73,7 +73,7 @@ class SimulatedJournal:
     def _is_clean(self) -> bool:
         return all(end.clean for end in self.exits.values())
 
-    def _phase(self, boot: BootId) -> Phase:
+    def _journal_phase(self, boot: BootId) -> Phase:
         if self.is_over(boot):
             return Phase.ENDED
         if self.stopping is not None:

@@ -56,7 +56,9 @@ class Faults:
     def plan(self, count: int, until: float) -> None:
         for _ in range(count):
             kind = self.chance.choice(self.kinds)
-            self._stage.loop.later(self.chance.uniform(1.0, until), self._strike, kind)
+            self._stage.loop.later(
+                self.chance.uniform(1.0, until), self._inject_fault, kind
+            )
 
     def heal_all(self) -> None:
         """Inject no more faults from here on; everything must come to its end."""
@@ -75,7 +77,7 @@ class Faults:
             head.process.resume()
         self._heads.keep_one()
 
-    def _strike(self, kind: Callable[[], None]) -> None:
+    def _inject_fault(self, kind: Callable[[], None]) -> None:
         if not self.over:
             kind()
 
@@ -97,11 +99,11 @@ class Faults:
     def crash_agent(self) -> None:
         node = self._node()
         self._stage.tell(f"FAULT the agent of {node.id} is killed")
-        self._unable(node)
+        self._mark_agent_unable(node)
         node.end_agent()
 
         def back() -> None:
-            self._unable(node)
+            self._mark_agent_unable(node)
             node.start_agent()
 
         self._later(0.05, self.chance.choice([2.0, 20.0]), back)
@@ -109,27 +111,27 @@ class Faults:
     def pause_agent(self) -> None:
         node = self._node()
         self._stage.tell(f"FAULT the agent of {node.id} is stopped")
-        self._pause(node, node.pause_agent, node.resume_agent)
+        self._pause_node(node, node.pause_agent, node.resume_agent)
 
     def freeze_node(self) -> None:
         node = self._node()
         self._stage.tell(f"FAULT {node.id} is frozen")
-        self._pause(node, node.freeze, node.thaw)
+        self._pause_node(node, node.freeze, node.thaw)
 
-    def _pause(
+    def _pause_node(
         self, node: SimulatedNode, pause: Callable[[], None], resume: Callable[[], None]
     ) -> None:
-        self._unable(node)
+        self._mark_agent_unable(node)
         pause()
 
         def back() -> None:
-            self._unable(node)
+            self._mark_agent_unable(node)
             self._stage.tell(f"{node.id} goes on")
             resume()
 
         self._later(0.5, 25.0, back)
 
-    def _unable(self, node: SimulatedNode) -> None:
+    def _mark_agent_unable(self, node: SimulatedNode) -> None:
         """An agent that does not run cannot stop its ranks by itself."""
         self._stage.evidence.agent_unable[node.id] = self._stage.now()
 
@@ -163,14 +165,14 @@ class Faults:
         self._stage.tell(f"FAULT {node.id} is cut off: up {up}, down {down}")
         self._stage.network.cut(node.id, up=up, down=down)
         longest = self.chance.choice([8.0, 40.0, 40.0])
-        self._later(0.4 * longest, longest, lambda: self._heal(node.id))
+        self._later(0.4 * longest, longest, lambda: self._reconnect_node(node.id))
 
     def silence_everybody(self) -> None:
         self._stage.tell("FAULT the network is gone")
         for node in self._nodes:
             self._stage.network.cut(node, up=True, down=self.chance.random() < 0.5)
             self._stage.loop.later(
-                12.0 + self.chance.uniform(0.0, 3.0), self._heal, node
+                12.0 + self.chance.uniform(0.0, 3.0), self._reconnect_node, node
             )
 
     def bad_line(self) -> None:
@@ -183,9 +185,9 @@ class Faults:
             line.lost = self.chance.choice([0.0, 0.1, 0.4])
             line.doubled = self.chance.choice([0.0, 0.3])
             line.late_seconds = self.chance.choice([0.0, 0.5, 4.0])
-        self._later(2.0, 25.0, lambda: self._heal(node.id))
+        self._later(2.0, 25.0, lambda: self._reconnect_node(node.id))
 
-    def _heal(self, node: NodeId) -> None:
+    def _reconnect_node(self, node: NodeId) -> None:
         self._stage.tell(f"the line of {node} is whole")
         self._stage.network.heal(node)
 

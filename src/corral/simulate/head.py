@@ -161,18 +161,18 @@ class SimulatedHead:
             store=store,
             engine=HeadEngine(stage, machines, self._push),
             clock=stage.clock,
-            keep_replay=self._replay,
+            keep_replay=self._record_replay_error,
             retention=stage.retention,
         )
 
     def begin(self) -> None:
-        self.process.start(self._serve())
+        self.process.start(self._run_control())
 
     @property
     def serves(self) -> bool:
         return self.process.alive and self.serving_since <= self._stage.now()
 
-    async def _serve(self) -> None:
+    async def _run_control(self) -> None:
         while True:
             try:
                 await self.control.start()
@@ -195,7 +195,7 @@ class SimulatedHead:
                 session.closed_by_head()
             self._ended()
 
-    def _replay(self, name: str, parts: str) -> None:
+    def _record_replay_error(self, name: str, parts: str) -> None:
         error = parts.splitlines()[0]
         self._stage.breach("bug", f"{name}: {error}")
 

@@ -43,11 +43,11 @@ class SimulatedNetwork:
             return
         if line.lost and self._chance.random() < line.lost:
             return
-        self._deliver(line, deliver)
+        self._schedule_delivery(line, deliver)
         if line.doubled and self._chance.random() < line.doubled:
-            self._deliver(line, deliver)
+            self._schedule_delivery(line, deliver)
 
-    def _deliver(self, line: NetworkLine, deliver: Deliver) -> None:
+    def _schedule_delivery(self, line: NetworkLine, deliver: Deliver) -> None:
         seconds = self._chance.uniform(0.0002, 0.002)
         if line.late_seconds:
             seconds += self._chance.uniform(0.0, line.late_seconds)

@@ -30,7 +30,7 @@ class Ills:
         for _ in range(chance.choice([1, 3, 6])):
             self._stage.loop.later(chance.uniform(1.0, until), self._notice_one)
         if chance.random() < STORM:
-            self._stage.loop.later(chance.uniform(1.0, until), self._storm)
+            self._stage.loop.later(chance.uniform(1.0, until), self._inject_xid_storm)
 
     def _notice_one(self) -> None:
         node = self._nodes[self._chance.choice(sorted(self._nodes))]
@@ -46,7 +46,7 @@ class Ills:
             gpu = self._chance.randrange(self._stage.gpus)
             self._notice(node, SignalKind.XID, self._chance.choice(XIDS), gpu)
 
-    def _storm(self) -> None:
+    def _inject_xid_storm(self) -> None:
         code = self._chance.choice(ENDING)
         for node in self._nodes.values():
             self._notice(node, SignalKind.XID, code, 0)

@@ -113,7 +113,9 @@ class NodeAttempt:
         end = Exit(code=end.code, signal=end.signal, at=self.machine.wall())
         key, node = self.launch.key, self.machine.id
         self._stage.evidence.rank_ends(key, node, rank, end, own=own)
-        self._stage.tell(f"{node}: {_name(key)} rank {rank} ends {end.shell_code}")
+        self._stage.tell(
+            f"{node}: {_format_attempt_key(key)} rank {rank} ends {end.shell_code}"
+        )
         if self.shim_lives:
             self.journal.exits[rank] = end
             self.machine.changed()
@@ -128,7 +130,7 @@ class NodeAttempt:
             job=key[0],
             attempt=key[1],
             step=step,
-            path=f"/shared/{_name(key)}/{step}",
+            path=f"/shared/{_format_attempt_key(key)}/{step}",
             manifest_sha256=f"{key[0]}.{key[1]}.{step}",
             size_bytes=1000,
             seconds=self.gang.life.save_seconds,
@@ -173,15 +175,16 @@ class SimulatedGang:
     def joined(self, part: NodeAttempt) -> None:
         if part.launch.resume != self.resume:
             self._stage.breach(
-                "I12", f"{_name(self.key)}: its nodes resume from different saves"
+                "I12",
+                f"{_format_attempt_key(self.key)}: its nodes resume from different saves",
             )
         self.parts.append(part)
         if len(self.parts) == self.nodes:
-            self.first_step = self.step = self._begin()
+            self.first_step = self.step = self._find_resume_step()
             self._stage.evidence.up_since[self.key] = self._stage.now()
-            self._stage.loop.later(self.life.step_seconds, self._advance)
+            self._stage.loop.later(self.life.step_seconds, self._run_next_step)
 
-    def _begin(self) -> int:
+    def _find_resume_step(self) -> int:
         """The step to go on from: that of the first save which verifies. A broken one
         is reported."""
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
@@ -194,7 +197,7 @@ class SimulatedGang:
             lead.machine.changed()
         return 0
 
-    def _advance(self) -> None:
+    def _run_next_step(self) -> None:
         whole = all(len(part.ranks) == part.launch.ranks for part in self.parts)
         if self.broken or not whole:
             return
@@ -203,7 +206,7 @@ class SimulatedGang:
         ):
             self._step()
         if not self.broken:
-            self._stage.loop.later(self.life.step_seconds, self._advance)
+            self._stage.loop.later(self.life.step_seconds, self._run_next_step)
 
     def _step(self) -> None:
         life = self.life
@@ -223,7 +226,7 @@ class SimulatedGang:
             part = self.parts[self._stage.chance.randrange(len(self.parts))]
             part.end(min(part.ranks), life.failure, own=True)
         elif self.step >= life.steps:
-            self._finish()
+            self._finish_training()
 
     def _fails_now(self) -> bool:
         failed = self._stage.failed[self.key[0]]
@@ -234,7 +237,7 @@ class SimulatedGang:
         self._stage.failed[self.key[0]] += 1
         return True
 
-    def _finish(self) -> None:
+    def _finish_training(self) -> None:
         self.broken = True  # no further step
         for part in self.parts:
             for rank in sorted(part.ranks):
@@ -298,5 +301,5 @@ def _quarantined(save: Save) -> Save:
     )
 
 
-def _name(key: AttemptKey) -> str:
+def _format_attempt_key(key: AttemptKey) -> str:
     return f"{key[0]}.{key[1]}"

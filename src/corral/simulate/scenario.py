@@ -66,7 +66,7 @@ class Scene:
         self.nodes: dict[NodeId, SimulatedNode] = {}
         self._machines: dict[NodeId, SimulatedMachine] = {}
         self.database = SimulatedStore(
-            stage, committed=self._committed, crash=self._crash
+            stage, committed=self._committed, crash=self._crash_head
         )
         self.heads = SimulatedHeads(stage, self.database, self._machines, self._heard)
         self.books = Books(stage, self._machines, self.heads)
@@ -83,7 +83,7 @@ class Scene:
     def _committed(self, term: int, changes: Changes, decided_at: float) -> None:
         self.auditor.committed(term, changes, decided_at)
 
-    def _crash(self) -> None:
+    def _crash_head(self) -> None:
         self.heads.here().end()
 
     def _heard(
@@ -102,9 +102,9 @@ class Scene:
         self.people.plan(stage.chance.randint(5, 14), self._faulty_seconds)
         self.faults.plan(stage.chance.choice([0, 2, 4, 8, 14]), self._faulty_seconds)
         self.ills.plan(self._faulty_seconds)
-        stage.loop.later(self._faulty_seconds, self._heal)
+        stage.loop.later(self._faulty_seconds, self._stop_all_faults)
         stage.loop.run_forever()
-        return self._outcome()
+        return self._build_outcome()
 
     def _add_node(self, id: NodeId, labels: tuple[tuple[str, str], ...]) -> None:
         stage = self.stage
@@ -113,7 +113,7 @@ class Scene:
         self.nodes[id] = SimulatedNode(stage, id, offer, self._gangs, self.heads)
         self._machines[id] = self.nodes[id].machine
 
-    def _outcome(self) -> WorldOutcome:
+    def _build_outcome(self) -> WorldOutcome:
         rule, text = self.stage.broken or ("", "")
         return WorldOutcome(
             seed=self.stage.seed,
@@ -127,7 +127,7 @@ class Scene:
             lines=self.stage.last_lines(),
         )
 
-    def _heal(self) -> None:
+    def _stop_all_faults(self) -> None:
         self.stage.tell("the faults are over")
         self.faults.heal_all()
         self._healed_at = self.stage.now()

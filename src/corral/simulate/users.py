@@ -121,7 +121,9 @@ class SimulatedUsers:
         if self.chance.random() < 0.12:
             limit = self.chance.choice([None, 1, 2])
             count = self.chance.randint(2, 4)
-            specs = tuple(_indexed(spec, index, limit) for index in range(count))
+            specs = tuple(
+                _array_element_spec(spec, index, limit) for index in range(count)
+            )
         else:
             specs = (spec,)
         for job_spec in specs:
@@ -197,13 +199,13 @@ class SimulatedUsers:
         self.waiting += 1
         if isinstance(asked, Cancel):
             self._auditor.cancel_asked(asked.job)
-        self._call(lambda head, call: self._asking(head, call, asked))
+        self._call_head(lambda head, call: self._send_request(head, call, asked))
 
     def submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
         self.waiting += 1
-        self._call(lambda head, call: self._submitting(head, call, specs, key))
+        self._call_head(lambda head, call: self._submitting(head, call, specs, key))
 
-    def _call(self, run: Run) -> None:
+    def _call_head(self, run: Run) -> None:
         """Ask the head that answers now; without an answer in time, ask again."""
         call = ClientCall()
         head = self._heads.to_dial()
@@ -215,7 +217,7 @@ class SimulatedUsers:
         if call.answered:
             self.waiting -= 1
         else:
-            self._call(run)
+            self._call_head(run)
 
     async def _submitting(
         self,
@@ -238,7 +240,7 @@ class SimulatedUsers:
         self._auditor.acknowledged(key, specs, ids)
         self.acknowledged[key] = ids
 
-    async def _asking(
+    async def _send_request(
         self, head: SimulatedHead, call: ClientCall, asked: Asked
     ) -> None:
         try:
@@ -275,7 +277,7 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
                 if name == "default"
                 else chance.choice(limits),
                 preempt=chance.choice(list(Preempt)),
-                policy=_policy(
+                policy=_draw_policy(
                     chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own_gpus
                 ),
             )
@@ -310,7 +312,7 @@ def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
     return replace(spec, checkpoint=rule if saves else None)
 
 
-def _policy(drawn: Policy, own: int) -> Policy:
+def _draw_policy(drawn: Policy, own: int) -> Policy:
     """Draw the policy of a queue; some of those with one line for all go by run
     time."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
@@ -327,6 +329,6 @@ def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
     return tuple(replace(queue, policy=chance.choice(policies)) for queue in queues)
 
 
-def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:
+def _array_element_spec(spec: JobSpec, index: int, limit: int | None) -> JobSpec:
     name = f"{spec.name}-{index}"
     return replace(spec, name=name, array_index=index, array_limit=limit)

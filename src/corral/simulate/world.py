@@ -28,7 +28,7 @@ class Stage:
         self._verbose = verbose
         self._digest = blake2b(digest_size=8)
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self.loop = VirtualLoop(self._uncaught)
+        self.loop = VirtualLoop(self._report_uncaught_error)
         self.clock = SimulatedClock(self.loop, self.stream("clock"))
         self.network = SimulatedNetwork(self.loop, self.stream("network"))
         self.evidence = Evidence()
@@ -75,7 +75,7 @@ class Stage:
     def last_lines(self) -> tuple[str, ...]:
         return tuple(self._lines)
 
-    def _uncaught(self, error: BaseException) -> None:
+    def _report_uncaught_error(self, error: BaseException) -> None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         self.breach("bug", f"{error!r} at {where.filename}:{where.lineno}")
 

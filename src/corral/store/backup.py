@@ -99,7 +99,7 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
     of: Table | None = None
     is_before_sharing = False
     for line in lines:
-        table, row = _read(line)
+        table, row = _parse_backup_line(line)
         if table is secrets and row["everybody"] is None:
             is_before_sharing, row["everybody"] = True, 0
         if of is not None and (table is not of or len(batch) >= BATCH):
@@ -134,7 +134,7 @@ def _share_as_before(connection: Connection) -> None:
     )
 
 
-def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
+def _parse_backup_line(line: bytes) -> tuple[Table, dict[str, Any]]:
     try:
         name, row = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
         table = metadata.tables[name]

@@ -117,10 +117,10 @@ def begin(connection: Connection, cluster: ClusterId) -> None:
 
 
 def put_head(connection: Connection, now: StoreHead) -> None:
-    put(connection, _PUT_HEAD, [_head(now)])
+    put(connection, _PUT_HEAD, [_row_of_store_head(now)])
 
 
-def _head(now: StoreHead) -> dict[str, Any]:
+def _row_of_store_head(now: StoreHead) -> dict[str, Any]:
     return now._asdict() | {"id": 1, "crc": row_codec.crc_of(row_codec.text_of(now))}
 
 
@@ -152,7 +152,7 @@ def add_request(
     batch = StatementBatch(connection)
     batch.put(_ADD_REQUEST, [row])
     spec_rows.add(batch, sequence, by, contents)
-    batch.put(_PUT_HEAD, [_head(now._replace(newest_wish=sequence))])
+    batch.put(_PUT_HEAD, [_row_of_store_head(now._replace(newest_wish=sequence))])
     batch.put(ADD_ENTRY, [entry_row(connection, entry_of(made, speaker), tail)])
     batch.send()
     return made
@@ -169,7 +169,7 @@ def commit(
     now = queries.read_head(connection)
     if term != now.term:
         raise TermLost(f"term {now.term} leads now, not term {term}")
-    states = _states(connection, jobs_named_in(changes))
+    states = _read_job_states(connection, jobs_named_in(changes))
     holding = connection.execute(_HOLDING).scalars() if changes.forgotten else ()
     check(changes, states, granted=now.granted, newest=now.newest_wish, holding=holding)
     numbered = [
@@ -179,7 +179,7 @@ def commit(
     granted = now.granted if changes.granted is None else changes.granted
     then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
     batch = StatementBatch(connection)
-    _write(batch, changes, numbered)
+    _write_changes(batch, changes, numbered)
     ledger.add(
         connection,
         batch,
@@ -190,7 +190,7 @@ def commit(
     if numbered:
         too_large = sizes.oldest(connection, now.newest_event, len(numbered))
         too_old = max(then.newest_event - keep_events, too_large)
-        _prune(batch, too_old, len(numbered))
+        _prune_oldest_events(batch, too_old, len(numbered))
     batch.send()
     return numbered
 
@@ -199,7 +199,7 @@ def _move_on(
     batch: StatementBatch, now: StoreHead, then: StoreHead, keep_keys: int
 ) -> None:
     if then != now:
-        batch.put(_PUT_HEAD, [_head(then)])
+        batch.put(_PUT_HEAD, [_row_of_store_head(then)])
     if then.granted > now.granted:
         batch.run(_FORGET, dict(from_granted=now.granted, to_granted=then.granted))
         batch.run(
@@ -207,7 +207,9 @@ def _move_on(
         )
 
 
-def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
+def _read_job_states(
+    connection: Connection, named: set[JobId]
+) -> dict[JobId, JobState]:
     if not named:
         return {}
     ids = row_codec.text_of(sorted(named))
@@ -217,28 +219,30 @@ def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
     }
 
 
-def _write(batch: StatementBatch, changes: Changes, numbered: Seq[Event]) -> None:
+def _write_changes(
+    batch: StatementBatch, changes: Changes, numbered: Seq[Event]
+) -> None:
     """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to
     them, then they; the keys of their submissions stay a while. Raises:
     Unrecordable."""
     rows = _Rows()
     trees = (changes.queues,) if changes.queues else ()
     before = (
-        (_PUT_JOBS, rows.of(_job, changes.jobs)),
-        (_PUT_ATTEMPTS, rows.of(_attempt, changes.attempts)),
+        (_PUT_JOBS, rows.of(_row_of_job, changes.jobs)),
+        (_PUT_ATTEMPTS, rows.of(_row_of_attempt, changes.attempts)),
         (_PUT_ALLOCATIONS, rows.of(_allocation, changes.allocations)),
-        (_PUT_NODES, rows.of(_node, changes.nodes)),
+        (_PUT_NODES, rows.of(_row_of_node, changes.nodes)),
     )
     after = (
-        (_PUT_SAVES, rows.of(_save, changes.saves)),
-        (_PUT_RECEIPTS, rows.of(_receipt, changes.receipts)),
-        (_PUT_QUEUES, rows.of(_queues, trees)),
-        (_PUT_USE, rows.of(_use, changes.uses)),
-        (_PUT_SPENT, rows.of(_spent, changes.spent)),
-        (_PUT_DEBTS, rows.of(_debt, changes.debts)),
+        (_PUT_SAVES, rows.of(_row_of_save, changes.saves)),
+        (_PUT_RECEIPTS, rows.of(_row_of_receipt, changes.receipts)),
+        (_PUT_QUEUES, rows.of(_row_of_queue_tree, trees)),
+        (_PUT_USE, rows.of(_row_of_queue_usage, changes.uses)),
+        (_PUT_SPENT, rows.of(_row_of_budget_spent, changes.spent)),
+        (_PUT_DEBTS, rows.of(_row_of_debt, changes.debts)),
         (_PUT_RESERVATIONS, rows.of(_reservation, changes.reservations)),
     )
-    of_events = rows.of(_event, numbered)
+    of_events = rows.of(_row_of_event, numbered)
     rows.wrong.extend(ledger.check(changes.accounts))
     rows.check()
     for what, made in before:
@@ -279,13 +283,13 @@ class _Rows:
             raise Unrecordable(self.wrong)
 
 
-def _prune(batch: StatementBatch, oldest: int, added: int) -> None:
+def _prune_oldest_events(batch: StatementBatch, oldest: int, added: int) -> None:
     """Forget the oldest events in small steps, so that no commit waits long."""
     if oldest > 0:
         batch.run(_PRUNE, {"oldest": oldest, "most": max(PRUNE_ROWS, 2 * added)})
 
 
-def _job(row: Job) -> dict[str, Any]:
+def _row_of_job(row: Job) -> dict[str, Any]:
     record, crc = row_codec.JOB.write(spec_rows.stored(row))
     submitted, place, id = age(row)
     columns = dict(id=id, submitted=submitted, place=place, name=row.spec.name)
@@ -294,7 +298,7 @@ def _job(row: Job) -> dict[str, Any]:
     )
 
 
-def _attempt(row: Attempt) -> dict[str, Any]:
+def _row_of_attempt(row: Attempt) -> dict[str, Any]:
     record, crc = row_codec.ATTEMPT.write(row)
     return dict(job=row.job, number=row.number, record=record, crc=crc)
 
@@ -307,42 +311,42 @@ def _allocation(row: Allocation) -> dict[str, Any]:
     )
 
 
-def _node(row: Node) -> dict[str, Any]:
+def _row_of_node(row: Node) -> dict[str, Any]:
     record, crc = row_codec.NODE.write(row)
     return dict(id=row.id, record=record, crc=crc)
 
 
-def _save(row: Save) -> dict[str, Any]:
+def _row_of_save(row: Save) -> dict[str, Any]:
     record, crc = row_codec.SAVE.write(row)
     return dict(job=row.job, step=row.step, attempt=row.attempt, record=record, crc=crc)
 
 
-def _receipt(row: Receipt) -> dict[str, Any]:
+def _row_of_receipt(row: Receipt) -> dict[str, Any]:
     record, crc = row_codec.RECEIPT.write(row)
     return dict(job=row.job, attempt=row.attempt, kind=row.kind, record=record, crc=crc)
 
 
-def _event(row: Event) -> dict[str, Any]:
+def _row_of_event(row: Event) -> dict[str, Any]:
     record, crc = row_codec.EVENT.write(row)
     return dict(number=row.number, job=row.job, record=record, crc=crc)
 
 
-def _queues(tree: QueueTree) -> dict[str, Any]:
+def _row_of_queue_tree(tree: QueueTree) -> dict[str, Any]:
     record, crc = row_codec.QUEUES.write(tree)
     return dict(id=1, record=record, crc=crc)
 
 
-def _use(row: QueueUsage) -> dict[str, Any]:
+def _row_of_queue_usage(row: QueueUsage) -> dict[str, Any]:
     record, crc = row_codec.USE.write(row)
     return dict(queue=row.queue, user=row.user, record=record, crc=crc)
 
 
-def _spent(row: BudgetSpent) -> dict[str, Any]:
+def _row_of_budget_spent(row: BudgetSpent) -> dict[str, Any]:
     record, crc = row_codec.SPENT.write(row)
     return dict(queue=row.queue, record=record, crc=crc)
 
 
-def _debt(row: Debt) -> dict[str, Any]:
+def _row_of_debt(row: Debt) -> dict[str, Any]:
     record, crc = row_codec.DEBT.write(row)
     return dict(queue=row.queue, record=record, crc=crc)
 
@@ -355,14 +359,17 @@ def _reservation(row: Reservation) -> dict[str, Any]:
 def tell(
     connection: Connection, rows: Seq[StartForecastTold], void: Seq[JobId]
 ) -> None:
-    job_states_by_job = _states(connection, {row.job for row in rows})
+    job_states_by_job = _read_job_states(connection, {row.job for row in rows})
     batch = StatementBatch(connection)
-    batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in job_states_by_job])
+    batch.put(
+        _PUT_TOLD,
+        [_row_of_start_forecast(row) for row in rows if row.job in job_states_by_job],
+    )
     if void:
         batch.run(_DROP_TOLD, {"ids": row_codec.text_of(void)})
     batch.send()
 
 
-def _told(row: StartForecastTold) -> dict[str, Any]:
+def _row_of_start_forecast(row: StartForecastTold) -> dict[str, Any]:
     record, crc = row_codec.TOLD.write(row)
     return dict(job=row.job, at=row.at, record=record, crc=crc)

@@ -70,7 +70,7 @@ class ReaderThread:
             )
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._run, name=self._name, daemon=True
+                target=self._run_batches, name=self._name, daemon=True
             )
             self._thread.start()
         loop = asyncio.get_running_loop()
@@ -86,51 +86,57 @@ class ReaderThread:
             await asyncio.to_thread(self._thread.join)
             self._thread = None
 
-    def _run(self) -> None:
+    def _run_batches(self) -> None:
         connection: Connection | None = None
-        for members in self._batches():
+        for members in self._iter_batches():
             try:
-                connection = connection or self._connect()
-                self._serve(connection, members)
+                connection = connection or self._open_connection()
+                self._execute_batch(connection, members)
             except Exception as error:  # whatever it is, every caller must hear of it
-                self._fail(members, error)
-            _settle(members)
+                self._set_batch_error(members, error)
+            _wake_callers(members)
             if connection is not None and self._database.is_lost(connection):
                 _let_go(connection)
                 connection = None
             if connection is not None:
                 self._after(connection)
         if connection is not None:
-            self._finish(connection)
+            self._finish_connection(connection)
             connection.close()
 
-    def _connect(self) -> Connection:
+    def _open_connection(self) -> Connection:
         return self._database.connect(write=False)
 
-    def _batches(self) -> Iterator[list[BatchedWork]]:
+    def _iter_batches(self) -> Iterator[list[BatchedWork]]:
         while (first := self._waiting.get()) is not None:
             yield [first]
 
-    def _serve(self, connection: Connection, members: list[BatchedWork]) -> None:
+    def _execute_batch(
+        self, connection: Connection, members: list[BatchedWork]
+    ) -> None:
         with transaction(self._database, connection, write=False):
             members[0].answer = members[0].work(connection)
 
-    def _fail(self, members: Iterable[BatchedWork], error: Exception) -> None:
+    def _set_batch_error(
+        self, members: Iterable[BatchedWork], error: Exception
+    ) -> None:
         for member in members:
             member.error = self._translated(error)
 
     def _translated(self, error: Exception) -> Exception:
         return (
-            self._database.named(_inner(error)) if self._is_of_driver(error) else error
+            self._database.named(_unwrap_driver_error(error))
+            if self._is_of_driver(error)
+            else error
         )
 
     def _is_of_driver(self, error: Exception) -> bool:
-        return isinstance(_inner(error), self._database.errors)
+        return isinstance(_unwrap_driver_error(error), self._database.errors)
 
     def _after(self, connection: Connection) -> None:
         """Do what comes after the callers have their answers."""
 
-    def _finish(self, connection: Connection) -> None:
+    def _finish_connection(self, connection: Connection) -> None:
         """Do what comes before the connection closes."""
 
 
@@ -148,10 +154,10 @@ class Writer(ReaderThread):
         self.counts = WriterCounters()
         self._options = options or {}
 
-    def _connect(self) -> Connection:
+    def _open_connection(self) -> Connection:
         return self._database.connect(write=True).execution_options(**self._options)
 
-    def _batches(self) -> Iterator[list[BatchedWork]]:
+    def _iter_batches(self) -> Iterator[list[BatchedWork]]:
         open_ = True
         while open_ and (first := self._waiting.get()) is not None:
             members = [first]
@@ -162,7 +168,9 @@ class Writer(ReaderThread):
                     members += [following] if following is not None else []
             yield members
 
-    def _serve(self, connection: Connection, members: list[BatchedWork]) -> None:
+    def _execute_batch(
+        self, connection: Connection, members: list[BatchedWork]
+    ) -> None:
         try:
             self._together(connection, members)
         except Exception as error:
@@ -171,36 +179,38 @@ class Writer(ReaderThread):
             # the group is undone: each for itself, so
             for at, member in enumerate(members):
                 if self._database.is_lost(connection):  # that who can, does
-                    return self._fail(members[at:], error)
-                self._alone(connection, member)
+                    return self._set_batch_error(members[at:], error)
+                self._execute_single(connection, member)
 
     def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
         """Whether the database refused something of the group, and not just
         everybody."""
         everybody = self._database.is_lost(connection) or self._database.is_busy(
-            _inner(error)
+            _unwrap_driver_error(error)
         )
         return self._is_of_driver(error) and not everybody
 
-    def _alone(self, connection: Connection, member: BatchedWork) -> None:
+    def _execute_single(self, connection: Connection, member: BatchedWork) -> None:
         member.answer, member.error = None, None
         try:
             self._together(connection, [member])
         except Exception as error:
             if not self._is_of_driver(error):
                 raise
-            self._fail([member], error)
+            self._set_batch_error([member], error)
 
     def _together(self, connection: Connection, members: list[BatchedWork]) -> None:
         with transaction(self._database, connection, write=True):
             if len(members) == 1:  # whatever fails, the whole is undone
                 members[0].answer = members[0].work(connection)
             for member in members if len(members) > 1 else ():
-                self._one(connection, member)
+                self._execute_in_savepoint(connection, member)
         self.counts.transactions += 1
         self.counts.members += len(members)
 
-    def _one(self, connection: Connection, member: BatchedWork) -> None:
+    def _execute_in_savepoint(
+        self, connection: Connection, member: BatchedWork
+    ) -> None:
         raw = driver(connection)
         raw.execute("SAVEPOINT member")
         try:
@@ -217,11 +227,11 @@ class Writer(ReaderThread):
     def _after(self, connection: Connection) -> None:
         self.counts.checkpoints += self._database.tidy(connection)
 
-    def _finish(self, connection: Connection) -> None:
+    def _finish_connection(self, connection: Connection) -> None:
         self._database.finish(connection)
 
 
-def _inner(error: Exception) -> Exception:
+def _unwrap_driver_error(error: Exception) -> Exception:
     """Return the driver's error from inside SQLAlchemy's."""
     return cast(Exception, error.orig) if isinstance(error, DBAPIError) else error
 
@@ -233,7 +243,7 @@ def _let_go(connection: Connection) -> None:
         connection.close()
 
 
-def _settle(members: list[BatchedWork]) -> None:
+def _wake_callers(members: list[BatchedWork]) -> None:
     """Wake every caller in its own loop, one wake-up a loop."""
     for loop in {member.loop for member in members}:
         batched_works = [member for member in members if member.loop is loop]

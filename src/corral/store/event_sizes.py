@@ -43,14 +43,14 @@ class EventSizes:
         due = [whole - 1] if whole and whole - 1 not in self._blocks else []
         if self._added >= STEP:
             self._added = 0
-            due += self._older(whole)
+            due += self._next_unmeasured_block(whole)
         for block in due:
-            self._measure(connection, block)
+            self._measure_block(connection, block)
         if due:
             self._oldest = max(self._oldest, self._over(whole))
         return self._oldest
 
-    def _older(self, whole: int) -> list[int]:
+    def _next_unmeasured_block(self, whole: int) -> list[int]:
         """Return the newest block that is not measured yet; none where all before it
         are gone."""
         for block in range(whole - 1, -1, -1):
@@ -60,7 +60,7 @@ class EventSizes:
                 return []
         return []
 
-    def _measure(self, connection: Connection, block: int) -> None:
+    def _measure_block(self, connection: Connection, block: int) -> None:
         span = {"first": block * BLOCK, "end": (block + 1) * BLOCK}
         self._blocks[block] = connection.execute(_BYTES, span).scalar_one()
 

@@ -24,11 +24,15 @@ _AGE: Final = (imported.c.ended_at, imported.c.id)
 
 
 def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
-    before = _count(connection)
+    before = _count_imported(connection)
     for first in range(0, len(rows), BATCH):
-        put(connection, _ADD, [_row(row) for row in rows[first : first + BATCH]])
+        put(
+            connection,
+            _ADD,
+            [_row_of_imported(row) for row in rows[first : first + BATCH]],
+        )
     add_entry(connection, entry)
-    return _count(connection) - before
+    return _count_imported(connection) - before
 
 
 def known(connection: Connection, ids: Seq[str]) -> int:
@@ -47,12 +51,12 @@ def newest(connection: Connection, limit: int, before: str | None) -> list[Impor
     return [row_codec.IMPORTED.read(*row) for row in connection.execute(in_order).all()]
 
 
-def _count(connection: Connection) -> int:
+def _count_imported(connection: Connection) -> int:
     return int(
         connection.execute(select(func.count()).select_from(imported)).scalar_one()
     )
 
 
-def _row(one: Imported) -> dict[str, Any]:
+def _row_of_imported(one: Imported) -> dict[str, Any]:
     record, crc = row_codec.IMPORTED.write(one)
     return dict(id=one.id, ended_at=one.ended_at, record=record, crc=crc)

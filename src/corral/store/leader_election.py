@@ -30,7 +30,7 @@ def leader(connection: Connection) -> Leader:
 
 def begin(connection: Connection) -> None:
     """Write the row of a new store, which has no leader yet."""
-    _write(connection, Leader(term=0))
+    _write_leader(connection, Leader(term=0))
 
 
 def keep(connection: Connection, term: int, name: str, url: str) -> None:
@@ -38,22 +38,25 @@ def keep(connection: Connection, term: int, name: str, url: str) -> None:
     if now.term != term:
         raise TermLost(f"term {now.term} leads now, not term {term}")
     batch = StatementBatch(connection)
-    batch.put(_PUT, [_row(Leader(term=term, name=name, url=url, beats=now.beats + 1))])
-    batch.put(_PUT_HEAD, [_beat(connection, name, url)])
+    batch.put(
+        _PUT,
+        [_row_of_leader(Leader(term=term, name=name, url=url, beats=now.beats + 1))],
+    )
+    batch.put(_PUT_HEAD, [_next_heartbeat_row(connection, name, url)])
     batch.send()
 
 
 def step_down(connection: Connection, term: int) -> None:
     if leader(connection).term == term:
-        _write(connection, Leader(term=term))
+        _write_leader(connection, Leader(term=term))
 
 
 def be_there(connection: Connection, name: str, url: str) -> None:
     """One beat more of the head of that name."""
-    put(connection, _PUT_HEAD, [_beat(connection, name, url)])
+    put(connection, _PUT_HEAD, [_next_heartbeat_row(connection, name, url)])
 
 
-def _beat(connection: Connection, name: str, url: str) -> dict[str, Any]:
+def _next_heartbeat_row(connection: Connection, name: str, url: str) -> dict[str, Any]:
     beats = connection.execute(
         select(heads.c.beats).where(heads.c.name == name)
     ).scalar()
@@ -111,9 +114,9 @@ def _change_agreed(
     return connection.execute(change.where(same)).rowcount > 0
 
 
-def _write(connection: Connection, now: Leader) -> None:
-    put(connection, _PUT, [_row(now)])
+def _write_leader(connection: Connection, now: Leader) -> None:
+    put(connection, _PUT, [_row_of_leader(now)])
 
 
-def _row(now: Leader) -> dict[str, Any]:
+def _row_of_leader(now: Leader) -> dict[str, Any]:
     return dict(id=1, term=now.term, name=now.name, url=now.url, beats=now.beats)

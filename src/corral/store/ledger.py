@@ -28,7 +28,7 @@ def check(rows: Iterable[UsageRecord]) -> Iterator[tuple[object, str]]:
     """Yield the rows that no record can hold, each with the reason."""
     for row in rows:
         try:
-            _row(row_codec.text_of(row.key), row)
+            _row_of_usage_record(row_codec.text_of(row.key), row)
         except InvariantBroken as error:
             yield row, error.message
 
@@ -41,11 +41,13 @@ def add(
 ) -> None:
     """Add rows to the days, and to those jobs that are `known`."""
     rows = list(rows)
-    _add(connection, batch, accounts, (row for row in rows if row.job in known))
-    _add(connection, batch, account_days, (row.of_day for row in rows))
+    _add_usage_records(
+        connection, batch, accounts, (row for row in rows if row.job in known)
+    )
+    _add_usage_records(connection, batch, account_days, (row.of_day for row in rows))
 
 
-def _add(
+def _add_usage_records(
     connection: Connection,
     batch: StatementBatch,
     table: Table,
@@ -61,10 +63,12 @@ def _add(
         before = row_codec.ACCOUNT.read(record, crc)
         text = row_codec.text_of(before.key)
         new[text] = before.plus(new[text])
-    batch.put(_PUT[table], [_row(text, row) for text, row in new.items()])
+    batch.put(
+        _PUT[table], [_row_of_usage_record(text, row) for text, row in new.items()]
+    )
 
 
-def _row(key: str, account: UsageRecord) -> dict[str, Any]:
+def _row_of_usage_record(key: str, account: UsageRecord) -> dict[str, Any]:
     record, crc = row_codec.ACCOUNT.write(account)
     row = dict(key=key, day=account.day, record=record, crc=crc)
     return row if account.job is None else row | {"job": account.job}
@@ -73,22 +77,22 @@ def _row(key: str, account: UsageRecord) -> dict[str, Any]:
 def of_jobs(
     connection: Connection, first: int, last: int, job: JobId | None
 ) -> list[UsageRecord]:
-    query = _between(accounts, first, last)
-    return _read(
+    query = _day_range_query(accounts, first, last)
+    return _read_usage_records(
         connection, query if job is None else query.where(accounts.c.job == job)
     )
 
 
 def days(connection: Connection, first: int, last: int) -> list[UsageRecord]:
-    return _read(connection, _between(account_days, first, last))
+    return _read_usage_records(connection, _day_range_query(account_days, first, last))
 
 
-def _between(table: Table, first: int, last: int) -> Any:
+def _day_range_query(table: Table, first: int, last: int) -> Any:
     query = select(table.c.record, table.c.crc)
     return query.where(table.c.day.between(first, last)).order_by(table.c.key)
 
 
-def _read(connection: Connection, query: Any) -> list[UsageRecord]:
+def _read_usage_records(connection: Connection, query: Any) -> list[UsageRecord]:
     """Some at a time: while the driver's rows are fetched, no other thread of the head
     goes on."""
     parts = connection.execute(query).partitions(READ_AT_ONCE)

@@ -53,11 +53,11 @@ AccountKey = tuple[str | int, ...]
 ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
 
 
-def _add(rows: dict[AccountKey, UsageRecord], row: UsageRecord) -> None:
+def _add_usage_record(rows: dict[AccountKey, UsageRecord], row: UsageRecord) -> None:
     rows[row.key] = rows[row.key].plus(row) if row.key in rows else row
 
 
-def _key(row: UsageRecord) -> str:
+def _account_sort_key(row: UsageRecord) -> str:
     return text_of(row.key)
 
 
@@ -109,7 +109,7 @@ class MemoryStore(MemoryUses):
             if job.is_final:
                 world.ended[job.id], world.ended_at[job.id] = job.state, job.since
             else:
-                self._load(job, world)
+                self._load_job_into_world(job, world)
         world.allocations = dict(self._allocations)
         world.nodes = dict(self._nodes)
         world.queues = self._queues
@@ -175,7 +175,7 @@ class MemoryStore(MemoryUses):
             self._add_entry(entry)
         return True
 
-    def _load(self, job: Job, world: World) -> None:
+    def _load_job_into_world(self, job: Job, world: World) -> None:
         world.jobs[job.id] = job
         attempts = self._attempts.get(job.id)
         if attempts:
@@ -225,13 +225,13 @@ class MemoryStore(MemoryUses):
             newest=self._newest_request,
             holding=holding,
         )
-        self._write(changes)
-        self._forget(set(changes.forgotten))
+        self._write_changes(changes)
+        self._forget_jobs(set(changes.forgotten))
         if changes.granted is not None:
-            self._grant(changes.granted)
-        return self._append(changes.events)
+            self._remove_granted_wishes(changes.granted)
+        return self._append_events(changes.events)
 
-    def _write(self, changes: Changes) -> None:
+    def _write_changes(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
         self._nodes.update((node.id, node) for node in changes.nodes)
         for gone in changes.removed:
@@ -256,11 +256,11 @@ class MemoryStore(MemoryUses):
             (reservation.job, reservation) for reservation in changes.reservations
         )
         for row in changes.accounts:
-            _add(self._days, row.of_day)
+            _add_usage_record(self._days, row.of_day)
             if row.job in self._jobs:
-                _add(self._accounts.setdefault(row.job, {}), row)
+                _add_usage_record(self._accounts.setdefault(row.job, {}), row)
 
-    def _forget(self, jobs: set[JobId]) -> None:
+    def _forget_jobs(self, jobs: set[JobId]) -> None:
         books: tuple[dict[JobId, Any], ...] = (
             self._jobs,
             self._attempts,
@@ -279,7 +279,7 @@ class MemoryStore(MemoryUses):
                 number: event for number, event in events if event.job not in jobs
             }
 
-    def _grant(self, granted: Sequence) -> None:
+    def _remove_granted_wishes(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):
             del self._requests[Sequence(sequence)]
         self._granted = granted
@@ -287,7 +287,7 @@ class MemoryStore(MemoryUses):
             if self._keys[key].sequence <= granted:
                 del self._keys[key]
 
-    def _append(self, events: Seq[Event]) -> list[Event]:
+    def _append_events(self, events: Seq[Event]) -> list[Event]:
         first = self._newest_event + 1
         numbered = [event.numbered(first + i) for i, event in enumerate(events)]
         self._events.update((event.number, event) for event in numbered)
@@ -362,12 +362,12 @@ class MemoryStore(MemoryUses):
                 for usage_record in rows
                 if first <= usage_record.day <= last
             ),
-            key=_key,
+            key=_account_sort_key,
         )
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         rows = (row for row in self._days.values() if first <= row.day <= last)
-        return sorted(rows, key=_key)
+        return sorted(rows, key=_account_sort_key)
 
     async def saves(self, job: JobId) -> Seq[Save]:
         return self._saves_of(job)

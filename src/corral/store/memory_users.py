@@ -184,9 +184,9 @@ class MemoryPeople:
         return (await self.identities((sha256,)))[0]
 
     async def identities(self, digests: Seq[str]) -> Seq[Identity | None]:
-        return [self._identity(digest) for digest in digests]
+        return [self._find_identity(digest) for digest in digests]
 
-    def _identity(self, sha256: str) -> Identity | None:
+    def _find_identity(self, sha256: str) -> Identity | None:
         for token in self._tokens.values():
             if hmac.compare_digest(token.sha256.encode(), sha256.encode()):
                 return token, self._users.get(token.user)

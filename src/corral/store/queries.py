@@ -126,14 +126,14 @@ def read_head_and_tail(connection: Connection) -> tuple[StoreHead, Tail]:
     return store_head, Tail(number or 0, link)
 
 
-def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
+def _read_rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
     rows = connection.execute(query).all()  # no cursor stays open by a damaged row
     return [of.read(record, crc) for record, crc in rows]
 
 
-def _whole(connection: Connection, query: Select[Any]) -> list[Job]:
+def _read_jobs_with_specs(connection: Connection, query: Select[Any]) -> list[Job]:
     """Jobs with all of their specs."""
-    return spec_rows.whole(connection, _rows(connection, query, row_codec.JOB))
+    return spec_rows.whole(connection, _read_rows(connection, query, row_codec.JOB))
 
 
 def world(connection: Connection) -> World:
@@ -141,24 +141,26 @@ def world(connection: Connection) -> World:
     now = read_head(connection)
     world_now = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
-    world_now.jobs = {job.id: job for job in _whole(connection, unfinished)}
+    world_now.jobs = {
+        job.id: job for job in _read_jobs_with_specs(connection, unfinished)
+    }
     for id, state, since in connection.execute(_OVER).all():
         world_now.ended[JobId(id)], world_now.ended_at[JobId(id)] = (
             state_of(state),
-            _moment(since),
+            _parse_end_time(since),
         )
-    tries = _rows(connection, _newest_attempts(), row_codec.ATTEMPT)
+    tries = _read_rows(connection, _newest_attempts(), row_codec.ATTEMPT)
     world_now.attempts = {attempt.job: attempt for attempt in tries}
     world_now.saves = _resumable(connection)
     held_rows = select(allocations.c.record, allocations.c.crc).where(
         allocations.c.state != "RELEASED"
     )
     world_now.allocations = {
-        row.key: row for row in _rows(connection, held_rows, row_codec.ALLOCATION)
+        row.key: row for row in _read_rows(connection, held_rows, row_codec.ALLOCATION)
     }
     node_query = select(nodes.c.record, nodes.c.crc)
     world_now.nodes = {
-        node.id: node for node in _rows(connection, node_query, row_codec.NODE)
+        node.id: node for node in _read_rows(connection, node_query, row_codec.NODE)
     }
     _read_shares(connection, world_now)
     return world_now
@@ -166,28 +168,28 @@ def world(connection: Connection) -> World:
 
 def _read_shares(connection: Connection, found: World) -> None:
     """Read the queues, their usage, and the reservations."""
-    for tree in _rows(
+    for tree in _read_rows(
         connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES
     ):
         found.queues = tree
-    uses = _rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)
+    uses = _read_rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)
     found.uses = {(use.queue, use.user): use for use in uses}
-    spent = _rows(
+    spent = _read_rows(
         connection, select(spending.c.record, spending.c.crc), row_codec.SPENT
     )
     found.spent = {budget_spent.queue: budget_spent for budget_spent in spent}
-    owed = _rows(connection, select(debts.c.record, debts.c.crc), row_codec.DEBT)
+    owed = _read_rows(connection, select(debts.c.record, debts.c.crc), row_codec.DEBT)
     found.debts = {debt.queue: debt for debt in owed}
     standing = select(reservations.c.record, reservations.c.crc).where(
         reservations.c.open == 1
     )
-    standing_rows = _rows(connection, standing, row_codec.RESERVATION)
+    standing_rows = _read_rows(connection, standing, row_codec.RESERVATION)
     found.reservations = {reservation.job: reservation for reservation in standing_rows}
     moved = select(receipts.c.record, receipts.c.crc).where(
         receipts.c.kind == ReceiptKind.RELOCATION
     )
     in_order = moved.order_by(receipts.c.number)
-    found.relocations = of_last_day(_rows(connection, in_order, row_codec.RECEIPT))
+    found.relocations = of_last_day(_read_rows(connection, in_order, row_codec.RECEIPT))
 
 
 def state_of(text: str) -> JobState:
@@ -199,7 +201,7 @@ def state_of(text: str) -> JobState:
         ) from error
 
 
-def _moment(found: str | float | None) -> float:
+def _parse_end_time(found: str | float | None) -> float:
     try:
         return float(found)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
@@ -227,7 +229,7 @@ def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
         .order_by(*_OLDEST_FIRST, saves.c.step, saves.c.attempt)
     )
     saves_by_job: dict[JobId, list[Save]] = {}
-    for save in _rows(connection, query, row_codec.SAVE):
+    for save in _read_rows(connection, query, row_codec.SAVE):
         if not save.quarantined:
             saves_by_job.setdefault(save.job, []).append(save)
     return {job: tuple(of_job) for job, of_job in saves_by_job.items()}
@@ -277,7 +279,7 @@ def newest_jobs(
             "",
         )
         query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
-    return _rows(
+    return _read_rows(
         connection,
         query.order_by(*_NEWEST_FIRST).limit(max(0, limit)),
         row_codec.LISTED,
@@ -285,7 +287,7 @@ def newest_jobs(
 
 
 def _of_these(query: Select[Any], which: Which) -> Select[Any]:
-    query = _of(query, which.owner)
+    query = _filter_by_owner(query, which.owner)
     if which.states:
         query = query.where(jobs.c.state.in_(sorted(which.states)))
     if which.queue is not None:
@@ -304,17 +306,19 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
 
 
 def job_of_id(connection: Connection, id: JobId) -> Job | None:
-    job_list = _whole(connection, _JOBS.where(jobs.c.id == id))
+    job_list = _read_jobs_with_specs(connection, _JOBS.where(jobs.c.id == id))
     return job_list[0] if job_list else None
 
 
 def job_of_name(connection: Connection, name: str, by: UserName | None) -> Job | None:
-    query = _of(_JOBS.where(jobs.c.name == name), by).order_by(*_NEWEST_FIRST)
-    job_list = _whole(connection, query.limit(1))
+    query = _filter_by_owner(_JOBS.where(jobs.c.name == name), by).order_by(
+        *_NEWEST_FIRST
+    )
+    job_list = _read_jobs_with_specs(connection, query.limit(1))
     return job_list[0] if job_list else None
 
 
-def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
+def _filter_by_owner(query: Select[Any], by: UserName | None) -> Select[Any]:
     return query if by is None else query.where(text_at(jobs.c.record, "owner") == by)
 
 
@@ -329,7 +333,7 @@ def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[
     begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")
     names = select(jobs.c.submitted, jobs.c.name).where(begins)
     for sequence, name in connection.execute(
-        _of(names, by).order_by(*_NEWEST_FIRST)
+        _filter_by_owner(names, by).order_by(*_NEWEST_FIRST)
     ).all():
         if name[len(of) + 1 :].isdecimal():
             submitted_jobs = _jobs_submitted(connection, sequence)
@@ -347,7 +351,7 @@ def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[
 
 def _jobs_submitted(connection: Connection, sequence: int) -> list[Job]:
     query = _JOBS.where(jobs.c.submitted == sequence).order_by(*_OLDEST_FIRST)
-    return _whole(connection, query)
+    return _read_jobs_with_specs(connection, query)
 
 
 def newest_names(connection: Connection) -> list[str]:
@@ -365,19 +369,19 @@ def workdirs(connection: Connection) -> set[str]:
 
 def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
     query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job == job)
-    return _rows(connection, query.order_by(attempts.c.number), row_codec.ATTEMPT)
+    return _read_rows(connection, query.order_by(attempts.c.number), row_codec.ATTEMPT)
 
 
 def runs(connection: Connection, limit: int) -> list[Ran]:
     over = jobs.c.final == 1
     newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    jobs_by_job = {job.id: job for job in _rows(connection, newest, row_codec.JOB)}
+    jobs_by_job = {job.id: job for job in _read_rows(connection, newest, row_codec.JOB)}
     ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
     attempt_query = select(attempts.c.record, attempts.c.crc).where(
         attempts.c.job.in_(ids)
     )
     tries: dict[JobId, list[Attempt]] = {}
-    for attempt in _rows(connection, attempt_query, row_codec.ATTEMPT):
+    for attempt in _read_rows(connection, attempt_query, row_codec.ATTEMPT):
         tries.setdefault(attempt.job, []).append(attempt)
     each = [ran_of(job, tries.get(job.id, ())) for job in jobs_by_job.values()]
     return [ran for ran in each if ran is not None]
@@ -387,17 +391,17 @@ def newest_told(connection: Connection, limit: int) -> list[StartForecastTold]:
     query = select(told.c.record, told.c.crc).order_by(
         told.c.at.desc(), told.c.job.desc()
     )
-    return _rows(connection, query.limit(max(0, limit)), row_codec.TOLD)[::-1]
+    return _read_rows(connection, query.limit(max(0, limit)), row_codec.TOLD)[::-1]
 
 
 def receipts_of(connection: Connection, job: JobId) -> list[Receipt]:
     query = select(receipts.c.record, receipts.c.crc).where(receipts.c.job == job)
-    return _rows(connection, query.order_by(receipts.c.number), row_codec.RECEIPT)
+    return _read_rows(connection, query.order_by(receipts.c.number), row_codec.RECEIPT)
 
 
 def saves_of(connection: Connection, job: JobId) -> list[Save]:
     query = select(saves.c.record, saves.c.crc).where(saves.c.job == job)
-    return _rows(
+    return _read_rows(
         connection, query.order_by(saves.c.step, saves.c.attempt), row_codec.SAVE
     )
 
@@ -417,5 +421,5 @@ def events_after(
         query = query.where(text_at(events.c.record, "node") == node)
     number = events.c.number
     query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
-    event_list = _rows(connection, query, row_codec.EVENT)
+    event_list = _read_rows(connection, query, row_codec.EVENT)
     return event_list[::-1] if newest else event_list

@@ -73,7 +73,7 @@ def whole(connection: Connection, found: list[Job]) -> list[Job]:
     needed = {job.submitted for job in found if job.spec.content_number is not None}
     if not needed:
         return found
-    contents = _contents(connection, needed)
+    contents = _read_contents(connection, needed)
     return [_with_content(job, contents) for job in found]
 
 
@@ -91,14 +91,14 @@ def _with_content(job: Job, contents: Contents) -> Job:
 
 def submit_of(connection: Connection, sequence: int, submission: Submission) -> Submit:
     """Return the submission as it was asked."""
-    contents = _contents(connection, {sequence}) if submission.has_contents else {}
+    contents = _read_contents(connection, {sequence}) if submission.has_contents else {}
     return unfolded(
         submission,
         {number: spec_content for (_, number), spec_content in contents.items()},
     )
 
 
-def _contents(connection: Connection, submitted: Iterable[int]) -> Contents:
+def _read_contents(connection: Connection, submitted: Iterable[int]) -> Contents:
     parameters = {"submitted": row_codec.text_of(sorted(submitted))}
     rows = connection.execute(_OF_SUBMISSIONS, parameters).all()
     return {(row[0], row[1]): row_codec.CONTENT.read(row[2], row[3]) for row in rows}

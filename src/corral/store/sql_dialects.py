@@ -50,7 +50,7 @@ def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
     """Write the rows; answers how many came to be, or changed."""
     if not rows:
         return 0
-    statement = _text(what, connection.dialect.name, frozenset(rows[0]))
+    statement = _compile_put(what, connection.dialect.name, frozenset(rows[0]))
     if connection.dialect.name == "sqlite":
         return connection.exec_driver_sql(statement, list(rows)).rowcount
     return connection.exec_driver_sql(
@@ -65,10 +65,10 @@ def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
         rows = list(
             {tuple(row[name] for name in what.key): row for row in rows}.values()
         )
-    return msgspec.json.encode([_plain(row) for row in rows]).decode()
+    return msgspec.json.encode([_hex_encode_row(row) for row in rows]).decode()
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _hex_encode_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Bytes as PostgreSQL reads them."""
     return {
         name: f"\\x{value.hex()}" if isinstance(value, bytes) else value
@@ -77,11 +77,13 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _text(what: Put, dialect: str, columns: frozenset[str]) -> str:
+def _compile_put(what: Put, dialect: str, columns: frozenset[str]) -> str:
     """For thousands of rows, SQLAlchemy's work on each costs as much as SQLite's."""
     names = sorted(columns)
     spoken, statement = (
-        _sqlite(what.table) if dialect == "sqlite" else _postgresql(what.table, names)
+        _sqlite_insert(what.table)
+        if dialect == "sqlite"
+        else _postgresql(what.table, names)
     )
     if what.only_new:
         statement = statement.on_conflict_do_nothing()
@@ -100,7 +102,7 @@ def _text(what: Put, dialect: str, columns: frozenset[str]) -> str:
     return str(statement.compile(dialect=spoken, column_keys=names))
 
 
-def _sqlite(table: Table) -> tuple[Dialect, Any]:
+def _sqlite_insert(table: Table) -> tuple[Dialect, Any]:
     from sqlalchemy.dialects.sqlite import dialect, insert
 
     return dialect(paramstyle="named"), insert(table)
@@ -113,11 +115,13 @@ def _postgresql(table: Table, names: list[str]) -> tuple[Dialect, Any]:
     shape: list[Column[Any]] = [column(name, table.c[name].type) for name in names]  # type: ignore[misc]
     rows = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
     table_rows = rows.table_valued(*shape).render_derived(with_types=True)
-    return _psycopg(), insert(table).from_select(names, select(*table_rows.columns))
+    return _psycopg_dialect(), insert(table).from_select(
+        names, select(*table_rows.columns)
+    )
 
 
 @cache
-def _psycopg() -> Dialect:
+def _psycopg_dialect() -> Dialect:
     from sqlalchemy.dialects.postgresql.psycopg import dialect
 
     spoken: Dialect = dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
@@ -137,14 +141,14 @@ class StatementBatch:
         if self._connection.dialect.name == "sqlite":
             put(self._connection, what, rows)
         elif rows:
-            text = _text(what, "postgresql", frozenset(rows[0]))
+            text = _compile_put(what, "postgresql", frozenset(rows[0]))
             self._say(text, {"rows": _as_json(what, rows)})
 
     def run(self, statement: Executable, values: Mapping[str, Any]) -> None:
         if self._connection.dialect.name == "sqlite":
             self._connection.execute(statement, values)
         else:
-            self._say(_spoken(statement), values)
+            self._say(_compile_statement(statement), values)
 
     def send(self) -> None:
         if self._waiting:
@@ -159,8 +163,8 @@ class StatementBatch:
 
 
 @cache
-def _spoken(statement: Executable) -> str:
-    return str(statement.compile(dialect=_psycopg()))  # type: ignore[attr-defined]
+def _compile_statement(statement: Executable) -> str:
+    return str(statement.compile(dialect=_psycopg_dialect()))  # type: ignore[attr-defined]
 
 
 class larger_of(FunctionElement[int]):  # noqa: N801 - it reads as SQL's functions do

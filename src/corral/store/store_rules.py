@@ -36,10 +36,10 @@ def is_part(job: Job, of: str) -> bool:
 def jobs_named_in(changes: Changes) -> set[JobId]:
     """Every job that the changes touch or refer to."""
     accounts = {row.job for row in changes.accounts if row.job is not None}
-    return _written(changes) | set(changes.forgotten) | accounts
+    return _written_job_ids(changes) | set(changes.forgotten) | accounts
 
 
-def _written(changes: Changes) -> set[JobId]:
+def _written_job_ids(changes: Changes) -> set[JobId]:
     return {job.id for job in changes.jobs} | {job for _, job in _references(changes)}
 
 
@@ -82,7 +82,7 @@ def check(
 def _check_forgotten(
     changes: Changes, states: Mapping[JobId, JobState], holding: Set[JobId]
 ) -> None:
-    written = _written(changes) if changes.forgotten else set()
+    written = _written_job_ids(changes) if changes.forgotten else set()
     for id in changes.forgotten:
         if states.get(id) not in FINAL:
             raise InvariantBroken(

@@ -50,7 +50,7 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
     to."""
     numbers: dict[SpecContent, int] = {}
     folds = []
-    for fold in _folds(asked):
+    for fold in _fold_array_jobs(asked):
         spec = fold.spec
         if is_large(spec):
             number = numbers.setdefault(content_of(spec), len(numbers))
@@ -59,7 +59,7 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
     return Submission(folds=tuple(folds), key=asked.key, held=asked.held), list(numbers)
 
 
-def _folds(asked: Submit) -> Iterator[Fold]:
+def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
     """Join consecutive jobs that differ by their index alone."""
     first: JobSpec | None = None
     common: object = None

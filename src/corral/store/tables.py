@@ -183,7 +183,7 @@ class TableStore(TablePeople):
         )
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
-        return await self._listing.ask(lambda db: _runs(db, limit))
+        return await self._listing.ask(lambda db: _read_recent_runs(db, limit))
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
         return await self._writer.ask(lambda db: imports.keep(db, rows, entry))
@@ -263,7 +263,7 @@ class TableStore(TablePeople):
         await self._writer.close()
 
 
-def _runs(connection: Connection, limit: int) -> list[Ran]:
+def _read_recent_runs(connection: Connection, limit: int) -> list[Ran]:
     rans = queries.runs(connection, limit)
     return rans + [
         imported.ran for imported in imports.newest(connection, limit - len(rans), None)

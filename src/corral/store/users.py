@@ -236,7 +236,7 @@ def identity(connection: Connection, sha256: str) -> Identity | None:
     row = connection.execute(_IDENTITY, {"digest": sha256}).one_or_none()
     if row is None or not hmac.compare_digest(row[0].encode(), sha256.encode()):
         return None
-    return _read(row)
+    return _identity_from_row(row)
 
 
 def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
@@ -246,11 +246,12 @@ def identities(connection: Connection, digests: Seq[str]) -> list[Identity | Non
     for first in range(0, len(digests), _AT_ONCE):
         parameters = {"digests": list(digests[first : first + _AT_ONCE])}
         identity_by_digest.update(
-            (row[0], _read(row)) for row in connection.execute(_IDENTITIES, parameters)
+            (row[0], _identity_from_row(row))
+            for row in connection.execute(_IDENTITIES, parameters)
         )
     return [identity_by_digest.get(digest) for digest in digests]
 
 
-def _read(row: Row[str, str, int, str | None, int]) -> Identity:
+def _identity_from_row(row: Row[str, str, int, str | None, int]) -> Identity:
     user = None if row[3] is None else USER.read(row[3], row[4])
     return TOKEN.read(row[1], row[2]), user

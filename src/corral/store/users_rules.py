@@ -181,7 +181,7 @@ def used_later(token: Token, at: float) -> Token:
 
 def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
     """The audit log's line of an acknowledged request."""
-    what, on, detail = _words(request)
+    what, on, detail = _describe_request(request)
     return AuditEntry(
         at=request.at,
         by=request.by,
@@ -194,7 +194,7 @@ def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
     )
 
 
-def _words(request: StoredRequest) -> tuple[str, str, str]:
+def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
     """Return (what, on what, detail)."""
     match request.asked:
         case Submit(specs=specs):
@@ -239,10 +239,14 @@ def _words(request: StoredRequest) -> tuple[str, str, str]:
                 if len(queues) > NAMES_SHOWN
                 else ""
             )
-            return "queue.set", f"{', '.join(shown)}{more}", _changed(request.asked)
+            return (
+                "queue.set",
+                f"{', '.join(shown)}{more}",
+                _describe_queue_changes(request.asked),
+            )
 
 
-def _changed(asked: SetQueues) -> str:
+def _describe_queue_changes(asked: SetQueues) -> str:
     """For example: the whole tree; ~ lab: weight: none -> 2."""
     parts = ["the whole tree"] if asked.whole else []
     more = len(asked.changes) - CHANGES_SHOWN

@@ -29,17 +29,17 @@ def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
 
     Raises: ValueError for what is no list of workloads.
     """
-    for number, item in enumerate(_items("".join(lines)), start=1):
+    for number, item in enumerate(_load_workloads("".join(lines)), start=1):
         where = f"item {number}"
         try:
-            where = f"item {number} ({_path(item)})"
-            yield _job(item)
+            where = f"item {number} ({_namespaced_name(item)})"
+            yield _job_from_workload(item)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else error
             yield f"{where}: {what}"
 
 
-def _items(text: str) -> list[Any]:
+def _load_workloads(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):
         loaded = json.loads(text)
     else:
@@ -62,12 +62,12 @@ def _items(text: str) -> list[Any]:
     return list(items)
 
 
-def _path(item: Mapping[str, Any]) -> str:
+def _namespaced_name(item: Mapping[str, Any]) -> str:
     meta = item["metadata"]
     return f"{meta['namespace']}/{meta['name']}"
 
 
-def _job(item: Mapping[str, Any]) -> Imported | None:
+def _job_from_workload(item: Mapping[str, Any]) -> Imported | None:
     """Raises: ValueError, KeyError, TypeError, AttributeError for what is no
     Workload."""
     if item["kind"] != "Workload":
@@ -81,22 +81,22 @@ def _job(item: Mapping[str, Any]) -> Imported | None:
     begun = conditions.get("Admitted") or conditions.get("QuotaReserved")
     if begun is None or "Finished" not in conditions:
         return None
-    started, ended = _moment(begun), _moment(conditions["Finished"])
+    started, ended = _transition_time(begun), _transition_time(conditions["Finished"])
     if ended <= started:
         return None
     admission = status.get("admission") or {}
     owner: Mapping[str, Any] = next(iter(meta.get("ownerReferences") or ()), {})
     return Imported(
-        id=f"kueue:{meta.get('uid') or _path(item)}",
+        id=f"kueue:{meta.get('uid') or _namespaced_name(item)}",
         name=str(owner.get("name") or meta["name"]),
         user=UserName(str(meta["namespace"])),
         queue=QueueName(
             str(admission.get("clusterQueue") or spec.get("queueName") or "")
         ),
-        shape=_shape(
+        shape=_shape_of_pod_sets(
             spec.get("podSets") or (), admission.get("podSetAssignments") or ()
         ),
-        submitted_at=min(_time(meta["creationTimestamp"]), started),
+        submitted_at=min(_parse_timestamp(meta["creationTimestamp"]), started),
         started_at=started,
         ended_at=ended,
         seconds=ended - started,
@@ -106,18 +106,18 @@ def _job(item: Mapping[str, Any]) -> Imported | None:
     )
 
 
-def _moment(condition: Mapping[str, Any]) -> float:
-    return _time(condition["lastTransitionTime"])
+def _transition_time(condition: Mapping[str, Any]) -> float:
+    return _parse_timestamp(condition["lastTransitionTime"])
 
 
-def _time(text: object) -> float:
+def _parse_timestamp(text: object) -> float:
     moment = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
     if moment.tzinfo is None:
         raise ValueError(f"{str(text)[:60]!r} has no zone")
     return moment.timestamp()
 
 
-def _shape(
+def _shape_of_pod_sets(
     asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]
 ) -> Shape:
     """Return the shape of the pods with GPUs, from what was given, else from the
@@ -141,24 +141,26 @@ def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, f
     count = int(given.get("count") or asked.get("count") or 1)
     usage = given.get("resourceUsage")
     if usage is not None:
-        return count, _gpus(usage)
+        return count, _count_gpus(usage)
     containers = ((asked.get("template") or {}).get("spec") or {}).get(
         "containers"
     ) or ()
     each = [(container.get("resources") or {}) for container in containers]
     return count, count * sum(
-        _gpus(container.get("requests") or container.get("limits") or {})
+        _count_gpus(container.get("requests") or container.get("limits") or {})
         for container in each
     )
 
 
-def _gpus(resources: Mapping[str, Any]) -> float:
+def _count_gpus(resources: Mapping[str, Any]) -> float:
     return sum(
-        _quantity(value) for name, value in resources.items() if GPU.fullmatch(name)
+        _parse_quantity(value)
+        for name, value in resources.items()
+        if GPU.fullmatch(name)
     )
 
 
-def _quantity(value: object) -> float:
+def _parse_quantity(value: object) -> float:
     """Raises: ValueError."""
     match = _QUANTITY.fullmatch(str(value))
     if match is None:

@@ -52,12 +52,12 @@ def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
         if "." in row["JobID"]:
             continue
         try:
-            yield _job(row)
+            yield _job_from_row(row)
         except ValueError as error:
             yield f"line {number}: {error}"
 
 
-def _job(row: Mapping[str, str]) -> Imported | None:
+def _job_from_row(row: Mapping[str, str]) -> Imported | None:
     """Raises: ValueError."""
     state = row["State"].partition(" ")[0].rstrip("+")  # "CANCELLED by 1000"
     seconds = clock_seconds(row["Elapsed"])
@@ -65,10 +65,12 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         return None
     if not row["JobID"]:
         raise ValueError("JobID is empty")
-    submitted = _moment(row, "Submit")
-    started = _moment(row, "Start") if row.get("Start") else submitted
+    submitted = _parse_local_time(row, "Submit")
+    started = _parse_local_time(row, "Start") if row.get("Start") else submitted
     ended = (
-        _end(row, started) if row.get("End", "") not in UNKNOWN else started + seconds
+        _parse_end_time(row, started)
+        if row.get("End", "") not in UNKNOWN
+        else started + seconds
     )
     cluster = f"{row['Cluster']}/" if row.get("Cluster") else ""
     tres = row.get("AllocTRES") or row.get("ReqTRES", "")
@@ -77,7 +79,7 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         name=row.get("JobName") or row["JobID"],
         user=UserName(row.get("User", "")),
         queue=QueueName(row.get("Partition", "").partition(",")[0]),
-        shape=_shape(tres, row.get("NNodes", "")),
+        shape=_parse_shape(tres, row.get("NNodes", "")),
         submitted_at=min(submitted, started),  # a requeued one is submitted again
         started_at=started,
         ended_at=ended,
@@ -88,18 +90,18 @@ def _job(row: Mapping[str, str]) -> Imported | None:
     )
 
 
-def _end(row: Mapping[str, str], started: float) -> float:
+def _parse_end_time(row: Mapping[str, str], started: float) -> float:
     """Not before it started: in the hour that clocks tell twice, the later one is
     meant."""
-    ended = _moment(row, "End")
+    ended = _parse_local_time(row, "End")
     if ended < started:
-        ended = _moment(row, "End", fold=1)
+        ended = _parse_local_time(row, "End", fold=1)
     if ended < started:
         raise ValueError(f"End is {row['End']}, before it started")
     return ended
 
 
-def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
+def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
     """In this machine's own time, as sacct prints it; `fold` 1: the later of two with
     this name."""
     try:
@@ -108,7 +110,7 @@ def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
         raise ValueError(f"{name} is {row[name][:60]!r}, not a moment") from None
 
 
-def _shape(tres: str, nodes: str) -> Shape:
+def _parse_shape(tres: str, nodes: str) -> Shape:
     """GPUs that do not go evenly over the nodes count as of one."""
     gpus, match, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
     node_text = match[1] if match else nodes

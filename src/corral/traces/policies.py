@@ -26,7 +26,7 @@ def chosen(
     asked_names = list(dict.fromkeys(names)) or list(own_policies) or [DEFAULT]
     for name in asked_names:
         if name not in known_policies:
-            raise _unknown(name, list(known_policies))
+            raise _unknown_policy_error(name, list(known_policies))
     return {
         name: replace(
             known_policies[name],
@@ -38,7 +38,7 @@ def chosen(
     }
 
 
-def _unknown(name: str, known: Sequence[str]) -> Refusal:
+def _unknown_policy_error(name: str, known: Sequence[str]) -> Refusal:
     if name in set(QueuePolicy):
         return Unsupported(
             f"the policy {name} is for queues: it orders the jobs of several together",
@@ -55,7 +55,7 @@ def read_policies(path: Path) -> dict[str, Named]:
     gives."""
     try:
         tables = loads(path.read_text())
-        return {name: _policy(table) for name, table in tables.items()}
+        return {name: _policy_from_table(table) for name, table in tables.items()}
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise SpecInvalid(
@@ -68,7 +68,7 @@ def read_policies(path: Path) -> dict[str, Named]:
         ) from error
 
 
-def _policy(table: Mapping[str, Any]) -> Named:
+def _policy_from_table(table: Mapping[str, Any]) -> Named:
     like = table.get("like", DEFAULT)
     if like not in POLICIES:
         raise ValueError(f"no policy is called {like!r}")

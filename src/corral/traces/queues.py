@@ -69,21 +69,31 @@ def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
     ]
     return [
         *(
-            ["no max_duration ends a job in a replay; that of: " + _some(brief)]
+            [
+                "no max_duration ends a job in a replay; that of: "
+                + _shorten_name_list(brief)
+            ]
             * bool(brief)
         ),
         *(
-            ["no queue is called " + _some(strange) + ": such jobs are in default"]
+            [
+                "no queue is called "
+                + _shorten_name_list(strange)
+                + ": such jobs are in default"
+            ]
             * bool(strange)
         ),
         *(
-            ["a replay has no dates to end a budget; that of: " + _some(dated)]
+            [
+                "a replay has no dates to end a budget; that of: "
+                + _shorten_name_list(dated)
+            ]
             * bool(dated)
         ),
     ]
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten_name_list(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
 

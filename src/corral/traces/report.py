@@ -77,33 +77,36 @@ def report(answer: Mapping[str, Any]) -> PlannerReport:
         verdict="",
         warnings=(left_out,) if left_out else (),
         answers=(),
-        figures=(_waits(policies), _used(policies)),
+        figures=(_wait_time_figure(policies), _gpu_usage_figure(policies)),
         tables=tuple(
             report_table
             for report_table in (
-                _numbers(policies),
-                _parts(policies, "sizes"),
-                _parts(policies, "queues"),
+                _summary_table(policies),
+                _mean_wait_table(policies, "sizes"),
+                _mean_wait_table(policies, "queues"),
             )
             if report_table.rows
         ),
     )
 
 
-def _numbers(policies: Results) -> ReportTable:
+def _summary_table(policies: Results) -> ReportTable:
     first = next(iter(policies.values()))
     keys = [key for key, value in first.items() if isinstance(value, int | float)]
-    rows = {_words(key): [policy[key] for policy in policies.values()] for key in keys}
-    return _table("Numbers", policies, "", rows)
+    rows = {
+        _format_metric_name(key): [policy[key] for policy in policies.values()]
+        for key in keys
+    }
+    return _build_table("Numbers", policies, "", rows)
 
 
-def _words(key: str) -> str:
+def _format_metric_name(key: str) -> str:
     """For example: jct p99 (s), of jct_p99_s."""
     words = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
     return f"{words} (s)" if key.endswith("_s") else words
 
 
-def _parts(policies: Results, kind: str) -> ReportTable:
+def _mean_wait_table(policies: Results, kind: str) -> ReportTable:
     first = next(iter(policies.values()))
     rows = {
         f"{label} ({part['jobs']} jobs)": [
@@ -112,10 +115,10 @@ def _parts(policies: Results, kind: str) -> ReportTable:
         for label, part in first[kind].items()
     }
     corner = kind.removesuffix("s")
-    return _table(f"Mean wait by {corner}, in seconds", policies, corner, rows)
+    return _build_table(f"Mean wait by {corner}, in seconds", policies, corner, rows)
 
 
-def _table(
+def _build_table(
     title: str, policies: Results, corner: str, rows: Mapping[str, Sequence[float]]
 ) -> ReportTable:
     return ReportTable(
@@ -125,7 +128,7 @@ def _table(
     )
 
 
-def _waits(policies: Results) -> Figure:
+def _wait_time_figure(policies: Results) -> Figure:
     longest = max(max(numbers["waits_s"]) for numbers in policies.values())
     most = min(LONGEST, max(10.0, longest))
     return Figure(
@@ -147,7 +150,7 @@ def _waits(policies: Results) -> Figure:
     )
 
 
-def _used(policies: Results) -> Figure:
+def _gpu_usage_figure(policies: Results) -> Figure:
     return Figure(
         title="Share of GPUs held, from the first submission to the last",
         x=TableColumn(name="submission"),

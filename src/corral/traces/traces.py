@@ -138,11 +138,11 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
         submits=[job.submitted - first for job in able],
         durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
         gpus=[ceil(job.gpus) for job in able],
-        queues=_numbers(queues),
+        queues=_encode_names(queues),
         limits=[job.limit for job in able],
         names=[job.name for job in able],
-        users=_numbers(job.user for job in able),
-        kinds=_numbers(job.kind for job in able),
+        users=_encode_names(job.user for job in able),
+        kinds=_encode_names(job.kind for job in able),
     )
     return Trace(
         workload=workload,
@@ -152,7 +152,7 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
     )
 
 
-def _numbers(names: Iterable[str]) -> list[int]:
+def _encode_names(names: Iterable[str]) -> list[int]:
     """-1 for no name."""
     known_numbers: dict[str, int] = {"": -1}
     return [known_numbers.setdefault(name, len(known_numbers) - 1) for name in names]

@@ -18,7 +18,7 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
 
     Raises: ValueError that names the line.
     """
-    columns = _columns(head, NEEDED)
+    columns = _parse_header(head, NEEDED)
     known_columns = {
         name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns
     }
@@ -26,7 +26,7 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     for row in reader:
         try:
             if row:
-                yield _job(
+                yield _job_from_row(
                     {name: row[at].strip() for name, at in known_columns.items()}
                 )
         except (ValueError, IndexError) as error:
@@ -34,20 +34,22 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
             raise ValueError(f"line {reader.line_num + 1}: {why}") from error
 
 
-def _job(row: dict[str, str]) -> LoggedJob:
+def _job_from_row(row: dict[str, str]) -> LoggedJob:
     return LoggedJob(
         name=row.get("job_id", ""),
         queue=row.get("vc", ""),
-        submitted=_number(row, "submit_s"),
-        duration=_number(row, "duration_s", unknown=-1.0),
-        gpus=_number(row, "gpus", unknown=0.0),
-        limit=_number(row, "walltime_s", unknown=0.0),
+        submitted=_parse_number(row, "submit_s"),
+        duration=_parse_number(row, "duration_s", unknown=-1.0),
+        gpus=_parse_number(row, "gpus", unknown=0.0),
+        limit=_parse_number(row, "walltime_s", unknown=0.0),
         user=row.get("user", ""),
         kind=row.get("name", ""),
     )
 
 
-def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> float:
+def _parse_number(
+    row: dict[str, str], name: str, *, unknown: float | None = None
+) -> float:
     text = row.get(name, "")
     if not text and unknown is not None:
         return unknown
@@ -63,7 +65,7 @@ def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> 
 def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
     """GPUs of each node that has any, and whose it is; "" where the list does not
     say."""
-    columns = _columns(head, ("gpus",))
+    columns = _parse_header(head, ("gpus",))
     gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
     reader, nodes = csv.reader(lines), []
     for row in reader:
@@ -83,7 +85,7 @@ def _gpus_of_node(cell: str) -> int:
     return int(count)
 
 
-def _columns(head: str, needed: Iterable[str]) -> list[str]:
+def _parse_header(head: str, needed: Iterable[str]) -> list[str]:
     columns = [name.strip() for name in head.lstrip("\ufeff").strip().split(",")]
     missing = [name for name in needed if name not in columns]
     if missing:

@@ -35,7 +35,7 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
         yield LoggedJob(
             name=row["JobID"],
             queue=row.get("Partition", ""),
-            submitted=_moment(row["Submit"], number),
+            submitted=_parse_submit_time(row["Submit"], number),
             duration=clock_seconds(row["Elapsed"]) or -1.0,
             gpus=gpus_of(row.get("AllocTRES") or row.get("ReqTRES", "")),
             limit=clock_seconds(row.get("Timelimit", "")),
@@ -44,7 +44,7 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
         )
 
 
-def _moment(text: str, line: int) -> float:
+def _parse_submit_time(text: str, line: int) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

@@ -68,7 +68,7 @@ class Shelf:
         self.directory.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root.parent)
         sync_directory(self.root)
-        for slot in _slots(self.root, PARTIAL):
+        for slot in _find_save_slots(self.root, PARTIAL):
             if slot.attempt < self.attempt:
                 shutil.rmtree(slot.path, ignore_errors=True)
 
@@ -115,7 +115,9 @@ class Shelf:
     def saves(self) -> list[Slot]:
         """The complete saves, the newest first."""
         slots = [
-            slot for slot in _slots(self.root, "") if (slot.path / MANIFEST).is_file()
+            slot
+            for slot in _find_save_slots(self.root, "")
+            if (slot.path / MANIFEST).is_file()
         ]
         return sorted(slots, reverse=True)
 
@@ -188,7 +190,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _slots(root: Path, suffix: str) -> Iterator[Slot]:
+def _find_save_slots(root: Path, suffix: str) -> Iterator[Slot]:
     for number in attempts(root):
         for entry in os.scandir(root / f"attempt-{number}"):
             match = _STEP.fullmatch(entry.name)

@@ -46,7 +46,7 @@ def encode(manifest: Manifest) -> bytes:
     """The manifest's one spelling as JSON, sealed: a reader without the head sees any
     change."""
     body = {"format": FORMAT, **asdict(manifest)}
-    return _spell({**body, "seal": digest(_spell(body))})
+    return _encode_manifest({**body, "seal": digest(_encode_manifest(body))})
 
 
 def decode(data: bytes) -> Manifest:
@@ -61,7 +61,10 @@ def decode(data: bytes) -> Manifest:
             raise Broken(
                 f"its manifest has format {body['format']}, this Corral reads {FORMAT}"
             )
-        if _spell({**body, "seal": seal}) != data or digest(_spell(body)) != seal:
+        if (
+            _encode_manifest({**body, "seal": seal}) != data
+            or digest(_encode_manifest(body)) != seal
+        ):
             raise Broken("its manifest is not what was written: the seal does not fit")
         return _manifest_of(body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -84,5 +87,5 @@ def _manifest_of(body: dict[str, Any]) -> Manifest:
     )
 
 
-def _spell(body: dict[str, Any]) -> bytes:
+def _encode_manifest(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode() + b"\n"

@@ -143,7 +143,9 @@ def products(
         torch.zeros(1, device=device)
     # the tensor cores, which hold these exactly
     torch.backends.cuda.matmul.allow_tf32 = True
-    proven = {device: _tried(proofs_of, device, "matmul") for device in devices}
+    proven = {
+        device: _run_device_check(proofs_of, device, "matmul") for device in devices
+    }
     proofs = {
         device: device_proofs
         for device, device_proofs in proven.items()
@@ -155,19 +157,19 @@ def products(
             proofs = {
                 device: device_proof
                 for device, device_proof in proofs.items()
-                if _tried(_round, device_proof, "matmul")
+                if _run_device_check(_run_proof_round, device_proof, "matmul")
             }
         for each in proofs.values():
-            _tried(_told, each, "matmul")
+            _run_device_check(_report_proofs, each, "matmul")
     proofs.clear()
     proven.clear()
     if "memory" in kinds:
         for device in devices:
-            if rate := _tried(copies, device, "memory"):
+            if rate := _run_device_check(copies, device, "memory"):
                 say(kind="memory", device=str(device), bytes_per_second=rate)
 
 
-def _tried(do: Callable[[T], R], on: T, kind: str) -> R | None:
+def _run_device_check(do: Callable[[T], R], on: T, kind: str) -> R | None:
     """None where the device has failed, which is reported."""
     try:
         return do(on)
@@ -177,16 +179,16 @@ def _tried(do: Callable[[T], R], on: T, kind: str) -> R | None:
         return None
 
 
-def _round(proofs: list[Proof]) -> bool:
+def _run_proof_round(proofs: list[Proof]) -> bool:
     """A few of each, then wait for them."""
     for proof in proofs:
         for _ in range(MAKE_AT_ONCE):
             proof.make()
-    _now(proofs[0].device)
+    _time_after_sync(proofs[0].device)
     return True
 
 
-def _told(proofs: list[Proof]) -> bool:
+def _report_proofs(proofs: list[Proof]) -> bool:
     """Each by its hash once more, alongside those that were compared on the device
     itself."""
     wrong = sum(int(proof.wrong) for proof in proofs)
@@ -209,13 +211,13 @@ def copies(device: torch.device) -> float:
     target = torch.empty_like(source)
     took = []
     for _ in range(COPIES):
-        began = _now(device)
+        began = _time_after_sync(device)
         target.copy_(source)
-        took.append(_now(device) - began)
+        took.append(_time_after_sync(device) - began)
     return 2 * size / median(took[1:])
 
 
-def _now(device: torch.device) -> float:
+def _time_after_sync(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -256,9 +258,11 @@ def all_reduce(
     while True:
         tensor = ones.clone()
         dist.barrier()
-        began = _now(device)
+        began = _time_after_sync(device)
         dist.all_reduce(tensor)
-        spent = torch.tensor([_now(device) - began], dtype=torch.float64, device=device)
+        spent = torch.tensor(
+            [_time_after_sync(device) - began], dtype=torch.float64, device=device
+        )
         dist.all_reduce(spent, dist.ReduceOp.MAX)
         right = right and bool((tensor == float(place.world)).all())
         took.append(float(spent))

@@ -74,33 +74,35 @@ def read_settings(
     path = env.get("CORRAL_CHECKPOINT_PATH") or checkpoint
     inside = bool(env.get("CORRAL_JOB_ID"))
     return Settings(
-        rank=_whole(env, "RANK", 0),
-        world_size=_whole(env, "WORLD_SIZE", 1),
-        local_rank=_whole(env, "LOCAL_RANK", 0),
+        rank=_parse_int_variable(env, "RANK", 0),
+        world_size=_parse_int_variable(env, "WORLD_SIZE", 1),
+        local_rank=_parse_int_variable(env, "LOCAL_RANK", 0),
         nodes=_count_nodes(env),
         master_address=env.get("MASTER_ADDR", ""),
         pretend_gpus=env.get("CORRAL_PRETEND_GPUS", "0") not in ("", "0"),
         job=env.get("CORRAL_JOB_ID", ""),
-        attempt=_whole(env, "CORRAL_ATTEMPT", 1) if inside else None,
+        attempt=_parse_int_variable(env, "CORRAL_ATTEMPT", 1) if inside else None,
         socket=env.get("CORRAL_SOCKET") or None,
         checkpoint_path=Path(path).absolute() if path else None,
-        interval_seconds=_interval(
+        interval_seconds=_parse_interval(
             env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)
         ),
-        keep=max(1, _whole(env, "CORRAL_CHECKPOINT_KEEP", keep)),
-        node_mtbf_seconds=_seconds(env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS),
+        keep=max(1, _parse_int_variable(env, "CORRAL_CHECKPOINT_KEEP", keep)),
+        node_mtbf_seconds=_parse_seconds(
+            env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS
+        ),
         resume=_committed(env.get("CORRAL_RESUME") or "[]") if inside else None,
     )
 
 
-def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+def _parse_int_variable(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name) or str(default)
     if not text.isdecimal():
         raise SettingInvalid(f"{name} is {text!r}, not a whole number")
     return int(text)
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+def _parse_seconds(env: Mapping[str, str], name: str, default: float) -> float:
     text = env.get(name) or str(default)
     try:
         seconds = float(text)
@@ -111,10 +113,10 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
     return seconds
 
 
-def _interval(text: str) -> float | None:
+def _parse_interval(text: str) -> float | None:
     if text == "auto":
         return None
-    return _seconds({"interval": text}, "interval", 0.0)
+    return _parse_seconds({"interval": text}, "interval", 0.0)
 
 
 def _count_nodes(env: Mapping[str, str]) -> int:

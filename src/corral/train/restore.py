@@ -90,7 +90,9 @@ def choose(
     left.
     """
     for candidate in found:
-        troubles = [why for why in gang.gather(_trouble(candidate, gang)) if why]
+        troubles = [
+            why for why in gang.gather(_verify_candidate(candidate, gang)) if why
+        ]
         why = gang.share(troubles[0] if troubles else "")
         if not why:
             return candidate
@@ -135,7 +137,7 @@ def load(candidate: RestoreCandidate, holder: StateHolder) -> dict[str, Any]:
         ) from error
 
 
-def _trouble(candidate: RestoreCandidate, gang: ProcessGroup) -> str:
+def _verify_candidate(candidate: RestoreCandidate, gang: ProcessGroup) -> str:
     try:
         verify(
             candidate.path,

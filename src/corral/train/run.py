@@ -243,15 +243,15 @@ class Run:
             if step == until:
                 break
             if step == first + 1 and self._saver is not None:
-                self._saver.prepare(self._capture(step))
+                self._saver.prepare(self._capture_state(step))
             if self._agreement.due(step):
-                self._obey(self._agreement.collect(), step)
+                self._apply_stop_requests(self._agreement.collect(), step)
                 stop_requests = self._stop_requests(time.monotonic())
                 self._agreement.begin(
                     step, stop_requests, self._pace.usual_step_seconds
                 )
             if step == first + 1 or self._meter.due(now):
-                self._beat(step)
+                self._send_heartbeat(step)
             self._meter.step_begins()
         self._agreement.collect()
         self._state = TrainingState(step=step, path=self._state.path)
@@ -259,7 +259,7 @@ class Run:
             self._save_last(self._saver, step)
             # else Python's end may meet its thread within torch
             atexit.register(self._saver.close)
-        self._beat(step)
+        self._send_heartbeat(step)
 
     def _stop_requests(self, now: float) -> StopRequests:
         saver = self._saver
@@ -284,22 +284,22 @@ class Run:
             self._channel.save_is_asked = False
         return is_asked
 
-    def _obey(self, agreed: StopRequests, step: int) -> None:
+    def _apply_stop_requests(self, agreed: StopRequests, step: int) -> None:
         if agreed.stop:
             self._stop(agreed, step)
         if agreed.save and self._saver is not None:
-            self._save(self._saver, step)
+            self._start_save(self._saver, step)
 
-    def _save(self, saver: Saver, step: int) -> None:
+    def _start_save(self, saver: Saver, step: int) -> None:
         began = time.monotonic()
-        stall = saver.save(step, lambda: self._capture(step))
+        stall = saver.save(step, lambda: self._capture_state(step))
         self._meter.save_seconds += stall
         self._pace.save_begun(began, stall)
 
     def _save_last(self, saver: Saver, step: int) -> None:
         saver.wait()
         if saver.last_step != step:
-            self._save(saver, step)
+            self._start_save(saver, step)
         saver.wait()
 
     def _stop(self, agreed: StopRequests, step: int) -> None:
@@ -320,13 +320,13 @@ class Run:
                 atexit.register(self._saver.close)
         if self.rank == 0:
             say(f"stopping at step {step}: {what}")
-        self._beat(step)
+        self._send_heartbeat(step)
         self._hang_up()
         raise SystemExit(STOPPED)
 
     def _save_now(self, saver: Saver, step: int, deadline: float) -> bool:
         try:
-            self._save(saver, step)
+            self._start_save(saver, step)
         except RuntimeError as error:  # another rank ran out of time first
             say(f"the ranks lost one another while stopping: {error}")
             return False
@@ -335,12 +335,12 @@ class Run:
             and saver.last_step == step
         )
 
-    def _capture(self, step: int) -> dict[str, Any]:
+    def _capture_state(self, step: int) -> dict[str, Any]:
         assert self._holder is not None
         observed = self._pace.observed_seconds(time.monotonic())
         return self._holder.capture(step=step, observed_seconds=observed)
 
-    def _beat(self, step: int) -> None:
+    def _send_heartbeat(self, step: int) -> None:
         fields = self._meter.beat(step, time.monotonic())
         fields["wait_seconds"] = round(self._waits.seconds, 6)
         if self._channel is not None:

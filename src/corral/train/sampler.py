@@ -109,10 +109,10 @@ class Sampler:
             self._shuffled = {
                 old: self._shuffled[old] for old in self._shuffled if old + 1 == epoch
             }
-            self._shuffled[epoch] = self._shuffle(epoch)
+            self._shuffled[epoch] = self._epoch_permutation(epoch)
         return int(self._shuffled[epoch][index])
 
-    def _shuffle(self, epoch: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _epoch_permutation(self, epoch: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         # RandomState's stream is frozen for all versions of numpy; Generator's is not
         # (NEP 19).
         bits = np.random.MT19937(np.random.SeedSequence([self.seed, epoch]))

@@ -106,7 +106,7 @@ class Saver:
         self._waited = 0.0
         # A daemon: a process that fails must not wait for ranks that are gone.
         self._thread = threading.Thread(
-            target=self._work, name="corral-saver", daemon=True
+            target=self._run_tasks, name="corral-saver", daemon=True
         )
         self._thread.start()
 
@@ -133,7 +133,7 @@ class Saver:
         self._plan(state)
         items = self._part.items if self._part else ()
         self._idle.clear()
-        self._tasks.put(lambda: self._warm(state, items))
+        self._tasks.put(lambda: self._allocate_staging(state, items))
 
     def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
         """Take a copy of the state and write it alongside training; answers with the
@@ -167,7 +167,7 @@ class Saver:
         self._waits_since, self._waited = None, 0.0
         self._copied.clear()
         self._idle.clear()
-        self._tasks.put(lambda: self._save(task))
+        self._tasks.put(lambda: self._run_save(task))
         return stall
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -177,7 +177,7 @@ class Saver:
     def forget(self, committed: Sequence[tuple[int, int]]) -> None:
         """Let go of saves older than the newest committed ones, given as (attempt,
         step)."""
-        self._tasks.put(lambda: self._prune(committed))
+        self._tasks.put(lambda: self._prune_saves(committed))
 
     def close(self) -> None:
         """Finish what is being written and end the thread."""
@@ -188,11 +188,11 @@ class Saver:
         self._part = None
         self._part = plan_part(state, self._talk)
 
-    def _work(self) -> None:
+    def _run_tasks(self) -> None:
         while (task := self._tasks.get()) is not _END:
             task()
 
-    def _warm(self, state: dict[str, Any], items: Sequence[Any]) -> None:
+    def _allocate_staging(self, state: dict[str, Any], items: Sequence[Any]) -> None:
         try:
             for later in self._staging.take(state, items)[1]:
                 later.copy()
@@ -201,15 +201,15 @@ class Saver:
         finally:
             self._idle.set()
 
-    def _prune(self, committed: Sequence[tuple[int, int]]) -> None:
+    def _prune_saves(self, committed: Sequence[tuple[int, int]]) -> None:
         try:
             self.shelf.prune(committed, keep=self._keep)
         except OSError as error:
             say(f"old saves cannot be removed: {error}")
 
-    def _save(self, task: _Task) -> None:
+    def _run_save(self, task: _Task) -> None:
         try:
-            trouble = self._copy(task)
+            trouble = self._copy_remaining(task)
             saved = self._together(task, trouble)
         except SaveFailed as error:
             self._failed(task.step, error.message)
@@ -224,7 +224,7 @@ class Saver:
         finally:
             self._idle.set()
 
-    def _copy(self, task: _Task) -> str:
+    def _copy_remaining(self, task: _Task) -> str:
         """Copy what training left to be copied; then its optimizers may continue."""
         try:
             troubles = [later.copy() for later in task.later]
@@ -238,16 +238,16 @@ class Saver:
     def _together(self, task: _Task, own_trouble: str) -> Saved | None:
         """All ranks' way through one save. Raises SaveFailed on every rank, or on
         none."""
-        began = self._begin(task.step) if self._quiet.leads else ""
+        began = self._begin_partial_save(task.step) if self._quiet.leads else ""
         trouble = self._quiet.share(began)
         written: Written | str = trouble or own_trouble
         if not written:
-            written = self._write(task)
+            written = self._write_rank_part(task)
         results = self._quiet.gather(written)
         outcome: Saved | str | None = None
         if self._quiet.leads:
             troubles = [result for result in results if isinstance(result, str)]
-            outcome = troubles[0] if troubles else self._complete(task, results)
+            outcome = troubles[0] if troubles else self._commit_save(task, results)
             if isinstance(outcome, str):
                 self.shelf.abandon(task.step)
         failure = self._quiet.share(outcome if isinstance(outcome, str) else "")
@@ -255,23 +255,23 @@ class Saver:
             raise SaveFailed(failure)
         return outcome if isinstance(outcome, Saved) else None
 
-    def _begin(self, step: int) -> str:
+    def _begin_partial_save(self, step: int) -> str:
         try:
             self.shelf.begin(step)
         except Exception as error:  # whatever it is: the other ranks wait to hear of it
-            return _told(error)
+            return _describe_error(error)
         return ""
 
-    def _write(self, task: _Task) -> Written | str:
+    def _write_rank_part(self, task: _Task) -> Written | str:
         directory = self.shelf.partial(task.step)
         try:
             written = write_part(directory, self._quiet.rank, task.staged)
             sync_directory(directory)
         except Exception as error:  # whatever it is: the other ranks wait to hear of it
-            return _told(error)
+            return _describe_error(error)
         return written
 
-    def _complete(self, task: _Task, parts: Sequence[Written]) -> Saved | str:
+    def _commit_save(self, task: _Task, parts: Sequence[Written]) -> Saved | str:
         """Rank 0: what makes the written files one save. A text says why not."""
         directory = self.shelf.partial(task.step)
         assert self._part is not None
@@ -291,7 +291,7 @@ class Saver:
             sync_directory(directory)
             path = self.shelf.publish(task.step)
         except Exception as error:  # whatever it is: the other ranks wait to hear of it
-            return _told(error)
+            return _describe_error(error)
         return Saved(
             step=task.step,
             attempt=self.shelf.attempt,
@@ -308,7 +308,7 @@ def say(text: str) -> None:
     print(f"corral: {text}", file=sys.stderr, flush=True)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error) if isinstance(error, Trouble) else repr(error)
     where = f" ({error.filename})" if error.filename else ""

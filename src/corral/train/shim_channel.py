@@ -114,7 +114,7 @@ class Channel:
 
     def _talk(self, line: socket.socket) -> None:
         self._received = b""
-        _send(line, {"type": "hello", "rank": self._rank})
+        _send_message(line, {"type": "hello", "rank": self._rank})
         with selectors.DefaultSelector() as selector:
             selector.register(line, selectors.EVENT_READ)
             selector.register(self._wake_read, selectors.EVENT_READ)
@@ -129,12 +129,12 @@ class Channel:
 
     def _send_all(self, line: socket.socket) -> None:
         while self._saves:
-            _send(line, self._saves[0])
+            _send_message(line, self._saves[0])
             self._saves.popleft()
         newest, self._progress = self._progress, None
         if newest is not None:
             try:
-                _send(line, newest)
+                _send_message(line, newest)
             except OSError:
                 self._progress = self._progress or newest
                 raise
@@ -147,9 +147,9 @@ class Channel:
             raise ConnectionResetError("the shim has hung up")
         *lines, self._received = (self._received + data).split(b"\n")
         for text in lines:
-            self._take(text)
+            self._apply_message(text)
 
-    def _take(self, text: bytes) -> None:
+    def _apply_message(self, text: bytes) -> None:
         """Obey one message; one of a kind that is not known here is for newer ranks."""
         try:
             message = json.loads(text)
@@ -186,5 +186,5 @@ def connect(path: str) -> socket.socket:
         os.close(directory)
 
 
-def _send(line: socket.socket, message: Message) -> None:
+def _send_message(line: socket.socket, message: Message) -> None:
     line.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -39,11 +39,11 @@ class Meter:
         Raises: ValueError on a name that is too long, and on too many of them.
         """
         if loss is not None:
-            self._loss = _detached(loss)
+            self._loss = _detach_tensor(loss)
         for name, value in scalars.items():
             if name not in self._scalars:
                 check_name(name, len(self._scalars))
-            self._scalars[name] = _detached(value)
+            self._scalars[name] = _detach_tensor(value)
         self._samples += samples
 
     def step_done(self) -> float:
@@ -79,10 +79,12 @@ class Meter:
             "step": step,
             "first_step": self.first_step,
             "until": self.until,
-            "loss": _finite(loss),
+            "loss": _finite_or_none(loss),
             "nan_since": self._nan_since,
-            "scalars": {name: _finite(value) for name, value in self._scalars.items()},
-            "samples_per_second": _finite(self._rate),
+            "scalars": {
+                name: _finite_or_none(value) for name, value in self._scalars.items()
+            },
+            "samples_per_second": _finite_or_none(self._rate),
             "data_seconds": round(self.data_seconds, 6),
             "compute_seconds": round(self.compute_seconds, 6),
             "save_seconds": round(self.save_seconds, 6),
@@ -104,11 +106,11 @@ def check_name(name: str, known: int) -> None:
         )
 
 
-def _detached(value: Any) -> Any:
+def _detach_tensor(value: Any) -> Any:
     return value.detach() if hasattr(value, "detach") else value
 
 
-def _finite(number: Any) -> float | None:
+def _finite_or_none(number: Any) -> float | None:
     """A number that JSON can carry, or nothing."""
     if number is None:
         return None

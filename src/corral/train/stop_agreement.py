@@ -56,11 +56,13 @@ class Agreement:
         self, step: int, stop_requests: StopRequests, step_seconds: float
     ) -> None:
         """Begin the next round; it says also how many steps the one after it takes."""
-        self._round = self._gang.largest(_numbers(stop_requests, _gap(step_seconds)))
+        self._round = self._gang.largest(
+            _encode_requests(stop_requests, _steps_per_round(step_seconds))
+        )
         self._next_step = step + self._gap_steps
 
 
-def _gap(step_seconds: float) -> int:
+def _steps_per_round(step_seconds: float) -> int:
     """Steps in a round; the ranks' largest is taken, so that they need not measure
     alike."""
     if step_seconds <= 0:
@@ -68,7 +70,7 @@ def _gap(step_seconds: float) -> int:
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))
 
 
-def _numbers(stop_requests: StopRequests, gap: int) -> list[int]:
+def _encode_requests(stop_requests: StopRequests, gap: int) -> list[int]:
     grace = int(stop_requests.grace_seconds * 1000)
     return [
         stop_requests.save,

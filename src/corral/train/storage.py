@@ -120,7 +120,7 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
 
     Raises: ValueError on every rank when the ranks' states do not fit together.
     """
-    planner = _planner(state, leads=gang.leads)
+    planner = _create_save_planner(state, leads=gang.leads)
     plans = gang.gather(planner.create_local_plan())
     answers: list[SavePlan | str] = []
     metadata: Metadata | None = None
@@ -153,14 +153,14 @@ class Staging:
         An optimizer's state in the CPU's memory is left for later: it must be copied
         before the optimizer's next step.
         """
-        planner = _planner(state, leads=False)
+        planner = _create_save_planner(state, leads=False)
         staged: list[Staged] = []
         later: list[Later] = []
         on_cuda = False
         for item in items:
             value = planner.resolve_data(item)
             if isinstance(value, torch.Tensor):
-                buffer = self._buffer(item.index, value)
+                buffer = self._staging_buffer(item.index, value)
                 name = item.index.fqn
                 if name.startswith("optimizer/") and value.device.type == "cpu":
                     version = value._version
@@ -170,7 +170,7 @@ class Staging:
                 else:
                     buffer.copy_(value, non_blocking=value.is_cuda)
                 on_cuda = on_cuda or value.is_cuda
-                staged.append(_staged(item.index, buffer))
+                staged.append(_staged_from_buffer(item.index, buffer))
             else:
                 staged.append(
                     Staged(index=item.index, data=memoryview(value.getvalue()))
@@ -179,7 +179,9 @@ class Staging:
             torch.cuda.current_stream().synchronize()
         return staged, later
 
-    def _buffer(self, index: MetadataIndex, value: torch.Tensor) -> torch.Tensor:
+    def _staging_buffer(
+        self, index: MetadataIndex, value: torch.Tensor
+    ) -> torch.Tensor:
         buffer = self._buffers.get(index)
         if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
             buffer = torch.empty(
@@ -295,7 +297,7 @@ class SaveReader(StorageReader):
     def _read_file(
         self, name: str, items: Sequence[ReadItem], planner: LoadPlanner
     ) -> None:
-        whole = _mapped(self._path / name)
+        whole = _map_file(self._path / name)
         for item in items:
             self._read(whole, item, planner)
 
@@ -348,13 +350,13 @@ class _HashedFile:
 
     def append(self, data: memoryview) -> int:
         """Write the bytes at the next aligned place, which is the answer."""
-        self._put(memoryview(bytes(-self.size % ALIGN_BYTES)))
+        self._write_and_hash(memoryview(bytes(-self.size % ALIGN_BYTES)))
         offset = self.size
         for start in range(0, len(data), WRITE_BYTES):
-            self._put(data[start : start + WRITE_BYTES])
+            self._write_and_hash(data[start : start + WRITE_BYTES])
         return offset
 
-    def _put(self, data: memoryview) -> None:
+    def _write_and_hash(self, data: memoryview) -> None:
         _write_all(self._descriptor, data)
         self._hasher.update(data)
         self.size += len(data)
@@ -374,7 +376,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
+def _create_save_planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
     planner = DefaultSavePlanner(
         flatten_state_dict=False, flatten_sharded_tensors=False
     )
@@ -382,12 +384,12 @@ def _planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
     return planner
 
 
-def _staged(index: MetadataIndex, buffer: torch.Tensor) -> Staged:
+def _staged_from_buffer(index: MetadataIndex, buffer: torch.Tensor) -> Staged:
     data = memoryview(buffer.reshape(-1).view(torch.uint8).numpy().data)
     return Staged(index=index, data=data, shape=tuple(buffer.shape), dtype=buffer.dtype)
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> mmap.mmap:
     """A file's bytes. Privately mapped: torch wants memory that it could write to."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:  # it holds empty tensors only

@@ -114,8 +114,10 @@ class StateHolder:
             },
         }
         data = self.data.state_dict() if self.data else None
-        state[COMMON] = _pickle(common)
-        state[f"rank/{self.rank}"] = _pickle({"random": random_state(), "data": data})
+        state[COMMON] = _pickle_to_bytes(common)
+        state[f"rank/{self.rank}"] = _pickle_to_bytes(
+            {"random": random_state(), "data": data}
+        )
         return state
 
     def template(self, saved: Metadata) -> dict[str, Any]:
@@ -127,7 +129,7 @@ class StateHolder:
             if key.startswith("optimizer/") and isinstance(
                 stored_entry, TensorStorageMetadata
             ):
-                number, name, entry = _parts(key)
+                number, name, entry = _parse_optimizer_key(key)
                 if number < len(self.optimizers):
                     parameter = parameters.get(name)
                     held_state = (
@@ -148,9 +150,9 @@ class StateHolder:
 
         Raises: WorldChanged when the data position does not fit the number of ranks.
         """
-        common = _unpickle(filled[COMMON])
+        common = _unpickle_bytes(filled[COMMON])
         own_key = f"rank/{self.rank}"
-        own_state = _unpickle(filled.get(own_key) or filled["rank/0"])
+        own_state = _unpickle_bytes(filled.get(own_key) or filled["rank/0"])
         if common["model"]:
             self._bare_model().load_state_dict(common["model"], strict=False)
         for number, optimizer in enumerate(self.optimizers):
@@ -193,7 +195,7 @@ class StateHolder:
         oddments: dict[str, Any] = {}
         for name, value in self._bare_model().state_dict().items():
             if isinstance(value, torch.Tensor):
-                tensors[f"model/{_plain(name)}"] = value
+                tensors[f"model/{_strip_compile_prefix(name)}"] = value
             else:
                 oddments[name] = value
         return tensors, oddments
@@ -202,7 +204,7 @@ class StateHolder:
         """Buffers may differ from rank to rank (batch norm); rank 0's count, as they do
         in DDP."""
         return {
-            f"model/{_plain(name)}"
+            f"model/{_strip_compile_prefix(name)}"
             for name, buffer in self._bare_model().named_buffers(remove_duplicate=False)
             if not isinstance(buffer, DTensor)
         }
@@ -211,7 +213,7 @@ class StateHolder:
         for name, parameter in self._bare_model().named_parameters(
             remove_duplicate=False
         ):
-            yield _plain(name), parameter
+            yield _strip_compile_prefix(name), parameter
 
     def _names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self._parameters()}
@@ -249,7 +251,7 @@ class StateHolder:
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*filled.items(), *common["optimizer"].items()]:
             if key.startswith(f"optimizer/{number}/"):
-                _, name, entry = _parts(key)
+                _, name, entry = _parse_optimizer_key(key)
                 state.setdefault(place[name], {})[entry] = value
         saved_groups = (
             common["groups"][number] if number < len(common["groups"]) else []
@@ -280,11 +282,11 @@ def set_random_state(state: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def _plain(name: str) -> str:
+def _strip_compile_prefix(name: str) -> str:
     return name.replace("_orig_mod.", "")
 
 
-def _parts(key: str) -> tuple[int, str, str]:
+def _parse_optimizer_key(key: str) -> tuple[int, str, str]:
     """Split `optimizer/<number>/<parameter>/<entry>`."""
     _, number, rest = key.split("/", 2)
     name, entry = rest.rsplit("/", 1)
@@ -303,12 +305,12 @@ def _room_for(
     return torch.zeros(kept.size, dtype=kept.properties.dtype)
 
 
-def _pickle(value: Any) -> bytes:
+def _pickle_to_bytes(value: Any) -> bytes:
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
-def _unpickle(data: bytes) -> Any:
+def _unpickle_bytes(data: bytes) -> Any:
     # its SHA-256 has been checked
     return torch.load(io.BytesIO(data), weights_only=False)

@@ -53,9 +53,9 @@ class Waits:
             return
         self._thread = threading.get_ident()
         self._wait, self._backward = dist.Work.wait, torch.autograd.backward
-        dist.Work.wait = self._timed(self._wait)  # type: ignore[method-assign]
+        dist.Work.wait = self._wrap_collective_wait(self._wait)  # type: ignore[method-assign]
         if self._model is not None:
-            self._watch(self._model)
+            self._hook_ddp_model(self._model)
 
     def end(self) -> None:
         if self._wait is None:
@@ -66,7 +66,7 @@ class Waits:
             hook.remove()
         self._hooks, self._wait = [], None
 
-    def _watch(self, model: nn.parallel.DistributedDataParallel) -> None:
+    def _hook_ddp_model(self, model: nn.parallel.DistributedDataParallel) -> None:
         """Measure what DDP does in C++: buffers of all ranks before its forward,
         gradients after its backward."""
         first = next(
@@ -84,7 +84,7 @@ class Waits:
             )
             torch.autograd.backward = self._watched(self._backward)
 
-    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_collective_wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def wait(*args: Any, **more: Any) -> Any:
             if not self.counting or threading.get_ident() != self._thread:

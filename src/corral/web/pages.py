@@ -74,9 +74,9 @@ class Pages:
         if not asks_for_page:
             await self._app(scope, receive, send)
         else:
-            await self._answer(scope)(scope, receive, send)
+            await self._build_response(scope)(scope, receive, send)
 
-    def _answer(self, scope: Scope) -> Response:
+    def _build_response(self, scope: Scope) -> Response:
         name = scope["path"].lstrip("/")
         file = self._file(name) or (
             None if _is_file(name) else self._file("index.html")

@@ -22,7 +22,7 @@ _EXAMPLE: Final = "{name: team, slack: https://hooks.slack.com/services/...}"
 MOST_RECEIVERS: Final = 20
 
 
-def _address(value: Any, *, field: str) -> str:
+def _validate_url(value: Any, *, field: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(
         r"https?://[^\s/@]+(/\S*)?", value
     ):
@@ -32,7 +32,7 @@ def _address(value: Any, *, field: str) -> str:
     return value
 
 
-def _mail(value: Any) -> str:
+def _validate_email(value: Any) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
         raise WrongValue(
             f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]"
@@ -40,7 +40,7 @@ def _mail(value: Any) -> str:
     return value
 
 
-def _clock(value: Any) -> float:
+def _parse_time_of_day(value: Any) -> float:
     """Seconds of the day in "22:00"."""
     match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -50,7 +50,7 @@ def _clock(value: Any) -> float:
     return int(match[1]) * 3600.0 + int(match[2]) * 60.0
 
 
-def _zone(value: Any) -> str:
+def _validate_time_zone(value: Any) -> str:
     try:
         ZoneInfo(str(value))
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -61,7 +61,7 @@ def _zone(value: Any) -> str:
     return str(value)
 
 
-def _share(value: Any, *, field: str) -> float | None:
+def _parse_fraction(value: Any, *, field: str) -> float | None:
     """A part of the whole in "10%" and 0.1; never in off."""
     if value is False or value == "off":
         return None
@@ -79,14 +79,14 @@ def _share(value: Any, *, field: str) -> float | None:
     return float(number)
 
 
-def _after(value: Any, *, field: str) -> float | None:
+def _parse_delay(value: Any, *, field: str) -> float | None:
     """Seconds in "30m"; never in off."""
     if value is False or value == "off":
         return None
     return field_readers.seconds(value, field=field, low=1.0)
 
 
-def _switch(value: Any, *, field: str) -> bool:
+def _parse_switch(value: Any, *, field: str) -> bool:
     if isinstance(value, bool) or value in ("on", "off"):
         return value in (True, "on")
     raise WrongValue(f"{shown(value)} is neither on nor off", f"write: {field}: off")
@@ -97,18 +97,18 @@ class _Part(BaseModel):
 
 
 class QuietHours(_Part):
-    begin: Annotated[float, BeforeValidator(_clock)] = Field(alias="from")
-    until: Annotated[float, BeforeValidator(_clock)]
-    zone: Annotated[str, BeforeValidator(_zone)] = "UTC"
+    begin: Annotated[float, BeforeValidator(_parse_time_of_day)] = Field(alias="from")
+    until: Annotated[float, BeforeValidator(_parse_time_of_day)]
+    zone: Annotated[str, BeforeValidator(_validate_time_zone)] = "UTC"
 
 
 class Mail(_Part):
     """A message by SMTP. The password lies in a file of its own, 0600."""
 
-    to: list[Annotated[str, BeforeValidator(_mail)]] = Field(
+    to: list[Annotated[str, BeforeValidator(_validate_email)]] = Field(
         min_length=1, max_length=20
     )
-    sender: Annotated[str, BeforeValidator(_mail)] = Field(alias="from")
+    sender: Annotated[str, BeforeValidator(_validate_email)] = Field(alias="from")
     host: str = Field(min_length=1, max_length=255)
     port: int = Field(default=587, ge=1, le=65535)
     security: Literal["starttls", "tls", "none"] = "starttls"
@@ -121,11 +121,11 @@ class ReceiverBody(_Part):
 
     name: str = Field(min_length=1, max_length=60)
     webhook: (
-        Annotated[str, BeforeValidator(reader(_address, field="webhook"))] | None
+        Annotated[str, BeforeValidator(reader(_validate_url, field="webhook"))] | None
     ) = None
-    slack: Annotated[str, BeforeValidator(reader(_address, field="slack"))] | None = (
-        None
-    )
+    slack: (
+        Annotated[str, BeforeValidator(reader(_validate_url, field="slack"))] | None
+    ) = None
     email: Mail | None = None
     secret_file: str | None = None  # signs what a webhook gets
     least: Literal["info", "warning", "critical"] = "info"
@@ -148,21 +148,33 @@ class ReceiverBody(_Part):
         )
 
 
-def _rule(read_it: Any, field: str) -> BeforeValidator:
+def _rule_validator(read_it: Any, field: str) -> BeforeValidator:
     return BeforeValidator(reader(read_it, field=field))
 
 
 class Rules(_Part):
     """Thresholds of the alerts; off: never."""
 
-    job_failed: Annotated[bool, _rule(_switch, "job_failed")] = True
-    job_stuck: Annotated[float | None, _rule(_after, "job_stuck")] = 1800.0
-    loss_nan: Annotated[bool, _rule(_switch, "loss_nan")] = True
-    node_down: Annotated[float | None, _rule(_after, "node_down")] = 60.0
-    node_kept_back: Annotated[bool, _rule(_switch, "node_kept_back")] = True
-    queue_starved: Annotated[float | None, _rule(_after, "queue_starved")] = 86_400.0
-    budget_low: Annotated[float | None, _rule(_share, "budget_low")] = 0.1
-    disk_full: Annotated[float | None, _rule(_share, "disk_full")] = 0.05
+    job_failed: Annotated[bool, _rule_validator(_parse_switch, "job_failed")] = True
+    job_stuck: Annotated[float | None, _rule_validator(_parse_delay, "job_stuck")] = (
+        1800.0
+    )
+    loss_nan: Annotated[bool, _rule_validator(_parse_switch, "loss_nan")] = True
+    node_down: Annotated[float | None, _rule_validator(_parse_delay, "node_down")] = (
+        60.0
+    )
+    node_kept_back: Annotated[
+        bool, _rule_validator(_parse_switch, "node_kept_back")
+    ] = True
+    queue_starved: Annotated[
+        float | None, _rule_validator(_parse_delay, "queue_starved")
+    ] = 86_400.0
+    budget_low: Annotated[
+        float | None, _rule_validator(_parse_fraction, "budget_low")
+    ] = 0.1
+    disk_full: Annotated[
+        float | None, _rule_validator(_parse_fraction, "disk_full")
+    ] = 0.05
 
     @property
     def domain(self) -> AlertRules:
@@ -190,7 +202,8 @@ def read_alerts(document: Document) -> AlertFile:
         alert_file = AlertFile.model_validate(document.value)
     except ValidationError as error:
         problems = [
-            _problem(dict(problem)) for problem in error.errors(include_url=False)
+            _problem_from_error(dict(problem))
+            for problem in error.errors(include_url=False)
         ]
         raise refusal(document, problems) from None
     names = [receiver.name for receiver in alert_file.to]
@@ -219,7 +232,7 @@ def read_alerts(document: Document) -> AlertFile:
     return alert_file
 
 
-def _problem(error: Mapping[str, Any]) -> Problem:
+def _problem_from_error(error: Mapping[str, Any]) -> Problem:
     where: Where = tuple(error["loc"])
     field = str(where[-1]) if where else "to"
     if error["type"] == "value_error":
@@ -227,7 +240,9 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         return Problem(where=where, text=wrong.text, hint=wrong.hint)
     if error["type"] == "extra_forbidden":
         return Problem(
-            where=where, text="there is no such field", hint=f"known: {_known(where)}"
+            where=where,
+            text="there is no such field",
+            hint=f"known: {_known_field_names(where)}",
         )
     if error["type"] == "missing":
         example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
@@ -241,7 +256,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
     return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")
 
 
-def _known(where: Where) -> str:
+def _known_field_names(where: Where) -> str:
     """The fields of the part that the unknown one is in."""
     parts: dict[str, type[BaseModel]] = {
         "rules": Rules,

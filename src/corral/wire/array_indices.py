@@ -44,7 +44,7 @@ def read_array(value: Any) -> Array:
             "write ranges: array: 0-99",
         )
     ranges, percent, most = value.replace(" ", "").partition("%")
-    limit = _limit(value, most) if percent else None
+    limit = _parse_array_limit(value, most) if percent else None
     found_indices: set[int] = set()
     named = 0
     for part in ranges.split(","):
@@ -54,7 +54,7 @@ def read_array(value: Any) -> Array:
                 f"{shown(value)} is no range of indices", "write: array: 0-99%10"
             )
         first, last, step = (int(group) if group else None for group in match.groups())
-        indices = _indices(
+        indices = _build_index_range(
             value, first or 0, first or 0 if last is None else last, step
         )
         named += len(indices)
@@ -63,7 +63,7 @@ def read_array(value: Any) -> Array:
                 f"{shown(value)} names indices over and over", "write each index once"
             )
         found_indices.update(indices)
-        _bounded(value, len(found_indices))
+        _check_array_size(value, len(found_indices))
     return Array(indices=tuple(sorted(found_indices)), limit=limit)
 
 
@@ -79,7 +79,7 @@ def check_count(jobs: int, source: str) -> None:
         )
 
 
-def _indices(value: str, first: int, last: int, step: int | None) -> range:
+def _build_index_range(value: str, first: int, last: int, step: int | None) -> range:
     if last < first or step == 0:
         raise WrongValue(
             f"{shown(value)} counts backwards or on the spot", "write: array: 0-99"
@@ -89,11 +89,11 @@ def _indices(value: str, first: int, last: int, step: int | None) -> range:
             f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99"
         )
     steps = range(first, last + 1, step or 1)
-    _bounded(value, len(steps))
+    _check_array_size(value, len(steps))
     return steps
 
 
-def _bounded(value: str, count: int) -> None:
+def _check_array_size(value: str, count: int) -> None:
     if count > MOST:
         raise WrongValue(
             f"{shown(value)} is {count:,} jobs; one array has at most {MOST:,}",
@@ -101,7 +101,7 @@ def _bounded(value: str, count: int) -> None:
         )
 
 
-def _limit(value: str, most: str) -> int:
+def _parse_array_limit(value: str, most: str) -> int:
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
         raise WrongValue(
             f"{shown(value)}: after % comes how many may run at once",

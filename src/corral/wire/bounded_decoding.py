@@ -237,7 +237,7 @@ class _Sieve:
                 _check_sample(within)
             elif shape is Inventory:
                 _check_inventory(within)
-            return _decoder(shape)(raw)
+            return _decoder_for_type(shape)(raw)
         except WRONG as error:
             self.drop(what, key, str(error))
             return None
@@ -272,7 +272,7 @@ def _second_look(frame: bytes) -> BoundedMessage:
     seen = [
         attempt_seen
         for raw in loose.seen
-        if (attempt_seen := _seen(sieve, raw)) is not None
+        if (attempt_seen := _decode_attempt(sieve, raw)) is not None
     ]
     beat = Heartbeat(
         number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
@@ -285,12 +285,12 @@ def _second_look(frame: bytes) -> BoundedMessage:
     return BoundedMessage(beat, tuple(sieve.dropped))
 
 
-def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
+def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
     """Return the attempt without what is out of bounds, None where not even its key is
     right."""
     try:
         _bounded_decoder(Seen)(raw)
-        return _decoder(Seen)(raw)  # type: ignore[no-any-return]
+        return _decoder_for_type(Seen)(raw)  # type: ignore[no-any-return]
     except WRONG as error:
         why = str(error)
     try:
@@ -320,19 +320,21 @@ def _part_of_seen(
             sieve.drop(name, key, str(error))
             return None
         if name == "tails":
-            return _tails(sieve, raws, key)
+            return _decode_log_tails(sieve, raws, key)
         item, what = (Save, "save") if name == "saves" else (tuple[int, Exit], "exit")
         return sieve.several(
             item, raws, what, MOST_SAVES if name == "saves" else MOST_RANKS, key
         )
     if name == "progress":
-        return _progress(sieve, raw, key)
+        return _decode_progress(sieve, raw, key)
     if hint is str and f"Seen.{name}" in PATTERNS:
-        return _cut(sieve, raw, LETTERS.get(f"Seen.{name}", NAME_LETTERS), key)
+        return _decode_shortened(
+            sieve, raw, LETTERS.get(f"Seen.{name}", NAME_LETTERS), key
+        )
     return sieve.take(hint, raw, name.replace("_", " "), key, of=f"Seen.{name}")
 
 
-def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
+def _decode_progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
     """Return the progress.
 
     A loss that is not a number counts as missing, for example after a run has diverged.
@@ -349,7 +351,7 @@ def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
     return progress
 
 
-def _tails(
+def _decode_log_tails(
     sieve: _Sieve, raws: Iterable[msgspec.Raw], key: AttemptKey
 ) -> tuple[tuple[int, str], ...]:
     """Return the tails of logs, whose text is the program's: what cannot be kept is
@@ -358,7 +360,9 @@ def _tails(
     return tuple((rank, printed(text[-TAIL_LETTERS:])) for rank, text in tails)
 
 
-def _cut(sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey) -> str | None:
+def _decode_shortened(
+    sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey
+) -> str | None:
     """Return a sentence for people, shortened: its beginning says more than nothing
     does."""
     text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
@@ -378,7 +382,7 @@ def _cut(sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey) -> str 
 
 
 @cache
-def _decoder(shape: Any) -> Callable[[Any], Any]:
+def _decoder_for_type(shape: Any) -> Callable[[Any], Any]:
     return msgspec.msgpack.Decoder(shape).decode
 
 
@@ -412,7 +416,11 @@ def bounded(hint: Any, of: str = "") -> Any:
         is_dataclass(hint) or issubclass(hint, msgspec.Struct)
     ):
         return _bounded_struct(hint)
-    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+    if (
+        isinstance(hint, type)
+        and issubclass(hint, tuple)
+        and hasattr(hint, "_list_struct_fields")
+    ):
         hints = get_type_hints(hint)
         members = (bounded(hints[name], f"{hint.__name__}.{name}") for name in hints)
         return tuple[tuple(members)]  # type: ignore[misc]
@@ -443,7 +451,7 @@ def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
     absent."""
     hints = get_type_hints(shape)
     made: list[Any] = []
-    for name, is_required in _fields(shape):
+    for name, is_required in _list_struct_fields(shape):
         hint = bounded(hints[name], f"{shape.__name__}.{name}")
         made.append((name, hint) if is_required else (name, hint, None))
     tag = getattr(getattr(shape, "__struct_config__", None), "tag", None)
@@ -452,7 +460,7 @@ def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
     )
 
 
-def _fields(shape: Any) -> list[tuple[str, bool]]:
+def _list_struct_fields(shape: Any) -> list[tuple[str, bool]]:
     """Return the names of the fields, and whether each must be there."""
     if is_dataclass(shape):
         return [

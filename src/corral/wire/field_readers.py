@@ -117,11 +117,11 @@ def name(value: Any, *, field: str, noun: str) -> str:
         return value
     raise WrongValue(
         f"{shown(value)} is no {noun}: it has {NAME_RULE}",
-        f"write: {field}: {_safe(value)}",
+        f"write: {field}: {_suggest_name(value)}",
     )
 
 
-def _safe(value: object) -> str:
+def _suggest_name(value: object) -> str:
     """The nearest name to what was written."""
     safe_text = value if isinstance(value, str) else shown(value)
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII).strip(
@@ -132,7 +132,7 @@ def _safe(value: object) -> str:
     return words if is_name(words) else "train"
 
 
-def _finite(value: int | float) -> bool:
+def _is_finite(value: int | float) -> bool:
     """Also of integers that no float can hold."""
     return isinstance(value, int) or math.isfinite(value)
 
@@ -144,8 +144,8 @@ def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
             f"{shown(value)} is not a number of {noun}",
             f"write: {field}: {_number_in(value, low)}",
         )
-    if not _finite(value) or value != int(value):
-        near = max(low, min(high, round(value))) if _finite(value) else low
+    if not _is_finite(value) or value != int(value):
+        near = max(low, min(high, round(value))) if _is_finite(value) else low
         raise WrongValue(
             f"{shown(value)} is not a whole number of {noun}", f"write: {field}: {near}"
         )
@@ -229,7 +229,7 @@ def _as_number(value: str) -> float | None:
 
 
 def _gpu_millis(amount: float, asked: object) -> int:
-    if not _finite(amount) or amount < 0:
+    if not _is_finite(amount) or amount < 0:
         raise WrongValue(f"{shown(asked)} is no number of GPUs", "write: gpu: 1")
     if amount > MAX_GPUS:
         raise WrongValue(
@@ -249,7 +249,7 @@ def _gpu_millis(amount: float, asked: object) -> int:
     return millis
 
 
-def _least(value: str) -> str:
+def _strip_upper_bound(value: str) -> str:
     """SkyPilot's "4+" and dstack's "4..8": what is at least needed."""
     match = _AT_LEAST.fullmatch(value.strip())
     return match.group(1) if match else value
@@ -258,14 +258,14 @@ def _least(value: str) -> str:
 def cpu_millis(value: Any) -> int:
     """Thousandths of a core in 32, 0.5, "4+" and "4..8"."""
     amount: object = value
-    if isinstance(value, str) and _least(value) != value:
-        amount = _as_number(_least(value))
+    if isinstance(value, str) and _strip_upper_bound(value) != value:
+        amount = _as_number(_strip_upper_bound(value))
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         raise WrongValue(
             f"{shown(value)} is no number of cores",
             f"write: cpu: {_number_in(value, 4)}",
         )
-    if not _finite(amount) or not 0 <= amount <= 65_536:
+    if not _is_finite(amount) or not 0 <= amount <= 65_536:
         raise WrongValue(
             f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4"
         )
@@ -279,7 +279,7 @@ def memory_bytes(value: Any) -> int:
             f"{shown(value)} of what?",
             f"write the unit: memory: {_number_in(shown(value), 32)}GB",
         )
-    least = _least(value)
+    least = _strip_upper_bound(value)
     if least != value and _as_number(least) is not None:
         least += "GB"
     if least == value and _as_number(value) is not None:
@@ -402,7 +402,7 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
         )
     variables = tuple(
         sorted(
-            (_variable(key), _env_value(key, env_value))
+            (_validate_env_name(key), _env_value(key, env_value))
             for key, env_value in value.items()
         )
     )
@@ -418,7 +418,7 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
     return variables
 
 
-def _variable(key: object) -> str:
+def _validate_env_name(key: object) -> str:
     if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
         raise WrongValue(
             f"{shown(key)} cannot name a variable: it has letters, digits and _",
@@ -433,7 +433,9 @@ def _variable(key: object) -> str:
 
 def _env_value(key: str, value: object) -> str:
     huge = isinstance(value, int) and abs(value) >= 10**30
-    endless = isinstance(value, float) and not _finite(value)  # JSON has no such number
+    endless = isinstance(value, float) and not _is_finite(
+        value
+    )  # JSON has no such number
     if (
         isinstance(value, bool)
         or huge
@@ -468,7 +470,8 @@ def secrets(value: Any) -> tuple[str, ...]:
         some = next(iter(value), "HF_TOKEN")
         raise WrongValue(
             "a spec names secrets and holds no values",
-            f"run: corral secret set {_safe(some)} and write: secrets: [{_safe(some)}]",
+            f"run: corral secret set {_suggest_name(some)} and write: secrets: "
+            f"[{_suggest_name(some)}]",
         )
     if not isinstance(value, list):
         raise WrongValue(

@@ -151,7 +151,7 @@ class Challenge:
         length = _LENGTH.search(head + b"\r\n") if blank else None
         if length is None or len(body) < int(length[1]):
             if len(self._read) > MOST_BYTES or (blank and length is None):
-                raise self._wrong("its answer is not a proof")
+                raise self._wrong_head_error("its answer is not a proof")
             return False
         self._check(head.split(b" ", 2)[1:2], body)
         return True
@@ -176,9 +176,11 @@ class Challenge:
         if not isinstance(proof, str) or not proof.isascii():
             proof = ""
         if not any(hmac.compare_digest(proof, right) for right in self._proofs):
-            raise self._wrong("its proof is wrong" if proof else "it gives no proof")
+            raise self._wrong_head_error(
+                "its proof is wrong" if proof else "it gives no proof"
+            )
 
-    def _wrong(self, why: str) -> WrongHead:
+    def _wrong_head_error(self, why: str) -> WrongHead:
         return WrongHead(
             f"{self.url} is not the head of this cluster: {why}", hint=_ANOTHER
         )

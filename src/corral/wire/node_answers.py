@@ -133,7 +133,7 @@ class NodeView(ForecastView):
                 types=sorted(node.inventory.gpu_types),
                 taken=len(node.inventory.taken),
                 held=sorted(set(held)),
-                utilisation=_busy(node, sensed) if sensed else [],
+                utilisation=_gpu_utilisation(node, sensed) if sensed else [],
                 pretend=node.inventory.pretend,
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
@@ -152,7 +152,7 @@ class NodeView(ForecastView):
         )
 
 
-def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
+def _gpu_utilisation(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
     busy_by_gpu = {gpu.index: gpu.utilisation for gpu in sensed.gpus}
     return [busy_by_gpu.get(gpu.index) for gpu in node.inventory.gpus]
 

@@ -20,7 +20,10 @@ def form_of(request: type) -> type[BaseModel]:
     is described as its class does it, with the catalog's names for it as `x-names`."""
     hints, says = get_type_hints(request), _described(request.__doc__ or "")
     named: dict[str, Any] = {
-        field.name: (_quick(hints[field.name]), _filled(field, says[field.name]))
+        field.name: (
+            _add_fail_fast(hints[field.name]),
+            _build_field(field, says[field.name]),
+        )
         for field in fields(request)
     }
     made: type[BaseModel] = create_model(
@@ -45,13 +48,13 @@ def _described(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in descriptions}
 
 
-def _quick(hint: Any) -> Any:
+def _add_fail_fast(hint: Any) -> Any:
     """Let a list be refused at its first wrong entry: each further one would make an
     error."""
     return Annotated[hint, FailFast()] if get_origin(hint) in (tuple, list) else hint
 
 
-def _filled(field: DataclassField[Any], says: str) -> Any:
+def _build_field(field: DataclassField[Any], says: str) -> Any:
     names = names_of(field.name)
     more: dict[str, Any] = {"description": says}
     if names:

@@ -25,11 +25,11 @@ def option_text(correction: FieldCorrection) -> str:
     """Return a correction as options of `corral queue set`: "--gpus 8"."""
     first = correction.values[0]
     if correction.field == _BUDGET and isinstance(first, Mapping):
-        return " ".join(_option(name, [value]) for name, value in first.items())
-    return _option(correction.field, correction.values)
+        return " ".join(_format_option(name, [value]) for name, value in first.items())
+    return _format_option(correction.field, correction.values)
 
 
-def _option(field: str, values: Sequence[FieldValue]) -> str:
+def _format_option(field: str, values: Sequence[FieldValue]) -> str:
     typed = [quote(_option_value(field, value)) for value in values]
     return f"--{field.replace('_', '-')} {_alternatives(typed)}"
 
@@ -42,39 +42,42 @@ def _alternatives(texts: Sequence[str]) -> str:
 
 def _option_value(field: str, value: FieldValue) -> str:
     if isinstance(value, Mapping):
-        return ",".join(f"{key}:{_scalar(part)}" for key, part in value.items())
+        return ",".join(f"{key}:{_format_scalar(part)}" for key, part in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         between = ".." if field in _RANGES else ","
-        return between.join(map(_scalar, value))
-    return _REMOVED if value is None else _scalar(value)
+        return between.join(map(_format_scalar, value))
+    return _REMOVED if value is None else _format_scalar(value)
 
 
 def _file_value(value: FieldValue) -> str:
     if isinstance(value, Mapping):
-        parts = (f"{_word(key)}: {_file_value(part)}" for key, part in value.items())
+        parts = (
+            f"{_quote_if_needed(key)}: {_file_value(part)}"
+            for key, part in value.items()
+        )
         return f"{{{', '.join(parts)}}}"
     if isinstance(value, str):
-        return _word(value)
+        return _quote_if_needed(value)
     if isinstance(value, Sequence):
         return f"[{', '.join(map(_file_value, value))}]"
-    return "null" if value is None else _scalar(value)
+    return "null" if value is None else _format_scalar(value)
 
 
-def _word(text: str) -> str:
+def _quote_if_needed(text: str) -> str:
     """Return text for a file, in quotation marks where it would be read otherwise."""
     try:
         read_back = documents_of(f"word: [{text}]", source="")[0].value["word"]
     except SpecInvalid:
         read_back = None
-    return text if read_back == [text] else _quoted(text)
+    return text if read_back == [text] else _quote_text(text)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _scalar(value: FieldValue) -> str:
+def _format_scalar(value: FieldValue) -> str:
     """Return a number or a text. A whole number has no decimal point."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

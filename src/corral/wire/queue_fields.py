@@ -80,7 +80,7 @@ def priority_range(value: Any) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         text = f"{shown(value)} is not the lowest and the highest"
         raise WrongValue(text, correction=_PRIORITIES)
-    low, high = (_priority(priority, _PRIORITIES) for priority in value)
+    low, high = (_parse_priority(priority, _PRIORITIES) for priority in value)
     return low, high
 
 
@@ -106,7 +106,7 @@ def operators(value: Any) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def _priority(value: Any, correction: FieldCorrection) -> int:
+def _parse_priority(value: Any, correction: FieldCorrection) -> int:
     try:
         return field_readers.priority(value)
     except WrongValue as wrong:
@@ -160,4 +160,4 @@ def _idle_seconds(span: Any, word: str) -> float:
 
 
 def budget_effect(value: Any) -> int | None:
-    return None if value == BORROW_ONLY else _priority(value, _THEN)
+    return None if value == BORROW_ONLY else _parse_priority(value, _THEN)

@@ -20,15 +20,16 @@ def form_of(queue: Queue) -> dict[str, Any]:
     form: dict[str, Any] = {
         "name": queue.name,
         "parent": queue.parent,
-        "gpus": {kind: _count(millis) for kind, millis in queue.nominal} or None,
+        "gpus": {kind: _gpus_from_millis(millis) for kind, millis in queue.nominal}
+        or None,
         "weight": queue.weight if queue.weight != 1.0 else None,
-        "borrow": _count(queue.borrow_limit_millis),
-        "lend": _count(queue.lend_limit_millis),
-        "max_per_user": _count(queue.most_per_user_millis),
-        "max_duration": _written(queue.longest_seconds),
+        "borrow": _gpus_from_millis(queue.borrow_limit_millis),
+        "lend": _gpus_from_millis(queue.lend_limit_millis),
+        "max_per_user": _gpus_from_millis(queue.most_per_user_millis),
+        "max_duration": _format_duration(queue.longest_seconds),
         "priorities": None
         if low is None or high is None
-        else [_word(low), _word(high)],
+        else [_priority_name(low), _priority_name(high)],
         "allow": None if queue.allow is None else list(queue.allow),
         "visibility": queue.visibility,
         "operators": list(queue.operators) or None,
@@ -42,8 +43,8 @@ def form_of(queue: Queue) -> dict[str, Any]:
 
 def _idle_form(rule: IdleRule) -> dict[str, Any]:
     form = {
-        "warn": _written(rule.warn_seconds),
-        "reclaim": _written(rule.reclaim_seconds),
+        "warn": _format_duration(rule.warn_seconds),
+        "reclaim": _format_duration(rule.reclaim_seconds),
     }
     return {key: value for key, value in form.items() if value is not None}
 
@@ -54,14 +55,16 @@ def _budget_form(budget: Budget) -> dict[str, Any]:
         "gpu_hours": budget.gpu_hours,
         "money": budget.money,
         "rates": dict(budget.rates) or None,
-        "period": _written(budget.period_seconds),
+        "period": _format_duration(budget.period_seconds),
         "until": None if until is None else until.isoformat(),
-        "then": BORROW_ONLY if budget.demote_to is None else _word(budget.demote_to),
+        "then": BORROW_ONLY
+        if budget.demote_to is None
+        else _priority_name(budget.demote_to),
     }
     return {key: value for key, value in form.items() if value is not None}
 
 
-def _count(millis: int | None) -> float | int | None:
+def _gpus_from_millis(millis: int | None) -> float | int | None:
     if millis is None:
         return None
     return (
@@ -69,11 +72,11 @@ def _count(millis: int | None) -> float | int | None:
     )
 
 
-def _written(seconds: float | None) -> str | None:
+def _format_duration(seconds: float | None) -> str | None:
     return None if seconds is None else written_duration(seconds)
 
 
-def _word(priority: int) -> str | int:
+def _priority_name(priority: int) -> str | int:
     names = {number: name for name, number in PRIORITIES.items()}
     return names.get(priority, priority)
 
@@ -81,7 +84,7 @@ def _word(priority: int) -> str | int:
 def changes_of(before: QueueTree, after: QueueTree) -> list[str]:
     """Return the differences, one line each; an empty list if there are none."""
     lines = []
-    old_rules, new_rules = _rules(before), _rules(after)
+    old_rules, new_rules = _global_rules_form(before), _global_rules_form(after)
     for word in old_rules:
         if old_rules[word] != new_rules[word]:
             lines.append(
@@ -107,11 +110,11 @@ def changes_of(before: QueueTree, after: QueueTree) -> list[str]:
     return lines
 
 
-def _rules(tree: QueueTree) -> dict[str, Any]:
+def _global_rules_form(tree: QueueTree) -> dict[str, Any]:
     """Return the rules of all queues, in the form of a file."""
     return {
-        "half_life": _written(tree.half_life_seconds),
-        "min_runtime": _written(tree.min_runtime_seconds),
+        "half_life": _format_duration(tree.half_life_seconds),
+        "min_runtime": _format_duration(tree.min_runtime_seconds),
         "relocation": relocation_form(tree),
         "locality_delay": locality_delay_form(tree),
         "currency": tree.currency,
@@ -123,7 +126,7 @@ def relocation_form(tree: QueueTree) -> dict[str, Any] | None:
     rule = tree.relocation
     if rule is None:
         return None
-    return {"gpu_hours": rule.gpu_hours, "pause": _written(rule.pause_seconds)}
+    return {"gpu_hours": rule.gpu_hours, "pause": _format_duration(rule.pause_seconds)}
 
 
 def locality_delay_form(tree: QueueTree) -> dict[str, Any] | None:
@@ -134,7 +137,7 @@ def locality_delay_form(tree: QueueTree) -> dict[str, Any] | None:
         "pod": tree.pod_locality_delay_seconds,
     }
     return {
-        level: _written(seconds) for level, seconds in form.items() if seconds
+        level: _format_duration(seconds) for level, seconds in form.items() if seconds
     } or None
 
 

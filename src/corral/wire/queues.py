@@ -54,7 +54,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _limit(field: str) -> Any:
+def _gpu_limit_validator(field: str) -> Any:
     return BeforeValidator(
         lambda value: (
             None if value is None else queue_fields.gpu_millis(value, field=field)
@@ -63,7 +63,7 @@ def _limit(field: str) -> Any:
     )
 
 
-def _seconds(field: str, low: float = 1.0) -> Any:
+def _duration_validator(field: str, low: float = 1.0) -> Any:
     return BeforeValidator(
         lambda value: (
             None
@@ -78,7 +78,7 @@ _Amount = Annotated[float, Field(ge=0, le=MOST_AMOUNT)]
 _Weight = Annotated[float, Field(gt=0, le=MOST_WEIGHT)]
 
 
-def _amount(field: str, example: float) -> Any:
+def _amount_validator(field: str, example: float) -> Any:
     read_it = reader(field_readers.amount, field=field, from_zero=True, example=example)
     return BeforeValidator(read_it, _Amount)
 
@@ -87,12 +87,12 @@ class BudgetBody(_Part):
     """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once
     spent."""
 
-    gpu_hours: Annotated[float | None, _amount("gpu_hours", 1000)] = None
-    money: Annotated[float | None, _amount("money", 5000)] = None
+    gpu_hours: Annotated[float | None, _amount_validator("gpu_hours", 1000)] = None
+    money: Annotated[float | None, _amount_validator("money", 5000)] = None
     rates: Annotated[
         Rates, BeforeValidator(reader(queue_fields.rates), float | dict[str, float])
     ] = ()
-    period: Annotated[float | None, _seconds("period")] = None
+    period: Annotated[float | None, _duration_validator("period")] = None
     until: Annotated[
         float | None, BeforeValidator(reader(queue_fields.end_date), str)
     ] = None
@@ -114,10 +114,10 @@ class QueueSpec(_Part):
         BeforeValidator(reader(queue_fields.own_gpus), float | str | dict[str, float]),
     ] = ()
     weight: Annotated[float, BeforeValidator(queue_fields.weight, _Weight)] = 1.0
-    borrow: Annotated[int | None, _limit("borrow")] = None
-    lend: Annotated[int | None, _limit("lend")] = None
-    max_per_user: Annotated[int | None, _limit("max_per_user")] = None
-    max_duration: Annotated[float | None, _seconds("max_duration")] = None
+    borrow: Annotated[int | None, _gpu_limit_validator("borrow")] = None
+    lend: Annotated[int | None, _gpu_limit_validator("lend")] = None
+    max_per_user: Annotated[int | None, _gpu_limit_validator("max_per_user")] = None
+    max_duration: Annotated[float | None, _duration_validator("max_duration")] = None
     priorities: Annotated[
         tuple[int, int] | None,
         BeforeValidator(reader(queue_fields.priority_range), list[str | int]),
@@ -144,24 +144,26 @@ class RelocationBody(_Part):
     restarts that may be lost by it in any 24 hours, and how long a job is left alone
     after it."""
 
-    gpu_hours: Annotated[float, _amount("gpu_hours", 10)]
-    pause: Annotated[float, _seconds("pause", 0.0)] = PAUSE_SECONDS
+    gpu_hours: Annotated[float, _amount_validator("gpu_hours", 10)]
+    pause: Annotated[float, _duration_validator("pause", 0.0)] = PAUSE_SECONDS
 
 
 class LocalityDelayBody(_Part):
     """Locality delay: how long a gang of several nodes waits for one rack, and for one
     pod, that holds it whole."""
 
-    rack: Annotated[float, _seconds("rack", 0.0)] = 0.0
-    pod: Annotated[float, _seconds("pod", 0.0)] = 0.0
+    rack: Annotated[float, _duration_validator("rack", 0.0)] = 0.0
+    pod: Annotated[float, _duration_validator("pod", 0.0)] = 0.0
 
 
 class QueueFile(_Part):
     """The whole tree: what is not named in it is taken away."""
 
     kind: Literal["queues"] = "queues"
-    half_life: Annotated[float, _seconds("half_life")] = HALF_LIFE_SECONDS
-    min_runtime: Annotated[float, _seconds("min_runtime", 0.0)] = MIN_RUNTIME_SECONDS
+    half_life: Annotated[float, _duration_validator("half_life")] = HALF_LIFE_SECONDS
+    min_runtime: Annotated[float, _duration_validator("min_runtime", 0.0)] = (
+        MIN_RUNTIME_SECONDS
+    )
     relocation: RelocationBody | None = None
     locality_delay: LocalityDelayBody = LocalityDelayBody()
     currency: Annotated[str, Field(pattern=f"^{CURRENCY.pattern}$")] = DEFAULT_CURRENCY
@@ -229,7 +231,7 @@ def read_queues(
         queue_file = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
         problems = [
-            _problem(dict(problem), rendering)
+            _problem_from_error(dict(problem), rendering)
             for problem in error.errors(include_url=False)
         ]
         if not whole:  # of the one that is named already
@@ -237,7 +239,7 @@ def read_queues(
                 replace(problem, where=problem.where[2:]) for problem in problems
             ]
         raise refusal(document, problems) from None
-    placed = list(_flat(queue_file.queues, None, ("queues",)))
+    placed = list(_flatten_queues(queue_file.queues, None, ("queues",)))
     problems = _problems_of_tree(placed, rendering) if whole else []
     if problems:
         raise refusal(document, problems)
@@ -268,13 +270,13 @@ def _problems_of_tree(
         Problem(
             where=(*where[fault.queue], fault.field),
             text=fault.text,
-            hint=_hint(fault.correction, rendering) or fault.advice,
+            hint=_render_hint(fault.correction, rendering) or fault.advice,
         )
         for fault in faults([queue for queue, _ in placed])
     ]
 
 
-def _hint(correction: FieldCorrection | None, rendering: Rendering) -> str:
+def _render_hint(correction: FieldCorrection | None, rendering: Rendering) -> str:
     return "" if correction is None else f"write: {rendering(correction)}"
 
 
@@ -299,12 +301,12 @@ def _without_nulls(value: Any) -> Any:
     )
 
 
-def _problem(error: dict[str, Any], rendering: Rendering) -> Problem:
+def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
     where: Where = tuple(error["loc"])
     field = str(where[-1]) if where else "queues"
     if error["type"] == "value_error":
         wrong = error["ctx"]["error"]
-        hint = _hint(wrong.correction, rendering) or wrong.hint
+        hint = _render_hint(wrong.correction, rendering) or wrong.hint
         return Problem(where=where, text=wrong.text, hint=hint)
     if error["type"] == "extra_forbidden":
         parts: dict[str, type[_Part]] = {
@@ -329,17 +331,19 @@ def _problem(error: dict[str, Any], rendering: Rendering) -> Problem:
         return Problem(where=where, text=text, hint=f"write one of: {', '.join(words)}")
     text = f"{shown(error.get('input'))} is not what belongs here"
     example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
-    return Problem(where=where, text=text, hint=_hint(example, rendering))
+    return Problem(where=where, text=text, hint=_render_hint(example, rendering))
 
 
-def _flat(
+def _flatten_queues(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[Queue, Where]]:
     """Yield all queues; those that are written below another have it as their
     parent."""
     for place, queue_spec in enumerate(queues):
         yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, place)
-        yield from _flat(queue_spec.queues, queue_spec.name, (*way, place, "queues"))
+        yield from _flatten_queues(
+            queue_spec.queues, queue_spec.name, (*way, place, "queues")
+        )
 
 
 def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
@@ -361,11 +365,11 @@ def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
         operators=tuple(UserName(name) for name in one.operators),
         policy=one.policy,
         preempt=one.preempt,
-        budget=_budget(one.budget) if one.budget is not None else None,
+        budget=_budget_from_body(one.budget) if one.budget is not None else None,
     )
 
 
-def _budget(budget: BudgetBody) -> Budget:
+def _budget_from_body(budget: BudgetBody) -> Budget:
     return Budget(
         gpu_hours=budget.gpu_hours,
         money=budget.money,

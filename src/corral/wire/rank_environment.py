@@ -19,11 +19,11 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         # a pipe would hold lines back that `logs -f` should show
         "PYTHONUNBUFFERED": "1",
         **dict(launch.env),
-        **_gang(launch),
-        **_gpus(launch, settings),
-        **_corral(launch, settings),
+        **_gang_variables(launch),
+        **_gpu_variables(launch, settings),
+        **_corral_variables(launch, settings),
         **_checkpoint(launch),
-        **_slurm(launch, settings),
+        **_slurm_variables(launch, settings),
     }
 
 
@@ -52,7 +52,7 @@ def of_rank(launch: Launch, index: int) -> dict[str, str]:
     }
 
 
-def _gang(launch: Launch) -> dict[str, str]:
+def _gang_variables(launch: Launch) -> dict[str, str]:
     per_node = launch.per == Per.NODE
     return {
         "MASTER_ADDR": launch.master_address,
@@ -63,7 +63,7 @@ def _gang(launch: Launch) -> dict[str, str]:
     }
 
 
-def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+def _gpu_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their
     indices."""
     if launch.seat.slices:
@@ -80,7 +80,7 @@ def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     return named | ({"HIP_VISIBLE_DEVICES": indices} if settings.amd_gpus else {})
 
 
-def _corral(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+def _corral_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     job, attempt = launch.key
     index = (
         {}
@@ -121,7 +121,7 @@ def _checkpoint(launch: Launch) -> dict[str, str]:
     }
 
 
-def _slurm(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     """The names that libraries look for. Hosts are addresses: they can be reached."""
     job, attempt = launch.key
     nodes = len(launch.nodes)

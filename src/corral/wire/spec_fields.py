@@ -43,39 +43,41 @@ _COMMAND: Final = {
 }
 
 
-def _as(read_it: Any, schema: Mapping[str, Any]) -> Any:
+def _annotate_reader(read_it: Any, schema: Mapping[str, Any]) -> Any:
     """A field's reader and what an editor may know of it."""
     return BeforeValidator(read_it), WithJsonSchema(dict(schema))
 
 
-def _whole(field: str, low: int, high: int, noun: str) -> Any:
-    return _as(
+def _integer_field(field: str, low: int, high: int, noun: str) -> Any:
+    return _annotate_reader(
         reader(field_readers.whole, field=field, low=low, high=high, noun=noun),
         {"type": "integer", "minimum": low, "maximum": high},
     )
 
 
-def _seconds(
+def _duration_field(
     field: str, low: float = 1.0, high: float = field_readers.MAX_SECONDS
 ) -> Any:
-    return _as(
+    return _annotate_reader(
         reader(field_readers.seconds, field=field, low=low, high=high), _DURATION
     )
 
 
-def _moment(field: str) -> Any:
+def _time_field(field: str) -> Any:
     examples = ["30m", "2026-11-22T08:00:00Z"]
-    return _as(
+    return _annotate_reader(
         reader(time_and_place.moment, field=field),
         {"type": "string", "examples": examples},
     )
 
 
-def _truth(field: str) -> Any:
-    return _as(reader(time_and_place.truth, field=field), {"type": "boolean"})
+def _boolean_field(field: str) -> Any:
+    return _annotate_reader(
+        reader(time_and_place.truth, field=field), {"type": "boolean"}
+    )
 
 
-def _kind(value: Any) -> str:
+def _parse_kind(value: Any) -> str:
     """Return the kind of a spec.
 
     A service is accepted but not suggested, because no engine serves requests yet.
@@ -94,36 +96,36 @@ def _kind(value: Any) -> str:
     return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
 
 
-def _word(field: str, *among: str) -> Any:
-    return _as(
+def _choice_field(field: str, *among: str) -> Any:
+    return _annotate_reader(
         reader(field_readers.choice, field=field, among=among),
         {"type": "string", "enum": list(among)},
     )
 
 
-def _name(field: str, noun: str) -> Any:
-    return _as(reader(field_readers.name, field=field, noun=noun), _NAME)
+def _name_field(field: str, noun: str) -> Any:
+    return _annotate_reader(reader(field_readers.name, field=field, noun=noun), _NAME)
 
 
-def _text(noun: str, example: str) -> Any:
-    return _as(
+def _text_field(noun: str, example: str) -> Any:
+    return _annotate_reader(
         reader(field_readers.text, noun=noun, example=example),
         {"type": "string", "minLength": 1},
     )
 
 
-def _image() -> Any:
+def _image_field() -> Any:
     examples = ["ubuntu:24.04", "/data/torch.sif"]
-    return _as(
+    return _annotate_reader(
         reader(field_readers.image),
         {"type": "string", "minLength": 1, "examples": examples},
     )
 
 
-Nodes = Annotated[int, *_whole("nodes", 1, field_readers.MAX_NODES, "nodes")]
+Nodes = Annotated[int, *_integer_field("nodes", 1, field_readers.MAX_NODES, "nodes")]
 Gpu = Annotated[
     tuple[str | None, int],
-    *_as(
+    *_annotate_reader(
         field_readers.gpus,
         {
             "anyOf": [
@@ -137,14 +139,14 @@ Gpu = Annotated[
 ]
 Cpu = Annotated[
     int,
-    *_as(
+    *_annotate_reader(
         field_readers.cpu_millis,
         {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},
     ),
 ]
 Memory = Annotated[
     int,
-    *_as(
+    *_annotate_reader(
         field_readers.memory_bytes, {"type": "string", "examples": ["256GB", "64GiB"]}
     ),
 ]
@@ -172,15 +174,17 @@ class ShapeSpec(_Section):
 class CheckpointSpec(_Section):
     """Path of checkpoints, and the save of an ended job to start from."""
 
-    path: Annotated[str | None, *_text("path", "path: ./ckpt")] = None
-    source: Annotated[str | None, *_text("job", "from: j35, or from: j35@400")] = Field(
+    path: Annotated[str | None, *_text_field("path", "path: ./ckpt")] = None
+    source: Annotated[
+        str | None, *_text_field("job", "from: j35, or from: j35@400")
+    ] = Field(
         default=None,
         alias="from",
         description="JOB or JOB@STEP: an ended job, whose newest save (or this one) to start from",
     )
     interval: Annotated[
         float | None,
-        *_as(
+        *_annotate_reader(
             lambda value: (
                 None
                 if value == "auto"
@@ -189,25 +193,31 @@ class CheckpointSpec(_Section):
             {"anyOf": [{"const": "auto"}, _DURATION]},
         ),
     ] = None
-    keep: Annotated[int, *_whole("keep", 1, 10_000, "checkpoints")] = 3
+    keep: Annotated[int, *_integer_field("keep", 1, 10_000, "checkpoints")] = 3
 
 
 class RetrySpec(_Section):
-    infra: Annotated[int, *_whole("infra", 0, 10_000, "retries")] = 20
-    user: Annotated[int, *_whole("user", 0, 10_000, "retries")] = 0
+    infra: Annotated[int, *_integer_field("infra", 0, 10_000, "retries")] = 20
+    user: Annotated[int, *_integer_field("user", 0, 10_000, "retries")] = 0
 
 
 class ElasticSpec(_Section):
-    min_nodes: Annotated[int, *_whole("min_nodes", 1, field_readers.MAX_NODES, "nodes")]
-    max_nodes: Annotated[int, *_whole("max_nodes", 1, field_readers.MAX_NODES, "nodes")]
+    min_nodes: Annotated[
+        int, *_integer_field("min_nodes", 1, field_readers.MAX_NODES, "nodes")
+    ]
+    max_nodes: Annotated[
+        int, *_integer_field("max_nodes", 1, field_readers.MAX_NODES, "nodes")
+    ]
 
 
 class AfterSpec(_Section):
     """Condition on another job. Of an array all jobs count; of those to fail one is
     enough, once all have ended."""
 
-    job: Annotated[str, *_name("job", "name or id of a job")]
-    on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
+    job: Annotated[str, *_name_field("job", "name or id of a job")]
+    on: Annotated[str, *_choice_field("on", "done", "failed", "ended", "started")] = (
+        "done"
+    )
 
 
 class WarnSpec(_Section):
@@ -215,26 +225,32 @@ class WarnSpec(_Section):
 
     signal: Annotated[
         int | None,
-        *_as(
+        *_annotate_reader(
             time_and_place.signal_number,
             {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["USR1"]},
         ),
     ] = None
-    before: Annotated[float | None, *_seconds("before")] = None
+    before: Annotated[float | None, *_duration_field("before")] = None
 
 
 class TopologySpec(_Section):
     """Distance of its nodes. `within` without a mode is required."""
 
-    mode: Annotated[str | None, *_word("mode", "prefer", "require", "spread")] = None
-    within: Annotated[str | None, *_word("within", "nvlink", "rack", "pod")] = None
+    mode: Annotated[
+        str | None, *_choice_field("mode", "prefer", "require", "spread")
+    ] = None
+    within: Annotated[str | None, *_choice_field("within", "nvlink", "rack", "pod")] = (
+        None
+    )
 
 
 class ScaleSpec(_Section):
-    metric: Annotated[str, *_word("metric", "queue", "requests", "tokens")] = "queue"
+    metric: Annotated[str, *_choice_field("metric", "queue", "requests", "tokens")] = (
+        "queue"
+    )
     target: Annotated[
         float,
-        *_as(
+        *_annotate_reader(
             reader(field_readers.amount, field="target"),
             {"type": "number", "exclusiveMinimum": 0},
         ),
@@ -242,10 +258,10 @@ class ScaleSpec(_Section):
 
 
 class ServiceSpec(_Section):
-    port: Annotated[int, *_whole("port", 1, 65_535, "port")]
+    port: Annotated[int, *_integer_field("port", 1, 65_535, "port")]
     replicas: Annotated[
         tuple[int, int],
-        *_as(
+        *_annotate_reader(
             field_readers.span,
             {
                 "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
@@ -256,7 +272,7 @@ class ServiceSpec(_Section):
     scale: ScaleSpec = ScaleSpec()
 
 
-def _after(value: Any) -> Any:
+def _expand_dependencies(value: Any) -> Any:
     """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long
     form."""
     entries = value if isinstance(value, list) else [value]
@@ -289,15 +305,17 @@ class Spec(_Section):
     """One document of a spec, read and checked. Amounts are in the units of
     domain.JobSpec."""
 
-    name: Annotated[str, *_name("name", "name of a job")]
-    run: Annotated[str, *_as(reader(field_readers.command, field="run"), _COMMAND)]
+    name: Annotated[str, *_name_field("name", "name of a job")]
+    run: Annotated[
+        str, *_annotate_reader(reader(field_readers.command, field="run"), _COMMAND)
+    ]
     nodes: Nodes = 1
     resources: ResourcesSpec = ResourcesSpec()
     any_of: tuple[ShapeSpec, ...] = Field(default=(), max_length=100)
-    queue: Annotated[str, *_name("queue", "name of a queue")] = "default"
+    queue: Annotated[str, *_name_field("queue", "name of a queue")] = "default"
     priority: Annotated[
         int,
-        *_as(
+        *_annotate_reader(
             field_readers.priority,
             {
                 "anyOf": [
@@ -307,13 +325,13 @@ class Spec(_Section):
             },
         ),
     ] = 0
-    begin: Annotated[Moment | None, *_moment("begin")] = None
-    start_by: Annotated[Moment | None, *_moment("start_by")] = None
-    max_duration: Annotated[float | None, *_seconds("max_duration")] = None
+    begin: Annotated[Moment | None, *_time_field("begin")] = None
+    start_by: Annotated[Moment | None, *_time_field("start_by")] = None
+    max_duration: Annotated[float | None, *_duration_field("max_duration")] = None
     warn: Annotated[WarnSpec, BeforeValidator(time_and_place.warn)] = WarnSpec()
     constraints: Annotated[
         tuple[Constraint, ...],
-        *_as(
+        *_annotate_reader(
             time_and_place.constraints,
             {
                 "type": "object",
@@ -335,50 +353,59 @@ class Spec(_Section):
     topology: Annotated[TopologySpec, BeforeValidator(time_and_place.topology)] = (
         TopologySpec()
     )
-    exclusive: Annotated[bool, *_truth("exclusive")] = False
+    exclusive: Annotated[bool, *_boolean_field("exclusive")] = False
     apart_from: Annotated[
-        tuple[str, ...], *_as(reader(time_and_place.names, field="apart_from"), _NAMES)
+        tuple[str, ...],
+        *_annotate_reader(reader(time_and_place.names, field="apart_from"), _NAMES),
     ] = ()
-    preemptible: Annotated[bool, *_truth("preemptible")] = False
+    preemptible: Annotated[bool, *_boolean_field("preemptible")] = False
     env: Annotated[
         tuple[tuple[str, str], ...],
-        *_as(
+        *_annotate_reader(
             field_readers.environment,
             {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
         ),
     ] = ()
     secrets: Annotated[
         tuple[str, ...],
-        *_as(field_readers.secrets, {"type": "array", "items": {"type": "string"}}),
+        *_annotate_reader(
+            field_readers.secrets, {"type": "array", "items": {"type": "string"}}
+        ),
     ] = ()
     token: Annotated[
-        Literal["own", "submit"] | None, *_word("token", "own", "submit")
+        Literal["own", "submit"] | None, *_choice_field("token", "own", "submit")
     ] = None
-    workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
+    workdir: Annotated[str | None, *_text_field("path", "workdir: .")] = None
     setup: Annotated[
-        str | None, *_as(reader(field_readers.command, field="setup"), _COMMAND)
+        str | None,
+        *_annotate_reader(reader(field_readers.command, field="setup"), _COMMAND),
     ] = None
-    per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
-    image: Annotated[str | None, *_image()] = None
+    per: Annotated[Literal["node", "gpu"], *_choice_field("per", "node", "gpu")] = (
+        "node"
+    )
+    image: Annotated[str | None, *_image_field()] = None
     checkpoint: Annotated[CheckpointSpec | None, BeforeValidator(_checkpoint)] = None
     retry: RetrySpec = RetrySpec()
     disconnect: Annotated[
-        Literal["replace", "wait"] | None, *_word("disconnect", "replace", "wait")
+        Literal["replace", "wait"] | None,
+        *_choice_field("disconnect", "replace", "wait"),
     ] = None
-    self_stop: Annotated[float | None, *_seconds("self_stop")] = None
-    grace: Annotated[float, *_seconds("grace", 0.0, 86_400.0)] = 30.0
+    self_stop: Annotated[float | None, *_duration_field("self_stop")] = None
+    grace: Annotated[float, *_duration_field("grace", 0.0, 86_400.0)] = 30.0
     elastic: ElasticSpec | None = None
-    after: Annotated[tuple[AfterSpec, ...], BeforeValidator(_after)] = Field(
-        default=(), max_length=1000
+    after: Annotated[tuple[AfterSpec, ...], BeforeValidator(_expand_dependencies)] = (
+        Field(default=(), max_length=1000)
     )
     array: Annotated[
         Array | None,
-        *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]}),
+        *_annotate_reader(
+            read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]}
+        ),
     ] = None
     kind: Annotated[
         Literal["job", "ray", "service"],
-        *_as(
-            _kind,
+        *_annotate_reader(
+            _parse_kind,
             {"enum": ["job", RAY, "service", "task"]},
         ),
     ] = "job"

@@ -137,15 +137,17 @@ def check(document: Document) -> Parsed:
     Raises: SpecInvalid with every problem.
     """
     _check_size(document)
-    value, spelt, problems = _respelt(document.value)
+    value, spelt, problems = _normalize_fields(document.value)
     spec = None
     try:
         spec = Spec.model_validate(value)
     except ValidationError as error:
         problems_found = error.errors(include_url=False)[:MOST_PROBLEMS]
-        problems += [_problem(dict(problem), spelt) for problem in problems_found]
+        problems += [
+            _problem_from_error(dict(problem), spelt) for problem in problems_found
+        ]
     else:
-        problems += _together(spec)
+        problems += _cross_field_problems(spec)
     if problems or spec is None:
         raise refusal(document, problems)
     return Parsed(document=document, spec=spec)
@@ -188,26 +190,28 @@ def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
     """All problems in the order of their lines; the hint is the first one's."""
     ordered = sorted(problems, key=lambda one: document.line(one.where))
     lines = [
-        f"{_place(document, problem.where)}{_dotted(problem.where)}{problem.text}"
+        _location_prefix(document, problem.where)
+        + _field_path_prefix(problem.where)
+        + problem.text
         + (f" ({problem.hint})" if len(ordered) > 1 else "")
         for problem in ordered[:20]
     ]
     return SpecInvalid("\n".join(lines), hint=ordered[0].hint)
 
 
-def _place(document: Document, where: Where) -> str:
+def _location_prefix(document: Document, where: Where) -> str:
     place = document.at(where)
     return f"{place}: " if place else ""
 
 
-def _dotted(where: Where) -> str:
+def _field_path_prefix(where: Where) -> str:
     words = "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in where
     )
     return f"{words.lstrip('.')[:200]}: " if words else ""
 
 
-def _respelt(
+def _normalize_fields(
     value: Mapping[Any, Any],
 ) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
     """Our own words for every field; absent where null. Also: the way as it was
@@ -239,7 +243,7 @@ def _respelt(
                         hint="keep one",
                     )
                 )
-            if inner_value is not None or word not in _fields(SECTIONS[kind]):
+            if inner_value is not None or word not in _section_fields(SECTIONS[kind]):
                 walked[word] = walk(
                     inner_value, (*kind, word), (*own, word), (*written, key)
                 )
@@ -248,25 +252,25 @@ def _respelt(
     return walk(value, (), (), ()), spelt, problems
 
 
-def _fields(model: type[BaseModel]) -> list[str]:
+def _section_fields(model: type[BaseModel]) -> list[str]:
     """The fields of a section, as they are written."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _kind(where: Where) -> tuple[str, ...]:
+def _section_of_path(where: Where) -> tuple[str, ...]:
     return tuple(step for step in where if isinstance(step, str))
 
 
-def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
+def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
     own_path = tuple(error["loc"])
-    written = _written(own_path, spelt)
+    written = _written_path(own_path, spelt)
     asked_input = error.get("input")
     match error["type"]:
         case "value_error":
             wrong = error["ctx"]["error"]
             return Problem(where=written, text=wrong.text, hint=wrong.hint)
         case "extra_forbidden":
-            return _unknown(own_path, written)
+            return _unknown_field_problem(own_path, written)
         case "missing":
             example = _EXAMPLES.get(str(own_path[-1]), f"{own_path[-1]}: ...")
             return Problem(where=written, text="is missing", hint=f"add: {example}")
@@ -287,19 +291,19 @@ def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
             )
 
 
-def _written(own: Where, spelt: Mapping[Where, Where]) -> Where:
+def _written_path(own: Where, spelt: Mapping[Where, Where]) -> Where:
     for end in range(len(own), -1, -1):
         if own[:end] in spelt:
             return spelt[own[:end]] + own[end:]
     return own
 
 
-def _unknown(own: Where, written: Where) -> Problem:
+def _unknown_field_problem(own: Where, written: Where) -> Problem:
     """Describe an unknown field: name the intended one, or the section where it
     belongs."""
     word = str(own[-1])
-    kind = _kind(own[:-1])
-    here = _fields(SECTIONS.get(kind, Spec))
+    kind = _section_of_path(own[:-1])
+    here = _section_fields(SECTIONS.get(kind, Spec))
     near = get_close_matches(
         word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6
     )
@@ -326,7 +330,7 @@ def _unknown(own: Where, written: Where) -> Problem:
     return Problem(where=written, text="there is no such field", hint=hint)
 
 
-def _together(spec: Spec) -> list[Problem]:
+def _cross_field_problems(spec: Spec) -> list[Problem]:
     """Return the problems that no single field shows."""
     problems = []
     if (

@@ -50,21 +50,23 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
         sum(count_of(parsed_spec.spec) for parsed_spec in parsed),
         parsed[0].document.source,
     )
-    places = _places(parsed)
+    places = _places_by_name(parsed)
     _refuse_cycles(parsed)
     jobs: list[JobSpec] = []
     afters = 0
     for place, parsed_spec in enumerate(parsed):
-        after = tuple(_afters(parsed_spec, places))
-        elements = list(_elements(parsed_spec))
+        after = tuple(_resolve_dependencies(parsed_spec, places))
+        elements = list(_array_elements(parsed_spec))
         afters += len(after) * len(elements)
         check_waits(afters, parsed[0].document.source)
-        jobs += _unfolded(_job(parsed_spec.spec, *elements[0], after), place, elements)
+        jobs += _unfold_array(
+            _job_from_spec(parsed_spec.spec, *elements[0], after), place, elements
+        )
     check_size(jobs, parsed[0].document.source)
     return tuple(jobs)
 
 
-def _unfolded(
+def _unfold_array(
     first: JobSpec, place: int, elements: Sequence[Element]
 ) -> Iterator[JobSpec]:
     """Yield the jobs of one spec; those of an array share everything but name and
@@ -111,7 +113,7 @@ def check_waits(afters: int, source: str) -> None:
         )
 
 
-def _elements(one: Parsed) -> Iterator[Element]:
+def _array_elements(one: Parsed) -> Iterator[Element]:
     """(name, index) of each job that the spec means."""
     spec = one.spec
     if spec.array is None:
@@ -129,13 +131,13 @@ def _elements(one: Parsed) -> Iterator[Element]:
         yield f"{spec.name}_{index}", index
 
 
-def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
+def _places_by_name(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
     """For each name: the places of the jobs it means, once for each spec of that
     name."""
     spec_places: dict[str, list[list[int]]] = defaultdict(list)
     count = 0
     for parsed_spec in parsed:
-        elements = list(_elements(parsed_spec))
+        elements = list(_array_elements(parsed_spec))
         own_places = list(range(count, count + len(elements)))
         count += len(elements)
         spec_places[parsed_spec.spec.name].append(own_places)
@@ -145,7 +147,9 @@ def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
     return spec_places
 
 
-def _afters(one: Parsed, places: Mapping[str, list[list[int]]]) -> Iterator[After]:
+def _resolve_dependencies(
+    one: Parsed, places: Mapping[str, list[list[int]]]
+) -> Iterator[After]:
     for number, after in enumerate(one.spec.after):
         meant_places = places.get(after.job, [])
         if len(meant_places) > 1:
@@ -169,7 +173,7 @@ def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
     owner = {
         name: parsed_spec.spec.name
         for parsed_spec in parsed
-        for name, _ in _elements(parsed_spec)
+        for name, _ in _array_elements(parsed_spec)
     }
     owner |= {name: name for name in specs}
     waits = {
@@ -189,13 +193,13 @@ def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
                 done.add(path.popitem()[0])
         elif name in path:
             chain = list(path)
-            raise _cycle(specs[name], [*chain[chain.index(name) :], name])
+            raise _cycle_error(specs[name], [*chain[chain.index(name) :], name])
         elif name not in done:
             path[name] = None
             follow.append(iter(waits[name]))
 
 
-def _cycle(one: Parsed, names: Sequence[str]) -> SpecInvalid:
+def _cycle_error(one: Parsed, names: Sequence[str]) -> SpecInvalid:
     shown = [*names[:5], "...", *names[-2:]] if len(names) > 8 else names
     text = (
         f"{names[0]} waits for itself"
@@ -206,7 +210,9 @@ def _cycle(one: Parsed, names: Sequence[str]) -> SpecInvalid:
     return refusal(one.document, [Problem(where=("after",), text=text, hint=hint)])
 
 
-def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> JobSpec:
+def _job_from_spec(
+    spec: Spec, name: str, index: int | None, after: tuple[After, ...]
+) -> JobSpec:
     return JobSpec(
         name=name,
         run=spec.run,
@@ -221,14 +227,14 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         ),
         queue=QueueName(spec.queue),
         priority=spec.priority,
-        place=_place(spec),
+        place=_placement_rule(spec),
         preemptible=spec.preemptible,
         begin=spec.begin,
         start_by=spec.start_by,
         max_duration_seconds=spec.max_duration,
         warn=EndWarning(signal=spec.warn.signal, before_seconds=spec.warn.before),
         env=spec.env,
-        secrets=_secrets(spec),
+        secrets=_required_secrets(spec),
         token=TokenScope(spec.token or TokenScope.OWN),
         workdir=spec.workdir,
         setup=spec.setup,
@@ -238,17 +244,17 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         disconnect=Disconnect(spec.disconnect) if spec.disconnect else None,
         self_stop_seconds=spec.self_stop,
         grace_seconds=spec.grace,
-        elastic=_elastic(spec.elastic),
+        elastic=_elastic_from_spec(spec.elastic),
         after=after,
         array_index=index,
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
-        service=_service(spec.service),
+        service=_service_from_spec(spec.service),
         ray=spec.kind == RAY,
     )
 
 
-def _secrets(spec: Spec) -> tuple[str, ...]:
+def _required_secrets(spec: Spec) -> tuple[str, ...]:
     """The job's own token is one of them where `token` asks for it, and for a Ray
     program, whose nodes know each other by it (decision 0042)."""
     needed = spec.token is not None or spec.kind == RAY
@@ -256,7 +262,7 @@ def _secrets(spec: Spec) -> tuple[str, ...]:
     return (*spec.secrets, *own_secret)
 
 
-def _place(spec: Spec) -> PlaceRule:
+def _placement_rule(spec: Spec) -> PlaceRule:
     within = spec.topology.within
     mode = spec.topology.mode or ("require" if within else "prefer")
     return PlaceRule(
@@ -278,13 +284,13 @@ def _checkpoint(rule: shapes.CheckpointSpec | None) -> CheckpointRule | None:
     )
 
 
-def _elastic(elastic: shapes.ElasticSpec | None) -> Elastic | None:
+def _elastic_from_spec(elastic: shapes.ElasticSpec | None) -> Elastic | None:
     if elastic is None:
         return None
     return Elastic(min_nodes=elastic.min_nodes, max_nodes=elastic.max_nodes)
 
 
-def _service(service: shapes.ServiceSpec | None) -> Service | None:
+def _service_from_spec(service: shapes.ServiceSpec | None) -> Service | None:
     if service is None:
         return None
     low, high = service.replicas

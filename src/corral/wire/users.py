@@ -191,7 +191,7 @@ class TokenView(ForecastView):
             user=token.user,
             role=token.role,
             node=token.node,
-            state=_state(token, now),
+            state=_token_state(token, now),
             created_at=token.created_at,
             expires_at=token.expires_at,
             revoked_at=token.revoked_at,
@@ -199,7 +199,7 @@ class TokenView(ForecastView):
         )
 
 
-def _state(token: people.Token, now: float) -> TokenState:
+def _token_state(token: people.Token, now: float) -> TokenState:
     if token.revoked_at is not None:
         return "revoked"
     if token.expires_at is not None and now >= token.expires_at:

@@ -41,14 +41,14 @@ def written_spec(spec: JobSpec) -> Document:
         document = {"name": name, "array": str(spec.array_index)}
     if spec.ray:
         document["kind"] = "ray"
-    document |= dict(_needs(spec))
-    document |= dict(_times(spec))
-    document |= _place(spec.place)
-    document |= dict(_rules(spec))
+    document |= dict(_resource_fields(spec))
+    document |= dict(_scheduling_fields(spec))
+    document |= _placement_fields(spec.place)
+    document |= dict(_lifecycle_fields(spec))
     return {**document, "run": spec.run}
 
 
-def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.nodes != DEFAULT.nodes:
         yield "nodes", spec.nodes
     if resources := _resources(spec.resources):
@@ -73,10 +73,10 @@ def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "setup", spec.setup
     if spec.env:
         yield "env", dict(spec.env)
-    yield from _secrets(spec)
+    yield from _secret_fields(spec)
 
 
-def _secrets(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+def _secret_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray
     program."""
     named = [name for name in spec.secrets if name != OWN_TOKEN]
@@ -89,16 +89,16 @@ def _secrets(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 def _resources(needed: Resources) -> Document:
     document: Document = {}
     if needed.gpu_millis or needed.gpu_type:
-        gpus = _number(needed.gpu_millis / MILLIS_PER_GPU)
+        gpus = _simplify_number(needed.gpu_millis / MILLIS_PER_GPU)
         document["gpu"] = f"{needed.gpu_type}:{gpus}" if needed.gpu_type else gpus
     if needed.cpu_millis:
-        document["cpu"] = _number(needed.cpu_millis / MILLIS_PER_CPU)
+        document["cpu"] = _simplify_number(needed.cpu_millis / MILLIS_PER_CPU)
     if needed.memory_bytes:
         document["memory"] = size_written(needed.memory_bytes)
     return document
 
 
-def _number(value: float) -> int | float:
+def _simplify_number(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
@@ -110,7 +110,7 @@ def size_written(size_bytes: int) -> str:
     return f"{size_bytes}B"
 
 
-def _times(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+def _scheduling_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.queue != DEFAULT.queue:
         yield "queue", str(spec.queue)
     if spec.priority:
@@ -134,7 +134,7 @@ def _times(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "disconnect", spec.disconnect.value
 
 
-def _place(place: PlaceRule) -> Document:
+def _placement_fields(place: PlaceRule) -> Document:
     """The constraints that the head has added for the owner's account are left out."""
     document: Document = {}
     constraints = [
@@ -144,7 +144,8 @@ def _place(place: PlaceRule) -> Document:
     ]
     if constraints:
         document["constraints"] = {
-            constraint.label: _values(constraint) for constraint in constraints
+            constraint.label: _constraint_values(constraint)
+            for constraint in constraints
         }
     if place.topology.is_asked:
         topology = {"mode": place.topology.mode.value}
@@ -158,12 +159,12 @@ def _place(place: PlaceRule) -> Document:
     return document
 
 
-def _values(constraint: Constraint) -> list[str] | Mapping[str, list[str]]:
+def _constraint_values(constraint: Constraint) -> list[str] | Mapping[str, list[str]]:
     values = list(constraint.values)
     return {"not": values} if constraint.negated else values
 
 
-def _rules(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+def _lifecycle_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.checkpoint is not None:
         yield "checkpoint", _checkpoint(spec.checkpoint)
     retry = {"infra": spec.retry.infra, "user": spec.retry.user}

@@ -72,7 +72,7 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
             f"{source}: the spec has {len(text):,} characters; {TEXT_BYTES:,} are taken",
             hint="keep data in files of the workdir",
         )
-    documents = [_toml(text, source)] if toml else list(_yaml(text, source))
+    documents = [_parse_toml(text, source)] if toml else list(_parse_yaml(text, source))
     if not documents:
         raise SpecInvalid(
             f"{source}: there is no spec in it",
@@ -89,7 +89,7 @@ def _not_a_mapping(source: str, line: int, value: object) -> SpecInvalid:
     )
 
 
-def _yaml(text: str, source: str) -> Iterator[Document]:
+def _parse_yaml(text: str, source: str) -> Iterator[Document]:
     builder = _Builder(source)
     try:
         for event in yaml.parse(text, Loader=yaml.CLoader):
@@ -150,15 +150,15 @@ class _Builder:
             case yaml.DocumentStartEvent():
                 self.root, self.lines, self._anchors = None, {}, {}
             case yaml.ScalarEvent():
-                self._scalar(event)
+                self._add_scalar(event)
             case yaml.AliasEvent():
-                self._alias(event)
+                self._add_alias(event)
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 self._open(event)
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._close()
+                self._close_container()
 
-    def _refuse(self, event: Any, text: str, hint: str) -> SpecInvalid:
+    def _error_at_event(self, event: Any, text: str, hint: str) -> SpecInvalid:
         return SpecInvalid(
             f"{self.source}:{event.start_mark.line + 1}: {text}", hint=hint
         )
@@ -169,27 +169,27 @@ class _Builder:
     def _in_mapping(self) -> bool:
         return isinstance(self._stack[-1].value, dict)
 
-    def _scalar(self, event: Any) -> None:
+    def _add_scalar(self, event: Any) -> None:
         if event.tag is not None and not event.tag.startswith("tag:yaml.org,2002:str"):
-            raise self._refuse(
+            raise self._error_at_event(
                 event, f"the tag {event.tag[:60]} is not taken", "leave it out"
             )
         if self._awaits_key():
-            self._key(event)
+            self._set_current_key(event)
             return
         where = self._where()
         plain = event.implicit[0] and event.style in (None, "")
         as_written = len(where) == 2 and where[0] in _AS_WRITTEN
         value = _plain_value(event.value, as_written) if plain else event.value
-        self._note(where, event)
-        self._add(event, value, 1 + len(event.value), event.anchor)
+        self._record_line(where, event)
+        self._add_value(event, value, 1 + len(event.value), event.anchor)
 
-    def _key(self, event: Any) -> None:
+    def _set_current_key(self, event: Any) -> None:
         top = self._stack[-1]
         assert isinstance(top.value, dict)
         where = (*top.where, event.value)
         if event.value in top.value:
-            raise self._refuse(
+            raise self._error_at_event(
                 event,
                 f"{event.value}: is given twice; the first is on line {self.lines.get(where, '?')}",
                 "keep one of the two",
@@ -197,54 +197,54 @@ class _Builder:
         top.key = event.value
         self.lines[where] = event.start_mark.line + 1
 
-    def _alias(self, event: Any) -> None:
+    def _add_alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise self._refuse(
+            raise self._error_at_event(
                 event, f"*{event.anchor} names nothing above it", "name an &anchor"
             )
         if self._awaits_key():
-            raise self._refuse(
+            raise self._error_at_event(
                 event, "a field's name is plain text", "write the name out"
             )
         value, size = self._anchors[event.anchor]
-        self._add(event, value, size, None)
+        self._add_value(event, value, size, None)
 
     def _open(self, event: Any) -> None:
         if not event.implicit:
-            raise self._refuse(
+            raise self._error_at_event(
                 event, f"the tag {str(event.tag)[:60]} is not taken", "leave it out"
             )
         if self._awaits_key():
-            raise self._refuse(
+            raise self._error_at_event(
                 event, "a field's name is plain text", "write: name: value"
             )
         if len(self._stack) >= DEPTH:
-            raise self._refuse(
+            raise self._error_at_event(
                 event, f"more than {DEPTH} levels deep", "a spec needs four"
             )
         where = self._where()
-        self._note(where, event)
+        self._record_line(where, event)
         value: dict[str, Any] | list[Any] = (
             {} if isinstance(event, yaml.MappingStartEvent) else []
         )
         self._stack.append(_Open(value=value, where=where, anchor=event.anchor))
 
-    def _close(self) -> None:
+    def _close_container(self) -> None:
         done = self._stack.pop()
         if isinstance(done.value, dict):
             for key, value in done.merged.items():
                 done.value.setdefault(key, value)
-        self._add(None, done.value, done.size, done.anchor)
+        self._add_value(None, done.value, done.size, done.anchor)
 
     def _where(self) -> Where:
         return (
             (*self._stack[-1].where, self._stack[-1].next_step) if self._stack else ()
         )
 
-    def _note(self, where: Where, event: Any) -> None:
+    def _record_line(self, where: Where, event: Any) -> None:
         self.lines.setdefault(where, event.start_mark.line + 1)
 
-    def _add(self, event: Any, value: Any, size: int, anchor: str | None) -> None:
+    def _add_value(self, event: Any, value: Any, size: int, anchor: str | None) -> None:
         if anchor is not None:
             self._anchors[anchor] = (value, size)
         if not self._stack:
@@ -260,12 +260,12 @@ class _Builder:
         if isinstance(top.value, list):
             top.value.append(value)
         elif top.key == "<<":
-            self._merge(top, value)
+            self._merge_mappings(top, value)
         else:
             top.value[top.key or ""] = value
         top.key = None
 
-    def _merge(self, top: _Open, value: Any) -> None:
+    def _merge_mappings(self, top: _Open, value: Any) -> None:
         for merged_value in value if isinstance(value, list) else [value]:
             if not isinstance(merged_value, dict):
                 raise SpecInvalid(
@@ -295,7 +295,7 @@ _TOML_KEY: Final = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=", re.ASCII)
 _TOML_AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
-def _toml(text: str, source: str) -> Document:
+def _parse_toml(text: str, source: str) -> Document:
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -311,15 +311,15 @@ def _toml(text: str, source: str) -> Document:
             f"{source}: this is not TOML that a spec needs: {type(error).__name__}",
             hint="a spec needs four levels",
         ) from None
-    return Document(value=_plain(value), source=source, lines=_toml_lines(text))
+    return Document(value=_convert_dates(value), source=source, lines=_toml_lines(text))
 
 
-def _plain(value: Any) -> Any:
+def _convert_dates(value: Any) -> Any:
     """TOML's dates and moments as YAML has them: as they are written."""
     if isinstance(value, dict):
-        return {key: _plain(item_value) for key, item_value in value.items()}
+        return {key: _convert_dates(item_value) for key, item_value in value.items()}
     if isinstance(value, list):
-        return [_plain(item_value) for item_value in value]
+        return [_convert_dates(item_value) for item_value in value]
     return value.isoformat() if isinstance(value, date) else value
 
 

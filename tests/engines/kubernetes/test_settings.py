@@ -151,7 +151,7 @@ def test_a_pod_of_a_job_that_asks_for_nothing_is_not_the_first_to_be_evicted() -
 
 def test_an_init_container_brings_the_agent_where_an_image_of_it_is_named() -> None:
     own = KubernetesSettings(image="busybox", agent_image="corral-agent:1")
-    spec = render._pod(CLUSTER, gang(), GPUS, own)
+    spec = render._pod_spec(CLUSTER, gang(), GPUS, own)
     assert spec.initContainers is not None
     (first,) = spec.initContainers
     assert (first.image, first.name) == ("corral-agent:1", "agent")
@@ -161,4 +161,4 @@ def test_an_init_container_brings_the_agent_where_an_image_of_it_is_named() -> N
     assert set(first.resources.limits or ()) == {"cpu", "memory"}
     script = (spec.containers[0].command or [])[-1]
     assert f"exec {render.AGENT}/bin/python3 -P -m corral.agent --part" in script
-    assert render._pod(CLUSTER, gang(), GPUS, SETTINGS).initContainers is None
+    assert render._pod_spec(CLUSTER, gang(), GPUS, SETTINGS).initContainers is None

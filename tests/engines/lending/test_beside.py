@@ -175,10 +175,10 @@ def test_a_call_that_fails_is_tried_again_after_a_pause_that_grows() -> None:
         driver.refuses = True
         engine = engine_over(driver)
         for _ in range(3):
-            assert not await engine._try(driver.cancel, "cancel", KEY)
+            assert not await engine._try_action(driver.cancel, "cancel", KEY)
         assert driver.did == ["cancel"]
         # by what is done, and of what
-        assert not await engine._try(driver.forget, "cancel", KEY)
-        assert await engine._try(driver.forget, "forget", KEY)
+        assert not await engine._try_action(driver.forget, "cancel", KEY)
+        assert await engine._try_action(driver.forget, "forget", KEY)
 
     asyncio.run(run())

@@ -107,9 +107,9 @@ class Counted(SeriesFile):
         super().__init__(path)
         self.written: list[int] = []
 
-    def _write(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
+    def _write_blocks(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
         self.written.append(len(blocks))
-        super()._write(blocks, thin)
+        super()._write_blocks(blocks, thin)
 
 
 def test_keys_have_their_turns_and_are_never_written_down_all_at_once(

@@ -58,14 +58,18 @@ class BatchAllocation:
         os.chmod(path, 0o600)
         listener.listen(64)
         threading.Thread(
-            target=self._accept, args=(listener, self._srun), daemon=True
+            target=self._accept_connections,
+            args=(listener, self._serve_srun),
+            daemon=True,
         ).start()
         if len(self._hosts) > 1:
             joined = socket.create_server(
                 ("", int(self._own["MASTER_PORT"])), backlog=1024
             )
             threading.Thread(
-                target=self._accept, args=(joined, self._helper), daemon=True
+                target=self._accept_connections,
+                args=(joined, self._helper),
+                daemon=True,
             ).start()
 
     def over(self) -> None:
@@ -74,7 +78,7 @@ class BatchAllocation:
         with self._changed:
             self._is_over = True
             for place, frames in self._helpers.items():
-                self._dismiss(place, frames)
+                self._release_helper_node(place, frames)
             for step in self._steps.values():
                 if step.local is not None:
                     step.local.end()
@@ -86,13 +90,13 @@ class BatchAllocation:
         with self._changed:
             self._changed.wait_for(lambda: len(self._departed) == helpers, seconds)
 
-    def _dismiss(self, place: int, frames: Frames) -> None:
+    def _release_helper_node(self, place: int, frames: Frames) -> None:
         with suppress(OSError):
             frames.send({"type": "over"})
         self._departed.add(place)
         self._changed.notify_all()
 
-    def _accept(self, server: socket.socket, serve: Any) -> None:
+    def _accept_connections(self, server: socket.socket, serve: Any) -> None:
         while True:
             connection, _ = server.accept()
             threading.Thread(
@@ -106,7 +110,7 @@ class BatchAllocation:
             # a job of one node needs none
             from corral.agent.batch.encryption import Encryption
 
-            frames.greet(self._key, own=FIRST, other=HELPER, seal=Encryption)
+            frames.greet(self._connection_key, own=FIRST, other=HELPER, seal=Encryption)
             heard = frames.receive()
         except (OSError, EOFError, ValueError, Stranger):
             heard = None
@@ -120,24 +124,26 @@ class BatchAllocation:
             self._known_env[place] = heard[0].get("has", {})
             self._changed.notify_all()
             if self._is_over:
-                self._dismiss(place, frames)
+                self._release_helper_node(place, frames)
         while (heard := frames.receive()) is not None:
-            self._tell(*heard)
+            self._send_to_srun(*heard)
         with self._changed:
             self._helpers.pop(place, None)
             self._departed.add(place)
             self._changed.notify_all()
         frames.close()
         for number, step in list(self._steps.items()):
-            self._lost(number, step, place)
+            self._report_lost_tasks(number, step, place)
 
-    def _lost(self, number: int, step: _Step, place: int) -> None:
+    def _report_lost_tasks(self, number: int, step: _Step, place: int) -> None:
         if place not in step.layout.nodes:
             return
         at = step.layout.nodes.index(place)
         first = step.layout.first_task(at)
         for task in range(first, first + step.layout.tasks[at]):
-            self._tell({"type": "end", "step": number, "task": task, "code": -9}, b"")
+            self._send_to_srun(
+                {"type": "end", "step": number, "task": task, "code": -9}, b""
+            )
 
     def _wait_for_helpers(self, places: tuple[int, ...]) -> None:
         """Raises: CannotStep."""
@@ -153,7 +159,7 @@ class BatchAllocation:
 
     # -- steps
 
-    def _srun(self, frames: Frames) -> None:
+    def _serve_srun(self, frames: Frames) -> None:
         """One srun, to its end: it says what it wants, then feeds and signals it."""
         heard = frames.receive()
         if heard is None or heard[0].get("type") != "run":
@@ -168,12 +174,14 @@ class BatchAllocation:
             with suppress(OSError):
                 frames.send({"type": "refused", "why": str(trouble)})
         finally:
-            self._end(number)
+            self._end_step(number)
             frames.close()
 
     def _start(self, frames: Frames, message: Message) -> int:
         """Raises: CannotStep, ValueError, OSError."""
-        srun_options = SrunOptions(**{**message["asked"], **_tuples(message["asked"])})
+        srun_options = SrunOptions(
+            **{**message["asked"], **_node_name_tuples(message["asked"])}
+        )
         if srun_options.on or srun_options.off:
             # they say how they are called
             self._wait_for_helpers(tuple(range(len(self._hosts))))
@@ -210,23 +218,23 @@ class BatchAllocation:
             }
             if place:
                 env, same = without_known(
-                    part["env"], self._known_env[place], self._key
+                    part["env"], self._known_env[place], self._connection_key
                 )
                 self._helpers[place].send({**part, "env": env, "same": same})
             else:
-                step.local = Tasks(part, self._own, self._tell)
+                step.local = Tasks(part, self._own, self._send_to_srun)
                 step.local.start()
         return number
 
     @property
-    def _key(self) -> bytes:
+    def _connection_key(self) -> bytes:
         return key_of(self._own["CORRAL_TOKEN"])
 
     def _is_host(self, name: str) -> bool:
         """Names of nodes come before addresses."""
         return name in self._hosts
 
-    def _tell(self, message: Message, data: bytes) -> None:
+    def _send_to_srun(self, message: Message, data: bytes) -> None:
         """Send the output of a task to its srun."""
         step = self._steps.get(message["step"])
         if step is not None:
@@ -243,7 +251,7 @@ class BatchAllocation:
         elif step.local is not None and message["type"] == "signal":
             step.local.signal(int(message["number"]))
 
-    def _end(self, number: int) -> None:
+    def _end_step(self, number: int) -> None:
         """End the remaining tasks of a step whose srun has exited."""
         step = self._steps.pop(number, None)
         if step is None:
@@ -256,5 +264,5 @@ class BatchAllocation:
                     frames.send({"type": "end", "step": number})
 
 
-def _tuples(asked: Message) -> dict[str, tuple[str, ...]]:
+def _node_name_tuples(asked: Message) -> dict[str, tuple[str, ...]]:
     return {name: tuple(asked.get(name, ())) for name in ("on", "off")}

@@ -46,7 +46,7 @@ def of_script(
         "SLURM_JOB_END_TIME": str(int(began) + plan.time_seconds)
         if plan.time_seconds
         else "",
-        **_array(plan),
+        **_array_variables(plan),
         **_components(plan, own),
     }
     path = own.get("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -95,7 +95,7 @@ def _megabytes(count: int) -> str:
     return str(count // _MEGABYTE) if count else ""
 
 
-def _array(plan: BatchPlan) -> dict[str, str]:
+def _array_variables(plan: BatchPlan) -> dict[str, str]:
     if plan.array is None:
         return {}
     names = ("COUNT", "MIN", "MAX", "STEP")

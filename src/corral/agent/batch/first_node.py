@@ -38,7 +38,7 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
         )
         allocation.serve(env[environment.STEPS])
         try:
-            code = _run([str(script), *plan.arguments], plan, env)
+            code = _run_batch_script([str(script), *plan.arguments], plan, env)
         finally:
             allocation.over()
         if code == 0:  # a failure ends the other nodes by itself
@@ -63,28 +63,34 @@ def write_commands(folder: Path, python: str) -> Path:
     return path
 
 
-def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
+def _run_batch_script(
+    words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]
+) -> int:
     for number in STOPS:
         # the script receives the signal itself; this process waits for it
         signal.signal(number, lambda _, __: None)
-    known_variables = _known(plan, env)
-    out = _opened(plan, plan.output, known_variables)
-    err = out if plan.error is None else _opened(plan, plan.error, known_variables)
+    known_variables = _placeholder_values(plan, env)
+    out = _open_output_file(plan, plan.output, known_variables)
+    err = (
+        out
+        if plan.error is None
+        else _open_output_file(plan, plan.error, known_variables)
+    )
     try:
         process = subprocess.Popen(
             words,
             env=env,
-            cwd=_folder(plan),
-            stdin=_input(plan, known_variables),
+            cwd=_choose_workdir(plan),
+            stdin=_open_input_file(plan, known_variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if plan.error is None else subprocess.PIPE,
         )
     except OSError as trouble:
         text = f"slurmstepd: error: execve(): {words[0]}: {trouble.strerror}\n".encode()
-        _tee(err)(text)
+        _tee_writer(err)(text)
         return NO_SUCH_PROGRAM
     readers = [
-        _reader(file, _tee(to))
+        _start_reader_thread(file, _tee_writer(to))
         for file, to in ((process.stdout, out), (process.stderr, err))
         if file
     ]
@@ -94,7 +100,7 @@ def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _known(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
+def _placeholder_values(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
     """Return the values that placeholders in file names stand for."""
     number = env["SLURM_JOB_ID"]
     return {
@@ -112,7 +118,7 @@ def _known(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _opened(
+def _open_output_file(
     plan: BatchPlan, pattern: str, known: Mapping[str, str]
 ) -> IO[bytes] | None:
     """None where its folder is not on this node: the head has the log all the same."""
@@ -125,13 +131,13 @@ def _opened(
         return None
 
 
-def _input(plan: BatchPlan, known: Mapping[str, str]) -> int:
+def _open_input_file(plan: BatchPlan, known: Mapping[str, str]) -> int:
     if plan.input is None:
         return subprocess.DEVNULL
     return os.open(os.path.join(plan.chdir, file_name(plan.input, known)), os.O_RDONLY)
 
 
-def _folder(plan: BatchPlan) -> str:
+def _choose_workdir(plan: BatchPlan) -> str:
     if os.path.isdir(plan.chdir):
         return plan.chdir
     here = os.getcwd()
@@ -142,7 +148,7 @@ def _folder(plan: BatchPlan) -> str:
     return here
 
 
-def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
+def _tee_writer(file: IO[bytes] | None) -> Callable[[bytes], None]:
     """Return a writer to the file and to the log that the head keeps."""
 
     def write(data: bytes) -> None:
@@ -160,7 +166,9 @@ def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
     return write
 
 
-def _reader(file: IO[bytes], write: Callable[[bytes], None]) -> threading.Thread:
+def _start_reader_thread(
+    file: IO[bytes], write: Callable[[bytes], None]
+) -> threading.Thread:
     def read() -> None:
         while data := os.read(file.fileno(), READ_BYTES):
             write(data)

@@ -58,14 +58,14 @@ class Signature:
         self._sent = self._received = 0
 
     def close(self, sizes: bytes, body: bytes) -> bytes:
-        tag = _tag(self._keys[0], self._sent, sizes, body)
+        tag = _message_tag(self._keys[0], self._sent, sizes, body)
         self._sent += 1
         return body + tag
 
     def open(self, sizes: bytes, sealed: bytes) -> bytes:
         body, tag = sealed[:-_PROOF_BYTES], sealed[-_PROOF_BYTES:]
         if not hmac.compare_digest(
-            tag, _tag(self._keys[1], self._received, sizes, body)
+            tag, _message_tag(self._keys[1], self._received, sizes, body)
         ):
             raise Tampered
         self._received += 1
@@ -105,11 +105,11 @@ class Frames:
         Raises: ValueError for an invalid message.
         """
         try:
-            sizes = self._exactly(_SIZES.size)
+            sizes = self._receive_exactly(_SIZES.size)
             head, data = _SIZES.unpack(sizes)
             if head + data > MOST_BYTES:
                 raise ValueError(f"a message of {head + data:,} bytes")
-            sealed = self._exactly(head + data + self._seal.extra_bytes)
+            sealed = self._receive_exactly(head + data + self._seal.extra_bytes)
             body = self._seal.open(sizes, sealed)
             message: Message = json.loads(body[:head])
             return message, body[head:]
@@ -124,7 +124,7 @@ class Frames:
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
-    def _exactly(self, count: int) -> bytes:
+    def _receive_exactly(self, count: int) -> bytes:
         buffer = bytearray()
         while len(buffer) < count:
             piece = self._connection.recv(count - len(buffer))
@@ -150,10 +150,10 @@ class Frames:
         self._connection.settimeout(GREETING_SECONDS)
         drawn = os.urandom(_PROOF_BYTES)
         self._connection.sendall(drawn)
-        peer_proof = self._exactly(_PROOF_BYTES)
-        self._connection.sendall(_proof(key, own, peer_proof))
+        peer_proof = self._receive_exactly(_PROOF_BYTES)
+        self._connection.sendall(_handshake_proof(key, own, peer_proof))
         if not hmac.compare_digest(
-            self._exactly(_PROOF_BYTES), _proof(key, other, drawn)
+            self._receive_exactly(_PROOF_BYTES), _handshake_proof(key, other, drawn)
         ):
             raise Stranger("it has not the key of this attempt")
         self._connection.settimeout(None)
@@ -170,13 +170,13 @@ def _direction_key(
     return hmac.new(key, signed, hashlib.sha256).digest()
 
 
-def _tag(key: bytes, number: int, sizes: bytes, body: bytes) -> bytes:
+def _message_tag(key: bytes, number: int, sizes: bytes, body: bytes) -> bytes:
     return hmac.new(
         key, number.to_bytes(8, "big") + sizes + body, hashlib.sha256
     ).digest()
 
 
-def _proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
+def _handshake_proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
     return hmac.new(key, part + drawn, hashlib.sha256).digest()
 
 

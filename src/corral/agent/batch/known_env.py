@@ -15,7 +15,7 @@ _DIGEST_BYTES: Final = 16
 def digests_of(env: Mapping[str, str], key: bytes) -> dict[str, str]:
     """Return a keyed digest of each value, which says nothing about it without the
     key."""
-    return {name: _digest(name, value, key) for name, value in env.items()}
+    return {name: _variable_digest(name, value, key) for name, value in env.items()}
 
 
 def without_known(
@@ -29,7 +29,7 @@ def without_known(
     same = [
         name
         for name, value in env.items()
-        if known.get(name) == _digest(name, value, key)
+        if known.get(name) == _variable_digest(name, value, key)
     ]
     omitted = set(same)
     return {name: value for name, value in env.items() if name not in omitted}, same
@@ -43,7 +43,7 @@ def with_known(
     return {**{name: own[name] for name in names if name in own}, **env}
 
 
-def _digest(name: str, value: str, key: bytes) -> str:
+def _variable_digest(name: str, value: str, key: bytes) -> str:
     digest_input = (
         b"corral variable\x00" + name.encode(errors="surrogateescape") + b"\x00"
     )

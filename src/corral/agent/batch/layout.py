@@ -48,7 +48,7 @@ def lay_out(
 
     Raises: CannotStep.
     """
-    able = _able(asked, hosts)
+    able = _eligible_nodes(asked, hosts)
     tasks = asked.tasks
     if tasks is None and asked.tasks_per_node is None and plan.tasks_given:
         tasks = plan.tasks
@@ -67,11 +67,12 @@ def lay_out(
     if tasks < count:
         count = tasks
     return TaskLayout(
-        nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node)
+        nodes=tuple(able[:count]),
+        tasks=_task_counts_by_node(tasks, count, asked.tasks_per_node),
     )
 
 
-def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
+def _eligible_nodes(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     """The nodes that will do: those that were named come first."""
     free_places = [
         place
@@ -93,7 +94,9 @@ def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     return named + [place for place in free_places if place not in named]
 
 
-def _blocks(tasks: int, nodes: int, per_node: int | None) -> tuple[int, ...]:
+def _task_counts_by_node(
+    tasks: int, nodes: int, per_node: int | None
+) -> tuple[int, ...]:
     if per_node is None:
         return tuple(tasks // nodes + (place < tasks % nodes) for place in range(nodes))
     sizes = tuple(

@@ -19,7 +19,7 @@ LOST: Final = 1  # the first node has gone without a word
 
 def help_first(own: Mapping[str, str]) -> int:
     """Do what the first node says, until it says that all is over. The exit code."""
-    frames = _joined(own)
+    frames = _join_first_node(own)
     frames.send(
         {
             "type": "here",
@@ -61,7 +61,7 @@ def _pass_on(tasks: Tasks, message: dict[str, object], data: bytes) -> None:
         tasks.end()
 
 
-def _joined(own: Mapping[str, str]) -> Frames:
+def _join_first_node(own: Mapping[str, str]) -> Frames:
     """The first node may come up later: it is tried for as long as this attempt
     lives."""
     address = (own["MASTER_ADDR"], int(own["MASTER_PORT"]))

@@ -35,7 +35,7 @@ class Tasks:
         for local in range(self._step["tasks"]):
             task = self._step["first_task"] + local
             try:
-                process = self._spawn(local)
+                process = self._spawn_task(local)
             except OSError as trouble:
                 program = self._step["words"][0]
                 node = self._own.get("SLURMD_NODENAME", "")
@@ -45,12 +45,12 @@ class Tasks:
                 continue
             self._running[task] = process
             threading.Thread(
-                target=self._follow, args=(task, process), daemon=True
+                target=self._watch_task, args=(task, process), daemon=True
             ).start()
         if self._ended:
             self.signal(signal.SIGKILL)
 
-    def _spawn(self, local: int) -> "subprocess.Popen[bytes]":
+    def _spawn_task(self, local: int) -> "subprocess.Popen[bytes]":
         step = self._step
         env = environment.of_task(
             step["env"],
@@ -78,7 +78,7 @@ class Tasks:
             start_new_session=True,
         )
 
-    def _follow(self, task: int, process: "subprocess.Popen[bytes]") -> None:
+    def _watch_task(self, task: int, process: "subprocess.Popen[bytes]") -> None:
         readers = [
             threading.Thread(target=self._read, args=(task, stream, file), daemon=True)
             for stream, file in (("out", process.stdout), ("err", process.stderr))

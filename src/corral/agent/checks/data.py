@@ -75,9 +75,11 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
     ]
     large = sorted(listing.files, key=lambda one: (-one[1], one[0]))
     if small:
-        yield _speed(path, "small files", small, seconds)
+        yield _measure_read_speed(path, "small files", small, seconds)
     if large[0][1] > SMALL_BYTES:
-        yield _speed(path, "large files", [name for name, _ in large[:8]], seconds)
+        yield _measure_read_speed(
+            path, "large files", [name for name, _ in large[:8]], seconds
+        )
 
 
 def listed(path: str) -> DataListing:
@@ -108,13 +110,15 @@ def listed(path: str) -> DataListing:
     )
 
 
-def _speed(path: str, what: str, names: list[str], seconds: float) -> CheckFinding:
+def _measure_read_speed(
+    path: str, what: str, names: list[str], seconds: float
+) -> CheckFinding:
     """Bytes/s of one reader, past this node's cache as far as it lets go of it."""
     read = files = 0
     began = time.monotonic()
     try:
         for name in names:
-            read += _read(os.path.join(path, name), began + seconds)
+            read += _read_until_deadline(os.path.join(path, name), began + seconds)
             files += 1
             if time.monotonic() - began >= seconds:
                 break
@@ -135,7 +139,7 @@ def _speed(path: str, what: str, names: list[str], seconds: float) -> CheckFindi
     )
 
 
-def _read(file: str, deadline: float) -> int:
+def _read_until_deadline(file: str, deadline: float) -> int:
     with open(file, "rb", buffering=0) as source:
         os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         read = 0

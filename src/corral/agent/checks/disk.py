@@ -27,24 +27,24 @@ def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
     `own`: the disk belongs to this node alone.
     """
     try:
-        return _measured(path, seconds, own)
+        return _measure_disk(path, seconds, own)
     except OSError as trouble:
         text = f"{path} cannot be written and read: {trouble.strerror or trouble}"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, failed=True)
 
 
-def _measured(path: str, seconds: float, own: bool) -> CheckFinding:
+def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
     room = os.statvfs(path)
     most = MOST_BYTES if own else MOST_SHARED_BYTES
     size = min(most, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
     if size == 0:
         text = f"{path} has no room for {CHUNK_BYTES // 1024**2} MiB"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, ran=False)
-    descriptor = _unseen(path)
+    descriptor = _open_unlinked_file(path)
     try:
-        wrote, checksum, write_seconds = _write(descriptor, size, seconds)
-        read_checksum, read_seconds = _read(descriptor, wrote)
-        sync_seconds = _syncs(descriptor, wrote, seconds)
+        wrote, checksum, write_seconds = _write_test_file(descriptor, size, seconds)
+        read_checksum, read_seconds = _read_test_file(descriptor, wrote)
+        sync_seconds = _median_sync_seconds(descriptor, wrote, seconds)
     finally:
         os.close(descriptor)
     if checksum != read_checksum:
@@ -64,7 +64,7 @@ def _measured(path: str, seconds: float, own: bool) -> CheckFinding:
     )
 
 
-def _unseen(path: str) -> int:
+def _open_unlinked_file(path: str) -> int:
     """A file that is gone when it is closed, also by a kill."""
     try:
         return os.open(path, os.O_TMPFILE | os.O_RDWR, 0o600)
@@ -75,7 +75,9 @@ def _unseen(path: str) -> int:
         return descriptor
 
 
-def _write(descriptor: int, size: int, seconds: float) -> tuple[int, int, float]:
+def _write_test_file(
+    descriptor: int, size: int, seconds: float
+) -> tuple[int, int, float]:
     """Bytes written, their checksum, the seconds until they were on the disk."""
     block = os.urandom(CHUNK_BYTES)  # what compresses well would measure something else
     checksum = wrote = 0
@@ -94,7 +96,7 @@ def _write(descriptor: int, size: int, seconds: float) -> tuple[int, int, float]
     return wrote, checksum, spent + time.monotonic() - began
 
 
-def _read(descriptor: int, size: int) -> tuple[int, float]:
+def _read_test_file(descriptor: int, size: int) -> tuple[int, float]:
     """The checksum of it all and the seconds of reading, past the cache where that can
     be."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -107,7 +109,7 @@ def _read(descriptor: int, size: int) -> tuple[int, float]:
     return checksum, max(spent, 1e-9)
 
 
-def _syncs(descriptor: int, at: int, seconds: float) -> float:
+def _median_sync_seconds(descriptor: int, at: int, seconds: float) -> float:
     """The median of some small writes, each synced."""
     took: list[float] = []
     while len(took) < SYNCS and sum(took) < seconds:

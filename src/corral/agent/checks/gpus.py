@@ -51,12 +51,14 @@ def check_gpus(ask: CheckRequest) -> Iterator[CheckFinding]:
                 yield CheckFinding(kind=kind, gpu=gpu.index, text=why, ran=False)
         return
     if kinds:
-        yield from _each(ask, kinds)
+        yield from _check_each_gpu(ask, kinds)
     if CheckKind.ALL_REDUCE in ask.checkup.kinds and len(ask.gpus) > 1:
-        yield _together(ask)
+        yield _check_all_reduce(ask)
 
 
-def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
+def _check_each_gpu(
+    ask: CheckRequest, kinds: list[CheckKind]
+) -> Iterator[CheckFinding]:
     seconds = ask.checkup.seconds
     devices = {f"cuda:{place}": gpu for place, gpu in enumerate(ask.gpus)}
     words = ["products", f"{seconds}", ",".join(kinds), *devices]
@@ -74,10 +76,10 @@ def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
             )
         return
     for outcome in outcomes:
-        yield _of(outcome, devices[outcome["device"]])
+        yield _gpu_finding(outcome, devices[outcome["device"]])
 
 
-def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
+def _gpu_finding(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
     if "error" in one:
         text = f"GPU {gpu.index}: {one['error']}"
         return CheckFinding(
@@ -104,7 +106,7 @@ def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
     )
 
 
-def _together(ask: CheckRequest) -> CheckFinding:
+def _check_all_reduce(ask: CheckRequest) -> CheckFinding:
     """One rank a GPU."""
     count, seconds = len(ask.gpus), ask.checkup.seconds
     with socket.create_server(("127.0.0.1", 0)) as free:

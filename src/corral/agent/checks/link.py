@@ -37,11 +37,11 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
     """One result, about the peer."""
     here, peer = (checkup.address, checkup.port), checkup.peer
     try:
-        with _met(checkup, here) as talk:
-            by = _agreed(talk, gpus)
-            rate = _stream(talk, checkup) if by == "stream" else None
+        with _connect_to_peer(checkup, here) as talk:
+            by = _negotiate_backend(talk, gpus)
+            rate = _measure_stream_rate(talk, checkup) if by == "stream" else None
         if rate is None:
-            rate = _reduced(checkup, by, gpus)
+            rate = _measure_all_reduce(checkup, by, gpus)
     except (OSError, ValueError, NoProof) as trouble:
         text = f"no link with {peer} at {here[0]} port {here[1]}: {trouble}"
         yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, failed=True)
@@ -60,7 +60,7 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
     )
 
 
-def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
+def _connect_to_peer(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
     """Raises: OSError."""
     if checkup.leads:
         family = socket.AF_INET6 if ":" in here[0] else socket.AF_INET
@@ -80,7 +80,7 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
             time.sleep(0.1)
 
 
-def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
+def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     """Return the backend that both ends support. Raises: OSError, ValueError."""
     torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
     own_methods = [
@@ -104,7 +104,7 @@ def _why_not() -> str:
     return "" if has_gpu_build() else NO_CUDA
 
 
-def _stream(talk: socket.socket, checkup: CheckUp) -> float:
+def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
     """Bytes/s from the leader to the other, as the other has taken them in. Raises:
     OSError."""
     if checkup.leads:
@@ -121,7 +121,7 @@ def _stream(talk: socket.socket, checkup: CheckUp) -> float:
     return rate
 
 
-def _reduced(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
+def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
     """Raises: NoProof."""
     rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
     place = [

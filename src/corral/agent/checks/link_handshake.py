@@ -28,11 +28,12 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     talk.sendall(nonce)
-    peer_nonce = _exactly(talk, NONCE_BYTES)
+    peer_nonce = _receive_exactly(talk, NONCE_BYTES)
     own_name, other = (b"leads", b"follows") if leads else (b"follows", b"leads")
-    talk.sendall(_proof(secret, own_name, peer_nonce, nonce))
+    talk.sendall(_handshake_proof(secret, own_name, peer_nonce, nonce))
     if not hmac.compare_digest(
-        _exactly(talk, PROOF_BYTES), _proof(secret, other, nonce, peer_nonce)
+        _receive_exactly(talk, PROOF_BYTES),
+        _handshake_proof(secret, other, nonce, peer_nonce),
     ):
         raise NotProven(
             "the other end is no node of this check: it has not proven itself"
@@ -65,11 +66,11 @@ def dialled(where: tuple[str, int], secret: str, seconds: float) -> socket.socke
     return talk
 
 
-def _proof(secret: str, role: bytes, asked: bytes, own: bytes) -> bytes:
+def _handshake_proof(secret: str, role: bytes, asked: bytes, own: bytes) -> bytes:
     return hmac.digest(secret.encode(), b"corral link " + role + asked + own, "sha256")
 
 
-def _exactly(talk: socket.socket, count: int) -> bytes:
+def _receive_exactly(talk: socket.socket, count: int) -> bytes:
     buffer = bytearray()
     while len(buffer) < count:
         piece = talk.recv(count - len(buffer))

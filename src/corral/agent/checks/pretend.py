@@ -64,15 +64,17 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
     for gpu in ask.gpus:
         time.sleep(float(injected.faults.get("seconds", 0.0)))
         if CheckKind.MATMUL in kinds:
-            yield _product(gpu, injected)
+            yield _matmul_finding(gpu, injected)
         if CheckKind.MEMORY in kinds:
-            yield _rate(CheckKind.MEMORY, gpu, "its memory copies at", gpu=gpu.index)
+            yield _rate_finding(
+                CheckKind.MEMORY, gpu, "its memory copies at", gpu=gpu.index
+            )
     if not ask.gpus and CheckKind.MATMUL in kinds:
         from corral.agent.checks.gpus import check_gpus
 
         yield from check_gpus(ask)
     if CheckKind.ALL_REDUCE in kinds and len(ask.gpus) > 1:
-        yield _rate(
+        yield _rate_finding(
             CheckKind.ALL_REDUCE, ask.gpus[0], f"{len(ask.gpus)} GPUs add up at"
         )
     if CheckKind.LINK in kinds:
@@ -82,10 +84,12 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
             if ask.gpus
             else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
         )
-        yield _rate(CheckKind.LINK, first, f"with {peer} it adds up at", device=peer)
+        yield _rate_finding(
+            CheckKind.LINK, first, f"with {peer} it adds up at", device=peer
+        )
 
 
-def _product(gpu: Gpu, injected: Injected) -> CheckFinding:
+def _matmul_finding(gpu: Gpu, injected: Injected) -> CheckFinding:
     wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
     text = (
         f"GPU {gpu.index}: 1 of 100 products is wrong"
@@ -97,7 +101,7 @@ def _product(gpu: Gpu, injected: Injected) -> CheckFinding:
     )
 
 
-def _rate(kind: CheckKind, of: Gpu, says: str, **more: Any) -> CheckFinding:
+def _rate_finding(kind: CheckKind, of: Gpu, says: str, **more: Any) -> CheckFinding:
     best = rated(kind, of.type) or _UNKNOWN_RATE
     value = best * (0.84 + 0.08 * chance(of.uuid, kind))
     text = f"{says} {rate_text(value)} (pretend)"

@@ -58,7 +58,7 @@ class Checks:
             return
         if self._task is None or self._task.done():
             self._doing = wanted
-            self._task = asyncio.create_task(self._do(checkup))
+            self._task = asyncio.create_task(self._run_checkup(checkup))
 
     def end(self) -> None:
         """Kill it now, with all that it has started."""
@@ -82,11 +82,11 @@ class Checks:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _do(self, checkup: CheckUp) -> None:
+    async def _run_checkup(self, checkup: CheckUp) -> None:
         whole = False
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
-                whole = await self._run(checkup)
+                whole = await self._run_check_process(checkup)
         except (OSError, ValueError, TimeoutError) as trouble:
             log.warning(
                 "the check-up %s has failed: %s", checkup.id, trouble or "it hangs"
@@ -103,9 +103,9 @@ class Checks:
         )
         if ended:
             code, text = NOT_RUN, "its checks ended for what is to run there"
-        self._tell([self._signal(checkup, OVER, text, code)])
+        self._report_signals([self._signal(checkup, OVER, text, code)])
 
-    async def _run(self, checkup: CheckUp) -> bool:
+    async def _run_check_process(self, checkup: CheckUp) -> bool:
         """Whether it came to its end by itself."""
         self._process = await asyncio.create_subprocess_exec(
             *self.command,
@@ -129,12 +129,16 @@ class Checks:
             self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
             self._process.stdin.close()
         while line := await self._process.stdout.readline():
-            self._tell(
-                [self._result(checkup, msgspec.json.decode(line, type=CheckFinding))]
+            self._report_signals(
+                [
+                    self._result_signal(
+                        checkup, msgspec.json.decode(line, type=CheckFinding)
+                    )
+                ]
             )
         return await self._process.wait() == 0
 
-    def _result(self, checkup: CheckUp, found: CheckFinding) -> Signal:
+    def _result_signal(self, checkup: CheckUp, found: CheckFinding) -> Signal:
         device = f"{found.kind}:{found.device}" if found.device else str(found.kind)
         code = None if found.failed is None else FAILED if found.failed else PASSED
         return self._signal(
@@ -161,5 +165,5 @@ class Checks:
             **more,  # type: ignore[arg-type]
         )
 
-    def _tell(self, signals: Iterable[Signal]) -> None:
+    def _report_signals(self, signals: Iterable[Signal]) -> None:
         self.senses.tell(tuple(signals))

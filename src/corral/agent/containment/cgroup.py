@@ -76,13 +76,13 @@ def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
         if kind in ("cgroup", "cgroup2"):
             controllers = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
             for name in controllers:
-                folders[name] = _below(
+                folders[name] = _mounted_group_path(
                     Path(fields[4]), fields[3], own_cgroups.get(name, "/")
                 )
     return folders
 
 
-def _below(mount: Path, root: str, path: str) -> Path:
+def _mounted_group_path(mount: Path, root: str, path: str) -> Path:
     """The folder of a group path under a mount that shows the hierarchy from `root`
     on."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
@@ -164,7 +164,7 @@ class Cgroup:
         """
         members = "tasks" if self.version == 1 else "cgroup.procs"
         for folder in self.folders:
-            _write(f"{folder}/{members}", "0")
+            _write_control_file(f"{folder}/{members}", "0")
         if self.namespace is not None:
             self.namespace.enter()
 
@@ -179,12 +179,12 @@ class Cgroup:
         if self.version == 2 and (main / "cgroup.kill").exists():
             (main / "cgroup.kill").write_text("1")
             return
-        self._freeze(True)  # nothing forks while it is being killed
+        self._set_frozen(True)  # nothing forks while it is being killed
         try:
             for pid in self._members():
                 send(pid, 9)
         finally:
-            self._freeze(False)
+            self._set_frozen(False)
 
     def memory(self) -> MemoryEvents | None:
         if self.version == 2:
@@ -199,18 +199,18 @@ class Cgroup:
             self.namespace.remove()
             self.namespace = None
         for folder in self.folders:
-            for inner in reversed(_tree(folder)):
+            for inner in reversed(_group_tree_folders(folder)):
                 with suppress(OSError):
                     os.rmdir(inner)
 
     def _members(self) -> list[int]:
         members = []
-        for folder in _tree(self.folders[0]):
+        for folder in _group_tree_folders(self.folders[0]):
             with suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:
                 members += [int(word) for word in file.read().split()]
         return members
 
-    def _freeze(self, frozen: bool) -> None:
+    def _set_frozen(self, frozen: bool) -> None:
         main = self.folders[0]
         name, words = "cgroup.freeze", ("0", "1")
         if self.version == 1:
@@ -225,7 +225,7 @@ class Cgroup:
         main = self.folders[0]
         if self.version == 1:
             return (main / "freezer.state").read_text().strip() == "FROZEN"
-        return _counter(main / "cgroup.events", "frozen") == 1
+        return _read_counter(main / "cgroup.events", "frozen") == 1
 
 
 def _memory_2(folder: Path) -> MemoryEvents | None:
@@ -234,8 +234,8 @@ def _memory_2(folder: Path) -> MemoryEvents | None:
     if limit is None:
         return None
     return MemoryEvents(
-        oom_kills=_counter(folder / "memory.events", "oom_kill"),
-        peak_bytes=_number(folder / "memory.peak"),
+        oom_kills=_read_counter(folder / "memory.events", "oom_kill"),
+        peak_bytes=_read_number(folder / "memory.peak"),
         limit_bytes=limit,
     )
 
@@ -244,7 +244,7 @@ def _limit_2(folder: Path) -> int | None:
     """The tightest limit of the group and of those around it, in bytes."""
     around = (folder, *folder.parents)
     limits = (
-        _number(path / "memory.max")
+        _read_number(path / "memory.max")
         for path in around
         if (path / "memory.max").exists()
     )
@@ -252,12 +252,12 @@ def _limit_2(folder: Path) -> int | None:
 
 
 def _memory_1(folder: Path) -> MemoryEvents:
-    tightest = _counter(folder / "memory.stat", "hierarchical_memory_limit")
-    own_limit = _number(folder / "memory.limit_in_bytes")
+    tightest = _read_counter(folder / "memory.stat", "hierarchical_memory_limit")
+    own_limit = _read_number(folder / "memory.limit_in_bytes")
     limit = min(tightest, own_limit) if tightest else own_limit
     return MemoryEvents(
-        oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
-        peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
+        oom_kills=_read_counter(folder / "memory.oom_control", "oom_kill"),
+        peak_bytes=_read_number(folder / "memory.max_usage_in_bytes"),
         limit_bytes=limit if limit < _NO_LIMIT_1 else None,
     )
 
@@ -295,7 +295,11 @@ def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
     missing = [at for at in _V1 if limit_accepted[at] and at not in folders]
-    group = Cgroup(version=1, folders=list(folders.values()), warnings=_cannot(missing))
+    group = Cgroup(
+        version=1,
+        folders=list(folders.values()),
+        warnings=_missing_limit_warnings(missing),
+    )
     for at, folder in folders.items():
         _write_all(folder, _FILES_1[at](limits))
     if "memory" in folders:
@@ -315,13 +319,13 @@ def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
         "pids": [("pids.max", str(limits.pids))] * (limits.pids > 0),
         "memory": [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0")]
         * (limits.memory_bytes > 0),
-        "cpu": [("cpu.max", f"{_quota(limits)} {_CPU_PERIOD_MICROS}")]
+        "cpu": [("cpu.max", f"{_cpu_quota_micros(limits)} {_CPU_PERIOD_MICROS}")]
         * (limits.cpu_millis > 0),
     }
     missing = [at for at, files in wanted.items() if files and at not in controllers]
     for at, files in wanted.items():
         _write_all(folder, files if at in controllers else ())
-    warnings = _cannot(missing)
+    warnings = _missing_limit_warnings(missing)
     if limits.devices is not None:
         try:
             device_filter.attach(folder, limits.devices)
@@ -330,11 +334,11 @@ def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     return Cgroup(version=2, folders=[folder], warnings=warnings)
 
 
-def _quota(limits: ContainmentLimits) -> int:
+def _cpu_quota_micros(limits: ContainmentLimits) -> int:
     return max(1000, limits.cpu_millis * _CPU_PERIOD_MICROS // 1000)
 
 
-def _devices(limits: ContainmentLimits) -> list[tuple[str, str]]:
+def _device_rules(limits: ContainmentLimits) -> list[tuple[str, str]]:
     devices = []
     for major, minors in (limits.devices or {}).items():
         devices.append(("devices.deny", f"c {major}:* rwm"))
@@ -349,21 +353,21 @@ _FILES_1: Final = {
     "cpu": lambda limits: (
         [
             ("cpu.cfs_period_us", str(_CPU_PERIOD_MICROS)),
-            ("cpu.cfs_quota_us", str(_quota(limits))),
+            ("cpu.cfs_quota_us", str(_cpu_quota_micros(limits))),
         ]
         * (limits.cpu_millis > 0)
     ),
-    "devices": _devices,
+    "devices": _device_rules,
 }
 
 
 def _write_all(folder: Path, files: Iterable[tuple[str, str]]) -> None:
     for name, content in files:
         with suppress(FileNotFoundError):  # memory.swap.max where swap is not counted
-            _write(f"{folder}/{name}", content)
+            _write_control_file(f"{folder}/{name}", content)
 
 
-def _write(file: str, content: str) -> None:
+def _write_control_file(file: str, content: str) -> None:
     """Without the text layer: this is on the way of every launch."""
     descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
@@ -372,14 +376,14 @@ def _write(file: str, content: str) -> None:
         os.close(descriptor)
 
 
-def _cannot(controllers: Iterable[str]) -> list[str]:
+def _missing_limit_warnings(controllers: Iterable[str]) -> list[str]:
     return [
         f"no limit on {name} can be held here: its cgroup is missing"
         for name in controllers
     ]
 
 
-def _tree(folder: Path) -> list[str]:
+def _group_tree_folders(folder: Path) -> list[str]:
     """The folder and all groups that were made in it, parents first."""
     with suppress(OSError):
         if os.stat(folder).st_nlink == 2:  # no folder in it
@@ -387,14 +391,14 @@ def _tree(folder: Path) -> list[str]:
     return [at for at, _, _ in os.walk(folder)]
 
 
-def _counter(file: Path, name: str) -> int:
+def _read_counter(file: Path, name: str) -> int:
     with suppress(OSError, ValueError):
         lines = (line.split() for line in file.read_text().splitlines())
         return next((int(value) for key, value in lines if key == name), 0)
     return 0
 
 
-def _number(file: Path) -> int:
+def _read_number(file: Path) -> int:
     with suppress(OSError, ValueError):
         return int(file.read_text())
     return 0

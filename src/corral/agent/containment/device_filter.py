@@ -96,21 +96,21 @@ def attach(group: Path, allowed: Allowed) -> None:
         ctypes.addressof(code),
         ctypes.addressof(license),
     )
-    loaded = _bpf(BPF_PROG_LOAD, load, "load the device filter")
+    loaded = _call_bpf(BPF_PROG_LOAD, load, "load the device filter")
     try:
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             words = struct.pack(
                 "=IIII", folder, loaded, BPF_CGROUP_DEVICE, BPF_F_ALLOW_MULTI
             )
-            _bpf(BPF_PROG_ATTACH, words, "attach the device filter")
+            _call_bpf(BPF_PROG_ATTACH, words, "attach the device filter")
         finally:
             os.close(folder)
     finally:
         os.close(loaded)
 
 
-def _bpf(command: int, words: bytes, what: str) -> int:
+def _call_bpf(command: int, words: bytes, what: str) -> int:
     """The call's answer. Raises: OSError."""
     number = SYS_BPF.get(os.uname().machine)
     if number is None:

@@ -102,7 +102,7 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
     Raises: OSError where this is not permitted.
     """
     if furnish is None:
-        _unshare(CLONE_NEWPID)
+        _unshare_namespace(CLONE_NEWPID)
     elif _libc.unshare(CLONE_NEWPID) != 0:
         # in a user namespace no rank could change its account
         raise OSError(ctypes.get_errno(), "no pid namespace is to be had by root here")
@@ -129,7 +129,7 @@ def try_out() -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            _unshare(CLONE_NEWPID)
+            _unshare_namespace(CLONE_NEWPID)
             os._exit(0)
         except OSError as trouble:
             os._exit(min(trouble.errno or 1, 254))
@@ -138,7 +138,7 @@ def try_out() -> str:
     return os.strerror(code) if code else ""
 
 
-def _unshare(flag: int) -> None:
+def _unshare_namespace(flag: int) -> None:
     if _libc.unshare(flag) == 0:
         return
     uid, gid = os.geteuid(), os.getegid()

@@ -55,7 +55,7 @@ class Probe:
                 "the machine's GPUs and shared paths did not answer; the last answer stands"
             )
         else:
-            self._take(answer)
+            self._apply_survey(answer)
         return Inventory(
             gpus=self.gpus,
             cpu_millis=self.settings.cpu_millis or cpu_millis(),
@@ -70,7 +70,7 @@ class Probe:
             checks=True,
         )
 
-    def _take(self, answer: Survey) -> None:
+    def _apply_survey(self, answer: Survey) -> None:
         for trouble in answer.troubles:
             self._say(trouble)
         for name in answer.silent:

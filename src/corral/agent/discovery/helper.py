@@ -156,12 +156,12 @@ def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
 
     wanted = driver_indices(chosen)
     try:
-        return tuple(_nvidia(place, index) for place, index in enumerate(wanted))
+        return tuple(_nvidia_gpu(place, index) for place, index in enumerate(wanted))
     except pynvml.NVMLError as trouble:
         raise RuntimeError(f"NVML fails: {trouble}") from trouble
 
 
-def _nvidia(place: int, index: int) -> Gpu:
+def _nvidia_gpu(place: int, index: int) -> Gpu:
     import pynvml
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -170,7 +170,7 @@ def _nvidia(place: int, index: int) -> Gpu:
         uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),
         type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
         memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-        slices=_slices(handle),
+        slices=_mig_slice_names(handle),
         numa=numa_of(_bus_of(handle)),
     )
 
@@ -200,7 +200,7 @@ def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
         return 0
 
 
-def _slices(handle: Any) -> tuple[str, ...]:
+def _mig_slice_names(handle: Any) -> tuple[str, ...]:
     """The names of the MIG devices that the GPU is cut into now; none where it is not,
     or where the driver is too old to say so."""
     import pynvml
@@ -231,12 +231,14 @@ def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
     for index in driver_indices(chosen):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            if _slices(handle):
-                parts |= _parts(handle, int(pynvml.nvmlDeviceGetMinorNumber(handle)))
+            if _mig_slice_names(handle):
+                parts |= _mig_parts_of_gpu(
+                    handle, int(pynvml.nvmlDeviceGetMinorNumber(handle))
+                )
     return parts
 
 
-def _parts(handle: Any, minor: int) -> dict[str, MigPart]:
+def _mig_parts_of_gpu(handle: Any, minor: int) -> dict[str, MigPart]:
     import pynvml
 
     parts = {}
@@ -323,7 +325,9 @@ def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey
                 path, partial(_ask_common, path, settings.shared[0], inside, findings)
             )
     threads = {
-        name: threading.Thread(target=_guarded, args=(step, findings), daemon=True)
+        name: threading.Thread(
+            target=_run_discovery_step, args=(step, findings), daemon=True
+        )
         for name, step in steps.items()
     }
     for thread in threads.values():
@@ -338,7 +342,7 @@ def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey
     return findings
 
 
-def _guarded(step: Callable[[], None], found: Survey) -> None:
+def _run_discovery_step(step: Callable[[], None], found: Survey) -> None:
     try:
         step()
     except (OSError, RuntimeError) as trouble:

@@ -43,19 +43,19 @@ def enter_image(image: ImageRoot) -> None:
         os.chown(root, below.st_uid, below.st_gid)
     for path in (*KERNEL, *NETWORK, *image.seen):
         if os.path.exists(path):
-            _show(str(root), path, path)
+            _bind_into_root(str(root), path, path)
     for library in image.libraries:
-        _show(str(root), library, f"{LIBRARIES}/{os.path.basename(library)}")
+        _bind_into_root(str(root), library, f"{LIBRARIES}/{os.path.basename(library)}")
     kernel_mounts.pivot(str(root))
 
 
-def _show(root: str, source: str, at: str) -> None:
-    with _made(root, at, folder=os.path.isdir(source)) as target:
+def _bind_into_root(root: str, source: str, at: str) -> None:
+    with _open_created_path(root, at, folder=os.path.isdir(source)) as target:
         kernel_mounts.bind(os.path.realpath(source), target)
 
 
 @contextmanager
-def _made(root: str, path: str, *, folder: bool) -> Iterator[str]:
+def _open_created_path(root: str, path: str, *, folder: bool) -> Iterator[str]:
     """Create this path below `root`, and yield a name for it.
 
     A link on the way is replaced by a folder.
@@ -64,16 +64,20 @@ def _made(root: str, path: str, *, folder: bool) -> Iterator[str]:
     try:
         *parents, last = [part for part in path.split("/") if part]
         for name in parents:
-            opened.append(_entered(opened[-1], name))
-        opened.append(_entered(opened[-1], last) if folder else _file(opened[-1], last))
+            opened.append(_open_subfolder(opened[-1], name))
+        opened.append(
+            _open_subfolder(opened[-1], last)
+            if folder
+            else _open_created_file(opened[-1], last)
+        )
         yield f"/proc/self/fd/{opened[-1]}"
     finally:
         for descriptor in opened:
             os.close(descriptor)
 
 
-def _entered(parent: int, name: str) -> int:
-    kind = _kind(parent, name)
+def _open_subfolder(parent: int, name: str) -> int:
+    kind = _file_mode(parent, name)
     if kind is not None and not stat.S_ISDIR(kind):
         os.unlink(name, dir_fd=parent)
     with suppress(FileExistsError):
@@ -81,8 +85,8 @@ def _entered(parent: int, name: str) -> int:
     return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
-def _file(parent: int, name: str) -> int:
-    kind = _kind(parent, name)
+def _open_created_file(parent: int, name: str) -> int:
+    kind = _file_mode(parent, name)
     if kind is not None and not stat.S_ISREG(kind):
         os.unlink(name, dir_fd=parent)
         kind = None
@@ -92,7 +96,7 @@ def _file(parent: int, name: str) -> int:
     return os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
 
 
-def _kind(parent: int, name: str) -> int | None:
+def _file_mode(parent: int, name: str) -> int | None:
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -62,7 +62,7 @@ def _unpack_flat(root: int, bounds: UnpackLimits) -> None:
             break
 
 
-def _become(account: dict[str, Any] | None) -> None:
+def _switch_account(account: dict[str, Any] | None) -> None:
     if account is None:
         return
     os.setgroups(account["groups"])
@@ -75,7 +75,7 @@ def main(words: list[str]) -> None:
     take_low_priority()
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    _become(request["account"])
+    _switch_account(request["account"])
     try:
         reply = answer(request)
     except BadArchive as wrong:

@@ -97,22 +97,22 @@ class Images:
                 tool, image.name, seen=seen, work=work, gpu=gpu
             )
             return ImageRoot(words=words)
-        with self._alone(account) as folder:
+        with self._lock_account_folder(account) as folder:
             pulled_image, unpack = self._found(image, folder, account)
-            root = self._unpacked(folder, pulled_image, unpack)
+            root = self._unpack_image(folder, pulled_image, unpack)
             user.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            user.write_text(f"{pulled_image.id}\n{_digest(pulled_image)}\n")
+            user.write_text(f"{pulled_image.id}\n{_image_digest(pulled_image)}\n")
         libraries = tools.driver_libraries() if gpu else []
         return ImageRoot(
             root=str(root),
             seen=seen,
             libraries=libraries,
             env=pulled_image.env,
-            digest=_digest(pulled_image),
+            digest=_image_digest(pulled_image),
         )
 
     @contextmanager
-    def _alone(self, account: ImageAccount | None) -> Iterator[Path]:
+    def _lock_account_folder(self, account: ImageAccount | None) -> Iterator[Path]:
         """The account's folder, among threads and agents that share it. Raises:
         OSError."""
         uid = account.uid if account is not None else os.geteuid()
@@ -141,7 +141,7 @@ class Images:
             name = image.reference if self._lists_registries else image.name
             pulled_image = tools.found(tool, name, account)
         else:
-            pulled_image, owner = self._pulled(tool, image, folder), None
+            pulled_image, owner = self._pull_image(tool, image, folder), None
         return pulled_image, lambda into: unpacking.unpack_found(
             tool, pulled_image.id, into, name=image.name, owner=owner, account=account
         )
@@ -157,7 +157,7 @@ class Images:
             self._own_tools[key] = tools.is_own_tool(tool, account)
         return self._own_tools[key]
 
-    def _pulled(self, tool: str, image: Image, folder: Path) -> PulledImage:
+    def _pull_image(self, tool: str, image: Image, folder: Path) -> PulledImage:
         """The image by the agent's own tool, on behalf of another account.
 
         What the agent has by that name is not asked for, nor are its credentials used
@@ -186,20 +186,20 @@ class Images:
         fresh.rename(notes)
         return pulled_image
 
-    def _unpacked(
+    def _unpack_image(
         self, folder: Path, known: PulledImage, unpack: Callable[[Path], None]
     ) -> Path:
         root = folder / known.id
         if not root.exists():
             self._make_room(folder)
             partial = folder / f"{known.id}{_PARTIAL}"
-            _remove(partial)
+            _remove_tree(partial)
             partial.mkdir(mode=0o700)
             try:
                 unpack(partial)
                 partial.rename(root)
             finally:
-                _remove(partial)
+                _remove_tree(partial)
         os.utime(root)  # when it was last asked for
         return root
 
@@ -214,7 +214,7 @@ class Images:
         }
         for path in self._folder.iterdir():
             if not path.name.startswith((_ACCOUNT, LOCK)) and path.name not in used:
-                _remove(path)
+                _remove_tree(path)
         unpacked = [
             entry
             for entry in folder.iterdir()
@@ -223,7 +223,7 @@ class Images:
         idle = [entry for entry in unpacked if entry.name not in used]
         idle.sort(key=lambda one: one.stat().st_mtime)
         for path in idle[: max(len(unpacked) - KEPT + 1, 0)]:
-            _remove(path)
+            _remove_tree(path)
 
 
 def digest_in_use(attempt: Path) -> str:
@@ -234,7 +234,7 @@ def digest_in_use(attempt: Path) -> str:
     return ""
 
 
-def _digest(known: PulledImage) -> str:
+def _image_digest(known: PulledImage) -> str:
     return known.digest or f"sha256:{known.id}"
 
 
@@ -255,5 +255,5 @@ def _read_notes(notes: Path) -> dict[str, PulledImage]:
         return {}
 
 
-def _remove(path: Path) -> None:
+def _remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)

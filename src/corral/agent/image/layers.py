@@ -159,7 +159,7 @@ def unpack_layers(
         with layout.open(name) as file:
             tree = ImageTree(root, bounds, layered=True)
             try:
-                with _plain(file) as stream:
+                with _open_decompressed(file) as stream:
                     members, size_bytes = unpack_members(
                         stream, unpack_limits, tree.place, disk=root
                     )
@@ -174,19 +174,19 @@ def unpack_layers(
 
 def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("index.json"))["manifests"]
-    descriptor = _chosen(listed, tag)
+    descriptor = _select_manifest(listed, tag)
     for _ in range(3):  # an index may list indexes
         if not str(descriptor.get("mediaType", "")).endswith(_INDEXES):
             break
-        text = layout.text(_blob(descriptor["digest"]), descriptor["digest"])
+        text = layout.text(_blob_path(descriptor["digest"]), descriptor["digest"])
         descriptor = _for_this_machine(json.loads(text)["manifests"])
     manifest = json.loads(
-        layout.text(_blob(descriptor["digest"]), descriptor["digest"])
+        layout.text(_blob_path(descriptor["digest"]), descriptor["digest"])
     )
     config = manifest["config"]["digest"]
-    layers = tuple(_blob(layer["digest"]) for layer in manifest["layers"])
-    text = layout.text(_blob(config), config)
-    return _image(text, layers=layers, digest=descriptor["digest"])
+    layers = tuple(_blob_path(layer["digest"]) for layer in manifest["layers"])
+    text = layout.text(_blob_path(config), config)
+    return _image_from_config(text, layers=layers, digest=descriptor["digest"])
 
 
 def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
@@ -197,10 +197,14 @@ def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
             f"it has {len(named)} images of the tag {tag!r}, and one is needed"
         )
     text = layout.text(named[0]["Config"])
-    return _image(text, layers=tuple(named[0]["Layers"]), digest=_digest_of(text))
+    return _image_from_config(
+        text, layers=tuple(named[0]["Layers"]), digest=_digest_of(text)
+    )
 
 
-def _image(config: bytes, *, layers: tuple[str, ...], digest: str) -> ArchivedImage:
+def _image_from_config(
+    config: bytes, *, layers: tuple[str, ...], digest: str
+) -> ArchivedImage:
     if len(layers) > MOST_LAYERS:
         raise BadArchive(
             f"it has {len(layers)} layers; at most {MOST_LAYERS} are allowed"
@@ -211,7 +215,7 @@ def _image(config: bytes, *, layers: tuple[str, ...], digest: str) -> ArchivedIm
     return ArchivedImage(id=id, digest=digest, env=env, layers=layers)
 
 
-def _chosen(listed: Any, tag: str) -> Mapping[str, Any]:
+def _select_manifest(listed: Any, tag: str) -> Mapping[str, Any]:
     name = "org.opencontainers.image.ref.name"
     named = [
         manifest
@@ -240,7 +244,7 @@ def _tags_of(entry: Mapping[str, Any]) -> list[str]:
     return [*tags, *(tag.rpartition(":")[2] for tag in tags)]
 
 
-def _blob(digest: str) -> str:
+def _blob_path(digest: str) -> str:
     if _DIGEST.fullmatch(digest) is None:
         raise BadArchive(f"{digest[:100]!r} is no digest")
     return f"blobs/{digest.replace(':', '/', 1)}"
@@ -251,7 +255,7 @@ def _digest_of(data: bytes) -> str:
 
 
 @contextmanager
-def _plain(file: IO[bytes]) -> Iterator[Readable]:
+def _open_decompressed(file: IO[bytes]) -> Iterator[Readable]:
     """The layer's tar stream, whether compressed by gzip or not at all."""
     magic = file.read(4)
     file.seek(0)

@@ -68,7 +68,7 @@ def oci_tool(image: str) -> str:
     if shutil.which("podman"):
         return "podman"
     tool = tool_of(OCI_TOOLS, image)
-    completed_process = _call([tool, "version"], ANSWER_SECONDS)
+    completed_process = _run_tool([tool, "version"], ANSWER_SECONDS)
     if completed_process.returncode != 0:
         raise ImageTrouble(
             f"docker does not answer: {last_line(completed_process.stderr)}", infra=True
@@ -81,7 +81,7 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
     socket."""
     words = [tool, "info"] if tool == "podman" else [tool, "version"]
     try:
-        return _call(words, ANSWER_SECONDS, account).returncode == 0
+        return _run_tool(words, ANSWER_SECONDS, account).returncode == 0
     except (ImageTrouble, OSError):
         return False
 
@@ -89,11 +89,11 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
 def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
     """The image as the account has it, pulled when it is not there. Raises:
     ImageTrouble."""
-    pulled_image = _inspect(tool, image, account)
+    pulled_image = _inspect_image(tool, image, account)
     if pulled_image is None:
-        pulled = _call([tool, "pull", "--quiet", image], PULL_SECONDS, account)
+        pulled = _run_tool([tool, "pull", "--quiet", image], PULL_SECONDS, account)
         _check_pull(image, pulled)
-        pulled_image = _inspect(tool, image, account) or _inspect(
+        pulled_image = _inspect_image(tool, image, account) or _inspect_image(
             tool, pulled.stdout.strip(), account
         )
     if pulled_image is None:
@@ -121,9 +121,9 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
                 "REGISTRY_AUTH_FILE": f"{empty}/config.json",
                 "DOCKER_CONFIG": empty,
             }
-        done = _call(words, PULL_SECONDS, extra=extra)
+        done = _run_tool(words, PULL_SECONDS, extra=extra)
     _check_pull(reference, done)
-    pulled_image = _inspect(tool, done.stdout.strip() or reference, None)
+    pulled_image = _inspect_image(tool, done.stdout.strip() or reference, None)
     if pulled_image is None:
         raise ImageTrouble(
             f"{tool} has pulled {reference} and does not know it", infra=True
@@ -133,14 +133,14 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
 
 def created(tool: str, id: str, account: ImageAccount | None) -> str:
     """A container of the image, which never runs. Raises: ImageTrouble."""
-    made = _call([tool, "create", id, "true"], ANSWER_SECONDS, account)
+    made = _run_tool([tool, "create", id, "true"], ANSWER_SECONDS, account)
     if made.returncode != 0:
         raise ImageTrouble(f"{tool} create fails: {last_line(made.stderr)}", infra=True)
     return made.stdout.split()[-1]
 
 
 def removed(tool: str, container: str, account: ImageAccount | None) -> None:
-    _call([tool, "rm", "--force", container], ANSWER_SECONDS, account)
+    _run_tool([tool, "rm", "--force", container], ANSWER_SECONDS, account)
 
 
 def export_of(
@@ -152,13 +152,13 @@ def export_of(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        **_as(account),
+        **_account_arguments(account),
     )
 
 
 def may_read(path: str, account: ImageAccount | None) -> bool:
     """Whether the account may read this file."""
-    return _call(["test", "-r", path], ANSWER_SECONDS, account).returncode == 0
+    return _run_tool(["test", "-r", path], ANSWER_SECONDS, account).returncode == 0
 
 
 def apptainer_words(
@@ -175,7 +175,7 @@ def driver_libraries() -> list[str]:
     driver."""
     if not Path("/dev/nvidiactl").exists() or not shutil.which("ldconfig"):
         return []
-    listed = _call(["ldconfig", "-p"], ANSWER_SECONDS).stdout
+    listed = _run_tool(["ldconfig", "-p"], ANSWER_SECONDS).stdout
     paths = [
         line.rpartition("=> ")[2].strip()
         for line in listed.splitlines()
@@ -203,9 +203,11 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
     )
 
 
-def _inspect(tool: str, image: str, account: ImageAccount | None) -> PulledImage | None:
+def _inspect_image(
+    tool: str, image: str, account: ImageAccount | None
+) -> PulledImage | None:
     words = [tool, "image", "inspect", image, "--format", _FORMAT]
-    completed_process = _call(words, ANSWER_SECONDS, account)
+    completed_process = _run_tool(words, ANSWER_SECONDS, account)
     if completed_process.returncode != 0:
         return None
     try:
@@ -236,7 +238,7 @@ def _found_in(text: str) -> PulledImage:
     )
 
 
-def _call(
+def _run_tool(
     words: Sequence[str],
     seconds: float,
     account: ImageAccount | None = None,
@@ -250,7 +252,7 @@ def _call(
             capture_output=True,
             text=True,
             timeout=seconds,
-            **_as(account, extra),
+            **_account_arguments(account, extra),
         )
     except subprocess.TimeoutExpired:
         raise ImageTrouble(
@@ -258,7 +260,7 @@ def _call(
         ) from None
 
 
-def _as(
+def _account_arguments(
     account: ImageAccount | None, extra: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Arguments of `subprocess` that run a program as the account, with nothing of the

@@ -59,11 +59,11 @@ class ImageTree:
             self.left_out += 1
 
     def close(self) -> None:
-        self._forget()
+        self._close_last_folder()
 
     def _make_folder(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
-        if not stat.S_ISDIR(_kind(parent, name)):
-            self._clear(parent, name)
+        if not stat.S_ISDIR(_file_mode(parent, name)):
+            self._remove_existing(parent, name)
             os.mkdir(name, 0o700, dir_fd=parent)
         folder = os.open(
             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent
@@ -77,7 +77,7 @@ class ImageTree:
     def _make_file(
         self, parent: int, name: str, member: tarfile.TarInfo, content: Content
     ) -> None:
-        self._clear(parent, name)
+        self._remove_existing(parent, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         target = os.open(name, flags, 0o600, dir_fd=parent)
         try:
@@ -96,20 +96,20 @@ class ImageTree:
             or len(os.fsencode(target)) >= self._bounds.path_bytes
         ):
             raise BadArchive(f"{member.name[:200]!r} is a link that leads nowhere")
-        self._clear(parent, name)
+        self._remove_existing(parent, name)
         os.symlink(target, name, dir_fd=parent)
 
     def _make_hard_link(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
         *folders, source = path_parts(member.linkname, self._bounds) or [""]
-        target_folder = self._resolve(folders, make=False)
+        target_folder = self._resolve_folder(folders, make=False)
         try:
-            kind = _kind(target_folder, source) if source else 0
+            kind = _file_mode(target_folder, source) if source else 0
             if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
                 raise BadArchive(f"{member.name[:200]!r} is a hard link to no file")
             same = os.path.sameopenfile(target_folder, parent) and source == name
             if same:
                 return
-            self._clear(parent, name)
+            self._remove_existing(parent, name)
             os.link(
                 source,
                 name,
@@ -139,7 +139,7 @@ class ImageTree:
         self, parent: int, folders: Sequence[str], name: str
     ) -> None:
         if (*folders, name) not in self._placed:
-            self._clear(parent, name)
+            self._remove_existing(parent, name)
 
     def _note_placed(self, parts: tuple[str, ...]) -> None:
         """Note the member and each folder on the way, up to one that is known
@@ -148,9 +148,9 @@ class ImageTree:
             self._placed.add(parts)
             parts = parts[:-1]
 
-    def _clear(self, parent: int, name: str) -> None:
+    def _remove_existing(self, parent: int, name: str) -> None:
         """Make way for a member: what is there goes, and a link is not followed."""
-        kind = _kind(parent, name)
+        kind = _file_mode(parent, name)
         if not kind:
             return
         if stat.S_ISDIR(kind):
@@ -165,17 +165,17 @@ class ImageTree:
         folder."""
         key = tuple(parts)
         if self._last is None or self._last[0] != key:
-            folder = self._resolve(parts, make=True)
-            self._forget()
+            folder = self._resolve_folder(parts, make=True)
+            self._close_last_folder()
             self._last = (key, folder)
         return self._last[1]
 
-    def _forget(self) -> None:
+    def _close_last_folder(self) -> None:
         if self._last is not None:
             os.close(self._last[1])
             self._last = None
 
-    def _resolve(self, parts: Sequence[str], *, make: bool) -> int:
+    def _resolve_folder(self, parts: Sequence[str], *, make: bool) -> int:
         """Open the folder below the root, with links as a process inside the image sees
         them."""
         pending = deque(parts)
@@ -191,7 +191,7 @@ class ImageTree:
                         os.close(stack.pop())
                     continue
                 try:
-                    stack.append(self._enter(stack[-1], name, make=make))
+                    stack.append(self._open_subfolder(stack[-1], name, make=make))
                 except NotADirectoryError:
                     links += 1
                     target = self._link_on_the_way(stack[-1], name, links)
@@ -207,7 +207,7 @@ class ImageTree:
             for descriptor in stack:
                 os.close(descriptor)
 
-    def _enter(self, parent: int, name: str, *, make: bool) -> int:
+    def _open_subfolder(self, parent: int, name: str, *, make: bool) -> int:
         try:
             return os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
@@ -219,12 +219,12 @@ class ImageTree:
         return os.open(name, _FOLDER, dir_fd=parent)
 
     def _link_on_the_way(self, parent: int, name: str, links: int) -> str:
-        if links > MOST_LINKS or not stat.S_ISLNK(_kind(parent, name)):
+        if links > MOST_LINKS or not stat.S_ISLNK(_file_mode(parent, name)):
             raise BadArchive(f"{name!r} on the way to a member is no folder")
         return os.readlink(name, dir_fd=parent)
 
 
-def _kind(parent: int, name: str) -> int:
+def _file_mode(parent: int, name: str) -> int:
     """The mode of what is there; 0 for nothing."""
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode

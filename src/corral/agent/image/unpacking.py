@@ -26,7 +26,9 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 def described(image: Image, account: ImageAccount | None) -> PulledImage:
     """The image of an archive that the account may read. Raises: ImageTrouble."""
     request = {"path": image.path, "tag": image.tag}
-    description = _ask(request, account, name=image.name, seconds=DESCRIBE_SECONDS)
+    description = _run_image_helper(
+        request, account, name=image.name, seconds=DESCRIBE_SECONDS
+    )
     try:
         env = {str(name): str(value) for name, value in description["env"].items()}
         id, digest = str(description["id"]), str(description["digest"])
@@ -44,7 +46,7 @@ def described(image: Image, account: ImageAccount | None) -> PulledImage:
 def unpack_archive(image: Image, into: Path, account: ImageAccount | None) -> None:
     """Raises: ImageTrouble, OSError."""
     request = {"path": image.path, "tag": image.tag}
-    _fill(request, into, account, name=image.name, source=subprocess.DEVNULL)
+    _fill_folder(request, into, account, name=image.name, source=subprocess.DEVNULL)
 
 
 def unpack_found(
@@ -69,7 +71,7 @@ def unpack_found(
         with tools.export_of(tool, container, owner) as export:
             try:
                 assert export.stdout is not None
-                _fill({}, into, account, name=name, source=export.stdout)
+                _fill_folder({}, into, account, name=name, source=export.stdout)
                 export.stdout.close()
             except BaseException:
                 export.kill()
@@ -82,7 +84,7 @@ def unpack_found(
         tools.removed(tool, container, owner)
 
 
-def _fill(
+def _fill_folder(
     request: dict[str, Any],
     into: Path,
     account: ImageAccount | None,
@@ -97,12 +99,14 @@ def _fill(
         os.fchmod(folder, 0o755)
         seconds = BOUNDS.seconds + LATE_SECONDS
         whole = {**request, "into": folder, "bounds": asdict(BOUNDS)}
-        _ask(whole, account, name=name, seconds=seconds, source=source, keep=(folder,))
+        _run_image_helper(
+            whole, account, name=name, seconds=seconds, source=source, keep=(folder,)
+        )
     finally:
         os.close(folder)
 
 
-def _ask(
+def _run_image_helper(
     request: dict[str, Any],
     account: ImageAccount | None,
     *,

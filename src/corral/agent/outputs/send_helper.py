@@ -85,7 +85,7 @@ def resolved(folder: int, path: str) -> list[str]:
                 raise out
             resolved_paths.pop()
             continue
-        target = _link(folder, "/".join([*resolved_paths, part]))
+        target = _read_link(folder, "/".join([*resolved_paths, part]))
         links += target is not None
         if target is None:
             resolved_paths.append(part)
@@ -96,7 +96,7 @@ def resolved(folder: int, path: str) -> list[str]:
     return resolved_paths
 
 
-def _link(folder: int, path: str) -> str | None:
+def _read_link(folder: int, path: str) -> str | None:
     """Return where a link leads; None for what is not a link."""
     try:
         return os.readlink(path, dir_fd=folder)
@@ -115,7 +115,7 @@ def send_folder(folder: int, output: IO[bytes]) -> None:
         itself.type, itself.mode = tarfile.DIRTYPE, 0o755
         archive.addfile(itself)
         for entry in walk(folder):
-            member = _member(entry)
+            member = _tar_member(entry)
             if entry.is_folder:
                 member.type = tarfile.DIRTYPE
                 archive.addfile(member)
@@ -124,24 +124,26 @@ def send_folder(folder: int, output: IO[bytes]) -> None:
                     content = os.open(entry.name, _FILE, dir_fd=entry.parent)
                 except FileNotFoundError:
                     continue  # a running job has removed it
-                _add(archive, member, content)
+                _add_to_archive(archive, member, content)
 
 
 def send_file(entry: Entry, output: IO[bytes]) -> None:
     """Send one file. Raises: OSError."""
     content = os.open(entry.name, _FILE, dir_fd=entry.parent)
     with tarfile.open(fileobj=output, mode="w|", bufsize=CHUNK_BYTES) as archive:
-        _add(archive, _member(entry), content)
+        _add_to_archive(archive, _tar_member(entry), content)
 
 
-def _member(entry: Entry) -> tarfile.TarInfo:
+def _tar_member(entry: Entry) -> tarfile.TarInfo:
     member = tarfile.TarInfo(entry.path)
     member.mtime = int(entry.status.st_mtime)
     member.mode = entry.status.st_mode & 0o755 | 0o600
     return member
 
 
-def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: int) -> None:
+def _add_to_archive(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, content: int
+) -> None:
     """Add the open file as long as it is now. Raises: OSError, also where it shrinks
     meanwhile."""
     with os.fdopen(content, "rb") as file:

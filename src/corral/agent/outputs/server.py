@@ -42,7 +42,7 @@ class OutputServer:
         async with self._places:
             try:
                 if request.path is None:
-                    end = await self._list(key, connection)
+                    end = await self._send_listing(key, connection)
                 else:
                     end = await self._send(key, request.path, connection)
             except (FileNotFoundError, NotADirectoryError):
@@ -52,7 +52,9 @@ class OutputServer:
     def _folder(self, key: AttemptKey) -> Path:
         return self._attempts / f"{key[0]}.{key[1]}"
 
-    async def _list(self, key: AttemptKey, connection: ClientConnection) -> bytes:
+    async def _send_listing(
+        self, key: AttemptKey, connection: ClientConnection
+    ) -> bytes:
         folder = self._folder(key)
         since_ns = read_record(folder).since_ns
         listing = encode_listing(

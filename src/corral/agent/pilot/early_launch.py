@@ -58,7 +58,7 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
 
     Raises: OSError when nothing can be written here.
     """
-    account = _account(early)
+    account = _rank_account(early)
     if isinstance(account, str):
         return None
     folder = node_dir / "attempts" / f"{early.spec.job}.{early.spec.attempt}"
@@ -66,7 +66,7 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     folder.mkdir(mode=0o700)
     if early.launch["workdir"] is None:
         work.mkdir()
-    elif not _unpacked(source / WORKDIR_FILE, work):
+    elif not _unpack_archive(source / WORKDIR_FILE, work):
         shutil.rmtree(folder)
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -82,7 +82,7 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     return replace(early, spec=spec)
 
 
-def _account(early: Early) -> dict[str, Any] | None | str:
+def _rank_account(early: Early) -> dict[str, Any] | None | str:
     """The account of the ranks; a text where the agent has to say why they have
     none."""
     if os.geteuid() != 0:
@@ -93,7 +93,7 @@ def _account(early: Early) -> dict[str, Any] | None | str:
     return early_account(early.launch["owner"], is_container=early.isolation == "none")
 
 
-def _unpacked(archive: Path, into: Path) -> bool:
+def _unpack_archive(archive: Path, into: Path) -> bool:
     from corral.agent.unpack_workdir import (  # only a job with a workdir waits for it
         UNREADABLE,
         unpack,

@@ -92,10 +92,10 @@ def serve(node_dir: Path) -> None:
         )
         logging.getLogger("websockets").setLevel(logging.WARNING)
         myself().record(node_dir / "agent.pid")
-        asyncio.run(_serve(node_dir, settings, token))
+        asyncio.run(_run_pilot(node_dir, settings, token))
 
 
-async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
+async def _run_pilot(node_dir: Path, settings: NodeSettings, token: str) -> None:
     event = asyncio.Event()
     for number in ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, event.set)
@@ -107,7 +107,7 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
         assert isinstance(supervisor, PartSupervisor)
         if (inventory := inventory_of(settings)) is not None:
             agent.look = partial(_as_told, inventory)
-        running = asyncio.create_task(_run(agent, settings))
+        running = asyncio.create_task(_run_agent(agent, settings))
         leaving = asyncio.create_task(_leave_when(event, supervisor))
         settled = asyncio.create_task(_until_settled(agent, supervisor))
         try:
@@ -123,7 +123,7 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
     log.info("the part on node %s is over", node_of(settings.node))
 
 
-async def _run(agent: Agent, settings: NodeSettings) -> None:
+async def _run_agent(agent: Agent, settings: NodeSettings) -> None:
     """Run the agent. Where nothing hides the part's folder from its ranks, take another
     token first, so that the one in the folder is of no use to them."""
     if settings.isolation == "none":

@@ -32,12 +32,12 @@ def copied(source: Path, node_dir: Path) -> NodeSettings:
         hidden=(*settings.hidden, str(source)),
         images=settings.images or str(node_dir.with_name(f"{IMAGES}{os.geteuid()}")),
     )
-    _keep(node_dir / FILE, encode_settings(settings))
-    _keep(node_dir / TOKEN, token.encode() + b"\n")
+    _write_private_file(node_dir / FILE, encode_settings(settings))
+    _write_private_file(node_dir / TOKEN, token.encode() + b"\n")
     return settings
 
 
-def _keep(file: Path, content: bytes) -> None:
+def _write_private_file(file: Path, content: bytes) -> None:
     with os.fdopen(
         os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
     ) as opened:

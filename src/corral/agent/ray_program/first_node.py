@@ -35,9 +35,9 @@ def run_program(member: RayProgramMember) -> int:
         ray = LocalRay(member)
     try:
         with starting(member):
-            address = _whole(member, ray, others, wait_seconds)
+            address = _wait_for_cluster(member, ray, others, wait_seconds)
         others.begun()
-        return _run(member, ray, address)
+        return _run_user_program(member, ray, address)
     finally:
         others.over()
 
@@ -53,7 +53,9 @@ class JoinedNodes:
         self._is_over = False
         if len(member.addresses) > 1:
             server = socket.create_server(("", member.first[1]), backlog=1024)
-            threading.Thread(target=self._accept, args=(server,), daemon=True).start()
+            threading.Thread(
+                target=self._accept_connections, args=(server,), daemon=True
+            ).start()
 
     @property
     def missing(self) -> list[str]:
@@ -85,14 +87,14 @@ class JoinedNodes:
                 with suppress(OSError):
                     frames.send(message)
 
-    def _accept(self, server: socket.socket) -> None:
+    def _accept_connections(self, server: socket.socket) -> None:
         while True:
             connection, _ = server.accept()
             threading.Thread(
-                target=self._serve, args=(Frames(connection),), daemon=True
+                target=self._serve_node, args=(Frames(connection),), daemon=True
             ).start()
 
-    def _serve(self, frames: Frames) -> None:
+    def _serve_node(self, frames: Frames) -> None:
         try:
             frames.greet(self._member.key, own=FIRST, other=OTHER, seal=Signature)
             heard = frames.receive()
@@ -112,7 +114,7 @@ class JoinedNodes:
                     frames.send({"type": "join", "address": self._address})
 
 
-def _whole(
+def _wait_for_cluster(
     member: RayProgramMember, ray: LocalRay, others: JoinedNodes, wait_seconds: float
 ) -> str:
     """The address of the cluster, once all nodes are in it. Raises: CannotStart,
@@ -129,7 +131,7 @@ def _whole(
     )
     try:
         up = time.monotonic() + HEAD_SECONDS
-        _until(
+        _wait_until(
             lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}"
         )
         others.join(ray.address)
@@ -137,11 +139,11 @@ def _whole(
         with suppress(OSError), counter.stdin as io:
             io.write(f"{ray.address}\n")
         deadline = time.monotonic() + wait_seconds
-        _until(
+        _wait_until(
             lambda: counter.poll() is not None,
             deadline,
             ray,
-            lambda: _late(needed, others.missing),
+            lambda: _timeout_reason(needed, others.missing),
         )
     finally:
         if counter.poll() is None:
@@ -160,7 +162,7 @@ def _whole(
     return ray.address
 
 
-def _late(needed: int, missing: list[str]) -> str:
+def _timeout_reason(needed: int, missing: list[str]) -> str:
     if missing:
         who = ", ".join(missing[:10])
         return (
@@ -169,7 +171,7 @@ def _late(needed: int, missing: list[str]) -> str:
     return f"all {needed} nodes are up, and not all of them are in the Ray cluster"
 
 
-def _until(
+def _wait_until(
     done: Callable[[], bool], deadline: float, ray: LocalRay, why: Callable[[], str]
 ) -> None:
     """Raises: CannotStart past the deadline, or when Ray has ended."""
@@ -180,7 +182,7 @@ def _until(
         time.sleep(LOOK_SECONDS)
 
 
-def _run(member: RayProgramMember, ray: LocalRay, address: str) -> int:
+def _run_user_program(member: RayProgramMember, ray: LocalRay, address: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # the program receives the signal itself; this process waits for it
         signal.signal(number, lambda _, __: None)

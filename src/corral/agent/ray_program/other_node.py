@@ -26,7 +26,7 @@ def help_program(member: RayProgramMember) -> int:
     before the program does, or the first node is gone.
     """
     check_ray()
-    frames = _joined(member)
+    frames = _join_first_node(member)
     frames.send({"type": "here", "place": member.place, "node": member.node})
     heard = frames.receive()
     if heard is None:
@@ -37,7 +37,7 @@ def help_program(member: RayProgramMember) -> int:
         ray = LocalRay(member, str(heard[0]["address"]))
     option_names: set[str] = set()
     listener = threading.Thread(
-        target=_listen, args=(frames, option_names), daemon=True
+        target=_collect_message_types, args=(frames, option_names), daemon=True
     )
     listener.start()
     while listener.is_alive():
@@ -49,12 +49,12 @@ def help_program(member: RayProgramMember) -> int:
     return 0
 
 
-def _listen(frames: Frames, said: set[str]) -> None:
+def _collect_message_types(frames: Frames, said: set[str]) -> None:
     while "over" not in said and (heard := frames.receive()) is not None:
         said.add(heard[0]["type"])
 
 
-def _joined(member: RayProgramMember) -> Frames:
+def _join_first_node(member: RayProgramMember) -> Frames:
     """The first node may come up later: it is tried for as long as this attempt
     lives."""
     pause_seconds = TRY_SECONDS

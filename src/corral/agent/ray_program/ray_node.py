@@ -64,7 +64,7 @@ class LocalRay:
         self._member = member
         self._log = member.folder / "ray.log"
         (member.folder / "session").mkdir(mode=0o700, exist_ok=True)
-        self.process = _start(member, words(member, address), self._log)
+        self.process = _start_ray(member, words(member, address), self._log)
 
     @property
     def address(self) -> str:
@@ -154,7 +154,7 @@ def _client_port() -> list[str]:
         return [f"--ray-client-server-port={probe.getsockname()[1]}"]
 
 
-def _start(
+def _start_ray(
     member: RayProgramMember, command: Sequence[str], log: Path
 ) -> "subprocess.Popen[bytes]":
     token = member.folder / "token"

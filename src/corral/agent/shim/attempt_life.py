@@ -108,11 +108,13 @@ class AttemptLife:
     def _start(self, rank: Rank, command: str, own_env: dict[str, str]) -> bool:
         words = [self._inside.shell(SHELL), "-c", command]
         try:
-            rank.start(self._child_on(words, own_env), lambda: self._ran(rank))
+            rank.start(
+                self._child_on(words, own_env), lambda: self._on_rank_start(rank)
+            )
         except OSError as trouble:
             rank.status = 0
             rank.exec_failed = str(trouble)
-            self._ran(rank)
+            self._on_rank_start(rank)
             return False
         return True
 
@@ -141,11 +143,11 @@ class AttemptLife:
 
         return child
 
-    def _ran(self, rank: Rank) -> None:
+    def _on_rank_start(self, rank: Rank) -> None:
         """A program runs, or could not be started."""
         if rank.exec_failed:
             what = "setup" if rank is self._setup else f"rank {rank.number}"
-            self._fail(
+            self._fail_attempt(
                 f"{what} could not be started: {rank.exec_failed}",
                 infra=not self._inside.is_image,
             )
@@ -165,7 +167,7 @@ class AttemptLife:
         """A rank waits for input, or does so no more."""
         waiting = (rank.number for rank in self._ranks if rank.waits_for_input)
         self.state.waits_for_input = min(waiting, default=None)
-        self._gather()
+        self._schedule_publish()
 
     # --- ends
 
@@ -176,7 +178,7 @@ class AttemptLife:
             while (child := os.waitpid(-1, os.WNOHANG))[0]:
                 if child[0] in self._shells:
                     tell_end(self._shells.pop(child[0]), child[1])
-                for rank in self._started:
+                for rank in self._started_ranks:
                     if rank.pid == child[0] and not rank.is_over:
                         rank.end(child[1])
                         ended.append(rank)
@@ -184,7 +186,7 @@ class AttemptLife:
         self._look()
 
     @property
-    def _started(self) -> list[Rank]:
+    def _started_ranks(self) -> list[Rank]:
         return [*self._ranks, *([self._setup] if self._setup else [])]
 
     def _take_ends(self, ended: list[Rank]) -> None:
@@ -197,7 +199,7 @@ class AttemptLife:
             self._with_trouble(self._exits.record(rank, stops=stops)) for rank in ranks
         ]
         if records and self._is_empty():
-            self._finish(records)
+            self._finish_attempt(records)
             return
         if records:
             self._ledger.record(*records)
@@ -205,7 +207,9 @@ class AttemptLife:
             (record["rank"] for record in records if record["code"] != 0), None
         )
         if failed is not None and not self._grace.runs:
-            self._end(PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False)
+            self._stop_attempt(
+                PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False
+            )
         if self._setup in ended and not self._setup.exec_failed:
             self._take_setup(self._setup)
 
@@ -233,7 +237,7 @@ class AttemptLife:
         )
         self._trouble, self._infra = f"setup has failed with {end}", False
         self._ledger.record(self._with_trouble(record))
-        self._end(PEER_GRACE_SECONDS, self._trouble, save=False)
+        self._stop_attempt(PEER_GRACE_SECONDS, self._trouble, save=False)
 
     def _setup_is_over(self, setup: Rank) -> None:
         """Its descriptors go; what it left in the background stays, the ranks may need
@@ -255,14 +259,14 @@ class AttemptLife:
             "trouble_of": self._trouble_of,
         }
 
-    def _fail(self, trouble: str, *, infra: bool, by: str = "") -> None:
+    def _fail_attempt(self, trouble: str, *, infra: bool, by: str = "") -> None:
         """End the attempt. `by`: who reports the trouble, where that is not Corral
         itself."""
         if not self._trouble:
             self._trouble, self._infra, self._trouble_of = trouble, infra, by
-        self._end(PEER_GRACE_SECONDS, trouble, save=False)
+        self._stop_attempt(PEER_GRACE_SECONDS, trouble, save=False)
 
-    def _end(self, grace_seconds: float, why: str, *, save: bool) -> None:
+    def _stop_attempt(self, grace_seconds: float, why: str, *, save: bool) -> None:
         """Let all of it end, within the grace. A shorter grace cuts a running one
         short."""
         first = not self._grace.runs
@@ -280,19 +284,19 @@ class AttemptLife:
 
     def _look(self) -> None:
         """See what is left, and do what its time has come for."""
-        started = self._started
+        started = self._started_ranks
         over = all(rank.is_over for rank in started)
         if self._finishing or (not over and not self._grace.runs):
             return
         live_pids = self._group.pids()
         if over and not live_pids:
-            self._finish()
+            self._finish_attempt()
         elif not self._grace.runs:
-            self._end(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
+            self._stop_attempt(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
         else:
             self._grace.act(live_pids, {rank.pid for rank in started}, self._shells)
 
-    def _finish(self, exits: Sequence[Record] = ()) -> None:
+    def _finish_attempt(self, exits: Sequence[Record] = ()) -> None:
         """End the attempt. `exits` are not written down yet."""
         if not self._ledger.only_saves_wait:
             if exits:
@@ -322,7 +326,7 @@ class AttemptLife:
         """Something more is known, and durable."""
         if self._grace.runs and self.state.phase in ("starting", "up"):
             self.state.phase = "stopping"
-        self._publish()
+        self._publish_state()
         if self.state.phase == "ended":
             self._loop.stop()
         else:
@@ -332,7 +336,7 @@ class AttemptLife:
         os.write(2, f"{self.spec.job}.{self.spec.attempt}: {sentence}\n".encode())
         self._lines.tell_agents({"type": "warning", "text": sentence})
 
-    def _publish(self) -> None:
+    def _publish_state(self) -> None:
         self.state.dropped = self._drops.count
         self._lines.renew(self.state.message)
 
@@ -355,13 +359,13 @@ class AttemptLife:
                 line.send(self._stop)
         elif kind == "progress":
             self.state.take_progress(message, wall(), self.spec.ranks)
-            self._gather()
+            self._schedule_publish()
         elif kind == "save":
             self._ledger.save(save_record(message, self.spec.attempt, wall()))
         elif kind == "refuse":
             infra = message.get("infra") is True
             why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
-            self._fail(why, infra=infra, by=OWN_PROGRAM)
+            self._fail_attempt(why, infra=infra, by=OWN_PROGRAM)
         elif kind == "committed":
             self._committed(message)
         elif kind == "stop":
@@ -369,7 +373,7 @@ class AttemptLife:
                 "grace_seconds", message["grace_seconds"], most=LONGEST_GRACE
             )
             why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
-            self._end(grace_seconds, why, save=bool(message["save"]))
+            self._stop_attempt(grace_seconds, why, save=bool(message["save"]))
         elif kind == "warn":
             self._warn_ranks(message)
         elif kind == "signal":
@@ -377,7 +381,7 @@ class AttemptLife:
                 message, self._group.pids(), self._ranks, self._shells
             )
         elif kind == "attach":
-            self._attach(line, message)
+            self._attach_client(line, message)
 
     def _warn_ranks(self, message: Message) -> None:
         """Once: a signal to those that wait for it, which would end all others, and a
@@ -394,24 +398,24 @@ class AttemptLife:
 
     def _say_dropped(self, sentence: str) -> None:
         self._first_log.say(sentence)
-        self._gather()
+        self._schedule_publish()
 
-    def _gather(self) -> None:
+    def _schedule_publish(self) -> None:
         if not self._gathers:
             self._gathers = True
-            self._loop.later(GATHER_SECONDS, self._gathered)
+            self._loop.later(GATHER_SECONDS, self._run_scheduled_publish)
 
-    def _gathered(self) -> None:
+    def _run_scheduled_publish(self) -> None:
         self._gathers = False
-        self._publish()
+        self._publish_state()
 
     def _committed(self, message: Message) -> None:
         steps = [bounds.integer("step", step) for step in message["steps"]]
         self.state.acknowledge(self.spec.attempt, steps)
         self._lines.tell_ranks({"type": "committed", "steps": steps})
-        self._publish()
+        self._publish_state()
 
-    def _attach(self, line: ShimConnection, message: Message) -> None:
+    def _attach_client(self, line: ShimConnection, message: Message) -> None:
         connection = line.take_over()
         number = int(message["rank"])
         at = next(

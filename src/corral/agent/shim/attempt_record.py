@@ -53,7 +53,7 @@ class AttemptRecord:
     def record(self, *records: Record) -> None:
         """Nobody hears of them before they are on the disk."""
         self._unwritten += records
-        self._write()
+        self._write_pending()
 
     def save(self, record: Record) -> None:
         """Record a save, as far as the bounds allow. Raises: OutOfBounds."""
@@ -71,7 +71,7 @@ class AttemptRecord:
         self._unwritten = []
         self.record(*records)
 
-    def _write(self) -> None:
+    def _write_pending(self) -> None:
         """Write pending entries. One that finds no room is tried again; checkpoints
         wait for entries that matter more."""
         records, self._unwritten = self._unwritten, []
@@ -84,19 +84,19 @@ class AttemptRecord:
                     )
                 except OSError as trouble:
                     self._unwritten += some
-                    self._retry(trouble)
+                    self._schedule_retry(trouble)
                     continue
                 for record in some:
                     self.state.take(record)
         self._changed()
 
-    def _retry(self, trouble: OSError) -> None:
+    def _schedule_retry(self, trouble: OSError) -> None:
         if not self._retries:
             self._retries = True
             self._warn(f"the journal cannot be written, what is new waits: {trouble}")
-            self._loop.later(RETRY_SECONDS, self._retried)
+            self._loop.later(RETRY_SECONDS, self._retry_write)
 
-    def _retried(self) -> None:
+    def _retry_write(self) -> None:
         self._retries = False
         if self.state.phase != "ended":
-            self._write()
+            self._write_pending()

@@ -52,13 +52,13 @@ class ShimConnection:
 
     def send(self, message: Message) -> None:
         """Never waits."""
-        self._unsent += _encode(message)
-        self._write()
+        self._unsent += _encode_line(message)
+        self._flush_unsent()
 
     def renew(self, state: Message) -> None:
         """Send this, or in its place what is newer by then."""
-        self._newest = _encode(state)
-        self._write()
+        self._newest = _encode_line(state)
+        self._flush_unsent()
 
     def take_over(self) -> socket.socket:
         """The bare connection, for bytes that are no messages."""
@@ -86,12 +86,12 @@ class ShimConnection:
         for text in whole:
             if not self.is_open:
                 return
-            self._take(text)
+            self._receive_message(text)
         if len(self._received) > LINE_BYTES:
             self._dropped(f"a line is longer than {LINE_BYTES:,} bytes")
             self.close()
 
-    def _take(self, text: bytes) -> None:
+    def _receive_message(self, text: bytes) -> None:
         """Take one message; whatever a rank sends, the shim goes on."""
         now = self._loop.now()
         if not (self._bytes.take(len(text) + 1, now) and self._messages.take(1, now)):
@@ -109,7 +109,7 @@ class ShimConnection:
         except Exception as error:
             self._dropped(str(error))
 
-    def _write(self) -> None:
+    def _flush_unsent(self) -> None:
         if not self.is_open:
             return
         if not self._unsent and self._newest is not None:
@@ -128,9 +128,11 @@ class ShimConnection:
             return
         waiting = bool(self._unsent) or self._newest is not None
         self._loop.watch(
-            self.connection.fileno(), self._read, self._write if waiting else None
+            self.connection.fileno(),
+            self._read,
+            self._flush_unsent if waiting else None,
         )
 
 
-def _encode(message: Message) -> bytes:
+def _encode_line(message: Message) -> bytes:
     return _JSON.encode(message).encode() + b"\n"

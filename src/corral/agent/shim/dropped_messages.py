@@ -30,12 +30,12 @@ class Drops:
         self._why = cut(why, WHY_LETTERS)
         remaining_seconds = self._told_at + SECONDS - self._loop.now()
         if remaining_seconds <= 0:
-            self._tell()
+            self._report_drops()
         elif not self._waits:
             self._waits = True
-            self._loop.later(remaining_seconds, self._tell)
+            self._loop.later(remaining_seconds, self._report_drops)
 
-    def _tell(self) -> None:
+    def _report_drops(self) -> None:
         new, self._told = self.count - self._told, self.count
         self._waits, self._told_at = False, self._loop.now()
         if new:

@@ -57,23 +57,23 @@ def main(connection: socket.socket) -> bool:
         connection.sendall(b'{"type":"taken"}\n')
         return False
     except OSError as trouble:
-        _refuse(connection, f"the journal cannot be written: {trouble}")
+        _send_refusal(connection, f"the journal cannot be written: {trouble}")
         return False
     loop = Loop()
     try:
-        life = _life(spec, loop, journal)
-        server = _serve(folder, life.account)
+        life = _create_attempt(spec, loop, journal)
+        server = _open_attempt_socket(folder, life.account)
     except OSError as trouble:
         journal.append(
             {"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True}
         )
-        _refuse(connection, f"{trouble}")
+        _send_refusal(connection, f"{trouble}")
         return False
-    _run(life, loop, server, connection)
+    _run_event_loop(life, loop, server, connection)
     return leaves_nothing(life)
 
 
-def _run(
+def _run_event_loop(
     life: AttemptLife, loop: Loop, server: socket.socket, connection: socket.socket
 ) -> None:
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -98,7 +98,7 @@ def _run(
         (Path(life.spec.folder) / name).unlink(missing_ok=True)
 
 
-def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
+def _create_attempt(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
     """Raises: OSError."""
     folder = Path(spec.folder)
     me = myself()
@@ -112,7 +112,7 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
         if spec.devices is None
         else {rank: tuple(rank_devices) for rank, rank_devices in spec.devices},
     )
-    group = _contain(spec, limits, logs[spec.ranks[0]].say)
+    group = _create_containment(spec, limits, logs[spec.ranks[0]].say)
     journal.append(launch_record(spec, group, me))
     user = account_from(spec.account)
     if user is not None:
@@ -121,7 +121,7 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
         folder.parent.chmod(0o711)
         (folder / "logs").chmod(0o700)
         for work_path in (spec.work, *([spec.beside] if spec.beside else [])):
-            _give(Path(work_path), user)
+            _change_owner(Path(work_path), user)
     record_begin(spec.folder, spec.work)
     view = containment.settle(group)
     return AttemptLife(
@@ -158,7 +158,7 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
     }
 
 
-def _contain(
+def _create_containment(
     spec: ShimSpec, limits: containment.ContainmentLimits, say: Callable[[str], None]
 ) -> containment.Containment:
     """The planned containment, or the next weaker one that works now."""
@@ -174,7 +174,7 @@ def _contain(
     raise OSError("no containment is to be had")
 
 
-def _serve(folder: Path, user: JobAccount | None) -> socket.socket:
+def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket:
     """The attempt's socket, by a path that is short enough for any folder."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -190,7 +190,7 @@ def _serve(folder: Path, user: JobAccount | None) -> socket.socket:
     return server
 
 
-def _give(whole: Path, user: JobAccount) -> None:
+def _change_owner(whole: Path, user: JobAccount) -> None:
     """Give the directory and its contents to the account of the ranks."""
     group = user.groups[0]
     for at, folders, files in os.walk(whole):
@@ -211,7 +211,7 @@ def _read_spec(connection: socket.socket) -> ShimSpec:
     return decode_shim_spec(bytes(received))
 
 
-def _refuse(connection: socket.socket, why: str) -> None:
+def _send_refusal(connection: socket.socket, why: str) -> None:
     connection.sendall(json.dumps({"type": "refused", "why": why}).encode() + b"\n")
 
 

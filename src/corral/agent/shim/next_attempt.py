@@ -34,7 +34,7 @@ def leaves_nothing(life: AttemptLife) -> bool:
 def next_attempt(launcher: socket.socket) -> socket.socket | None:
     """Wait for the launcher to hand over an agent's socket; None when it ends, or wants
     no more."""
-    _forget(launcher.fileno())
+    _close_descriptors(launcher.fileno())
     with suppress(OSError):
         launcher.send(IDLE)
         call_myself(IDLE_NAME)
@@ -49,7 +49,7 @@ def call_myself(name: bytes) -> None:
     _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
 
 
-def _forget(kept: int) -> None:
+def _close_descriptors(kept: int) -> None:
     """Close every descriptor of the last attempt, and free its memory first: an object
     that is freed later would close a descriptor of the next one."""
     signal.set_wakeup_fd(-1)

@@ -130,11 +130,11 @@ class Rank:
         self.status = status
         if self._failure >= 0:
             self._see_start(lambda: None)
-        self._drain(LAST_BYTES)
+        self._drain_output(LAST_BYTES)
 
     def close(self) -> None:
         """Nothing of the containment lives any more, so no more can come."""
-        self._drain(LAST_BYTES)
+        self._drain_output(LAST_BYTES)
         for listener in list(self.listeners):
             self._let_go(listener, self.status)
         self._close_output()
@@ -150,7 +150,7 @@ class Rank:
         ran()
 
     def _read(self) -> None:
-        if not self._drain(TURN_BYTES) and self._output >= 0:
+        if not self._drain_output(TURN_BYTES) and self._output >= 0:
             output = self._output
             self._loop.watch(output, None)
             self._loop.later(PAUSE_SECONDS, self._go_on)
@@ -159,7 +159,7 @@ class Rank:
         if self._output >= 0:
             self._loop.watch(self._output, self._read)
 
-    def _drain(self, most_bytes: int) -> bool:
+    def _drain_output(self, most_bytes: int) -> bool:
         """Take in what is there; False when that was more than this turn allows."""
         while self._output >= 0 and most_bytes > 0:
             try:
@@ -171,10 +171,10 @@ class Rank:
                 return True
             most_bytes -= len(data)
             self.log.write(data)
-            self._tell(data)
+            self._send_to_listeners(data)
         return self._output < 0
 
-    def _tell(self, data: bytes) -> None:
+    def _send_to_listeners(self, data: bytes) -> None:
         """Send output to the clients. One that reads too slowly misses some, and one
         that has closed is removed."""
         for listener in list(self.listeners):

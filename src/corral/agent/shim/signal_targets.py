@@ -51,7 +51,7 @@ def meant(
     the ranks were started as."""
     sessions = {pid: session_of(pid) for pid in pids}
     rank_pids = [pid for pid, session in sessions.items() if session not in people]
-    batches = {shell for shell in shells if _runs(shell, BATCH)}
+    batches = {shell for shell in shells if _is_running_module(shell, BATCH)}
     scripts = {
         pid
         for pid in rank_pids
@@ -61,17 +61,23 @@ def meant(
     if to == "batch":
         return [pid for pid in rank_pids if pid in first]
     if to == "all":
-        return [pid for pid in rank_pids if pid not in batches and not _runs(pid, SRUN)]
+        return [
+            pid
+            for pid in rank_pids
+            if pid not in batches and not _is_running_module(pid, SRUN)
+        ]
     steps = [pid for pid in rank_pids if sessions[pid] not in batches]
-    return [pid for pid in steps if pid not in shells or not _waits(pid, number)]
+    return [
+        pid for pid in steps if pid not in shells or not _is_waiting_shell(pid, number)
+    ]
 
 
-def _runs(pid: int, module: str) -> bool:
+def _is_running_module(pid: int, module: str) -> bool:
     """Whether it is Corral's own: `python -P -m MODULE`."""
     return words_of(pid)[1:4] == [b"-P", b"-m", module.encode()]
 
 
-def _waits(shell: int, number: int) -> bool:
+def _is_waiting_shell(shell: int, number: int) -> bool:
     """Whether it is a command's shell that has no answer, and stands for what it has
     started."""
     if not is_of_command(shell) or catches(shell, number):

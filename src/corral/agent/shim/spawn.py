@@ -61,12 +61,12 @@ def spawn(child: Child) -> Spawned:
         os.close(say)
         raise
     if pid == 0:
-        _become(child, say, handled)
+        _exec_child(child, say, handled)
     os.close(say)
     return Spawned(pid, failure)
 
 
-def _become(child: Child, say: int, handled: Sequence[int]) -> None:
+def _exec_child(child: Child, say: int, handled: Sequence[int]) -> None:
     """In the new process, which never returns from here."""
     try:
         signal.set_wakeup_fd(-1)

@@ -155,7 +155,9 @@ def save_record(message: Record, attempt: int, at: float) -> Record:
         "size_bytes": integer("size_bytes", field(message, "size_bytes", 0), least=0),
         "seconds": number("seconds", field(message, "seconds", 0.0)),
         "stall_seconds": number("stall_seconds", field(message, "stall_seconds", 0.0)),
-        "quarantined": cut(_sentence(message.get("quarantined")), SENTENCE_LETTERS),
+        "quarantined": cut(
+            _text_or_empty(message.get("quarantined")), SENTENCE_LETTERS
+        ),
         "at": number("at", at, most=MOST_MOMENT),
     }
 
@@ -225,7 +227,7 @@ def progress_within(record: Record | None) -> Record | None:
         return None
 
 
-def _sentence(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

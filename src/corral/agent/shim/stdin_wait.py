@@ -21,11 +21,11 @@ def waits_for_input(pid: int, stdin: int) -> bool:
     """
     with suppress(OSError):
         pipe = os.fstat(stdin).st_ino
-        return any(_reads(pid, pipe) for pid in _tree(pid))
+        return any(_is_reading_pipe(pid, pipe) for pid in _process_tree(pid))
     return False
 
 
-def _reads(pid: int, pipe: int) -> bool:
+def _is_reading_pipe(pid: int, pipe: int) -> bool:
     with suppress(OSError):
         call = Path(f"/proc/{pid}/syscall").read_text().split()
         return (
@@ -35,7 +35,7 @@ def _reads(pid: int, pipe: int) -> bool:
     return False
 
 
-def _tree(pid: int) -> Iterator[int]:
+def _process_tree(pid: int) -> Iterator[int]:
     pids, looked = [pid], 0
     while pids and looked < MOST_PROCESSES:
         current_pid, looked = pids.pop(), looked + 1

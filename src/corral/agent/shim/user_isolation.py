@@ -47,9 +47,13 @@ class Apart:
             return
         with ExitStack() as stack:
             sources = {
-                at: _opened(stack, self._source(name)) for at, name in _FOLDERS.items()
+                at: _descriptor_path(stack, self._source(name))
+                for at, name in _FOLDERS.items()
             }
-            seen = {path: _opened(stack, Path(path)) for path in _below_tmp(self.seen)}
+            seen = {
+                path: _descriptor_path(stack, Path(path))
+                for path in _below_tmp(self.seen)
+            }
             for at, source in sources.items():
                 if os.path.isdir(at):
                     kernel_mounts.bind(source, at)
@@ -82,7 +86,7 @@ def _below_tmp(paths: Iterable[str]) -> list[str]:
     return sorted((path for path in hidden if os.path.isdir(path)), key=len)
 
 
-def _opened(stack: ExitStack, path: Path) -> str:
+def _descriptor_path(stack: ExitStack, path: Path) -> str:
     """A name that leads to the folder whatever is mounted over its path. Raises:
     OSError."""
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -116,7 +116,7 @@ async def open_terminal(
     }
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            descriptor, *end = await _ask(connection, request)
+            descriptor, *end = await _request_descriptors(connection, request)
     except TimeoutError as silence:
         connection.close()
         raise AttachRefused("the attempt does not answer") from silence
@@ -128,21 +128,25 @@ async def open_terminal(
         raise
     if not shell:
         # an older shim's
-        reader = Output(_told(end[0])) if end else asyncio.StreamReader()
-        writer = await _writer(descriptor)
+        reader = Output(_nonblocking_socket(end[0])) if end else asyncio.StreamReader()
+        writer = await _open_writer(descriptor)
         writer.listens = connection
-        return await _reader(connection, reader), writer
+        return await _open_reader(connection, reader), writer
     source = os.fdopen(os.dup(descriptor), "rb", 0)
-    return await _reader(source, Output(connection)), await _writer(descriptor)
+    return await _open_reader(source, Output(connection)), await _open_writer(
+        descriptor
+    )
 
 
-def _told(descriptor: int) -> socket.socket:
+def _nonblocking_socket(descriptor: int) -> socket.socket:
     end = socket.socket(fileno=descriptor)
     end.setblocking(False)
     return end
 
 
-async def _ask(connection: socket.socket, request: dict[str, object]) -> list[int]:
+async def _request_descriptors(
+    connection: socket.socket, request: dict[str, object]
+) -> list[int]:
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(connection, json.dumps(request).encode() + b"\n")
     ready = asyncio.Event()
@@ -160,7 +164,7 @@ async def _ask(connection: socket.socket, request: dict[str, object]) -> list[in
     )
 
 
-async def _reader(
+async def _open_reader(
     source: socket.socket | io.FileIO, reader: asyncio.StreamReader
 ) -> asyncio.StreamReader:
     loop = asyncio.get_running_loop()
@@ -168,7 +172,7 @@ async def _reader(
     return reader
 
 
-async def _writer(descriptor: int) -> Input:
+async def _open_writer(descriptor: int) -> Input:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, protocol = await loop.connect_write_pipe(

@@ -154,7 +154,7 @@ class Supervised:
         OSError."""
         for _ in range(3):
             connection = await fork()
-            reader, writer = await _streams(connection)
+            reader, writer = await _open_streams(connection)
             writer.write(spec.encode())
             if await self._hear_first(reader, writer):
                 return
@@ -167,18 +167,18 @@ class Supervised:
         OSError."""
         state = of_journal(await self._begun_journal())
         if state.phase == "ended":
-            self._take(state.message)
+            self._update_state(state.message)
             return
         state.progress = self._state["progress"]
         self._state, self._seen = state.message, None
         connection = connect_shim(self.folder)
         if connection is None:
-            await self._bereaved()
+            await self._recover_dead_shim()
             return
-        reader, writer = await _streams(connection)
+        reader, writer = await _open_streams(connection)
         writer.write(b'{"type":"watch"}\n')
         if not await self._hear_first(reader, writer):
-            await self._bereaved()
+            await self._recover_dead_shim()
 
     async def _begun_journal(self) -> list[Record]:
         """The journal's records; a shim that is being born has not yet written the
@@ -203,28 +203,30 @@ class Supervised:
             raise
         if not line:
             writer.close()
-            return (self.folder / journal.FILE).exists() and await self._adopted()
+            return (
+                self.folder / journal.FILE
+            ).exists() and await self._adopt_existing()
         message = json.loads(line)
         if message["type"] == "taken":
             writer.close()
-            return await self._adopted()
+            return await self._adopt_existing()
         if message["type"] == "refused":
             writer.close()
             self.refuse(message["why"], infra=True)
             return True
         self._writer = writer
         for request in (self._notice, self._stop, self._committed_message()):
-            self._tell(request)
+            self._send_message(request)
         self._heard(message)
-        self._following = asyncio.create_task(self._follow(reader))
+        self._following = asyncio.create_task(self._follow_shim(reader))
         return True
 
-    async def _adopted(self) -> bool:
+    async def _adopt_existing(self) -> bool:
         """An earlier request for the same attempt came first: that one counts."""
         await self.adopt()
         return True
 
-    async def _follow(self, reader: asyncio.StreamReader) -> None:
+    async def _follow_shim(self, reader: asyncio.StreamReader) -> None:
         try:
             while line := await reader.readline():
                 self._heard(json.loads(line))
@@ -237,7 +239,7 @@ class Supervised:
             await self.adopt()
         except OSError as trouble:
             log.exception("the end of %s.%s cannot be read", *self.key)
-            self._take(
+            self._update_state(
                 {
                     **self._state,
                     "phase": "ended",
@@ -248,16 +250,16 @@ class Supervised:
 
     def _heard(self, message: Record) -> None:
         if message["type"] == "state":
-            self._take(message)
+            self._update_state(message)
         elif message["type"] == "warning":
             log.warning("%s.%s: %s", *self.key, message["text"])
 
-    def _take(self, state: Record) -> None:
+    def _update_state(self, state: Record) -> None:
         self.known = True
         self._state = state
         self._changed()
 
-    async def _bereaved(self) -> None:
+    async def _recover_dead_shim(self) -> None:
         """Its shim is dead: end what it left, then say so, durably where the disk
         allows."""
         records = journal.read(self.folder / journal.FILE) or []
@@ -280,9 +282,9 @@ class Supervised:
                 "infra": True,
                 "progress": self._state["progress"],
             }
-            _append(self.folder / journal.FILE, record)
+            _append_record(self.folder / journal.FILE, record)
             state.take(record)
-        self._take(state.message)
+        self._update_state(state.message)
 
     async def _wait_for(self, shim: LocalProcess) -> None:
         """It hangs up a moment before it is gone."""
@@ -312,7 +314,7 @@ class Supervised:
             "save": stop.save,
             "why": stop.why,
         }
-        self._tell(self._stop)
+        self._send_message(self._stop)
         self._changed()
 
     def warn(self, notice: TimeWarning) -> None:
@@ -322,26 +324,26 @@ class Supervised:
                 "signal": notice.signal,
                 "save": notice.save,
             }
-            self._tell(self._notice)
+            self._send_message(self._notice)
 
     def overrun(self, why: str) -> None:
         """The shim takes it as a program's own word that it cannot go on."""
         if not self.is_over:
-            self._tell({"type": "refuse", "why": why, "infra": False})
+            self._send_message({"type": "refuse", "why": why, "infra": False})
 
     def signal(self, number: int, to: To) -> None:
-        self._tell({"type": "signal", "number": number, "to": to})
+        self._send_message({"type": "signal", "number": number, "to": to})
 
     def committed(self, steps: tuple[int, ...]) -> None:
         if frozenset(steps) != self._committed:
             self._committed, self._seen = frozenset(steps), None
-            self._tell(self._committed_message())
+            self._send_message(self._committed_message())
 
     def _committed_message(self) -> Record | None:
         steps = sorted(self._committed)
         return {"type": "committed", "steps": steps} if steps else None
 
-    def _tell(self, message: Record | None) -> None:
+    def _send_message(self, message: Record | None) -> None:
         if message is not None and self._writer is not None:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
@@ -374,13 +376,13 @@ def kill_all(group: containment.Containment, seconds: float) -> bool:
     return True
 
 
-async def _streams(
+async def _open_streams(
     connection: socket.socket,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_unix_connection(sock=connection, limit=LINE_BYTES)
 
 
-def _append(file: Path, record: Record) -> None:
+def _append_record(file: Path, record: Record) -> None:
     """A full disk loses nothing here: the next agent finds the same again."""
     with suppress(OSError):
         book = journal.Journal.reopen(file)

@@ -27,7 +27,7 @@ def kill_node(node_dir: Path) -> None:
     replaces a launcher: what is on the disk afterwards is what a loss of power would
     have left.
     """
-    halted = _halt(node_dir)
+    halted = _suspend_node(node_dir)
     for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
         with suppress(OSError, ValueError, KeyError):
             records = journal.read(file) or []
@@ -43,21 +43,23 @@ def kill_node(node_dir: Path) -> None:
         time.sleep(0.002)
 
 
-def _halt(node_dir: Path) -> list[LocalProcess]:
+def _suspend_node(node_dir: Path) -> list[LocalProcess]:
     """Stop the agent, the launcher, then all shims, also one that is being born."""
     halted: dict[int, LocalProcess] = {}
     for name in ("agent.pid", LAUNCHER):
-        _stop(LocalProcess.recorded(node_dir / name), halted)
+        _suspend_process(LocalProcess.recorded(node_dir / name), halted)
     launcher = LocalProcess.recorded(node_dir / LAUNCHER)
     if launcher is not None:
         for pid in children(launcher.pid):
-            _stop(LocalProcess.find(pid), halted)
+            _suspend_process(LocalProcess.find(pid), halted)
     for file in node_dir.glob(f"attempts/*/{SHIM}"):
-        _stop(LocalProcess.recorded(file), halted)
+        _suspend_process(LocalProcess.recorded(file), halted)
     return list(halted.values())
 
 
-def _stop(process: LocalProcess | None, halted: dict[int, LocalProcess]) -> None:
+def _suspend_process(
+    process: LocalProcess | None, halted: dict[int, LocalProcess]
+) -> None:
     if process is not None and process.pid not in halted and process.pid != os.getpid():
         process.signal(signal.SIGSTOP)
         halted[process.pid] = process

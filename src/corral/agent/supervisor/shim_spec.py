@@ -68,13 +68,15 @@ def shim_spec_on(
         env={**_environment(spec, launch, image), **env},
         containment=containment,
         group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
-        pids=_pids(spec.pids),
+        pids=_pid_limit(spec.pids),
         memory_bytes=spec.memory_bytes
         or (_memory_share(launch, settings) if shares else 0),
         account=None if account is None else asdict(account),
-        apart=_apart(folder_of(node_dir, launch.key), account, settings, policy, image),
+        apart=_isolation_spec(
+            folder_of(node_dir, launch.key), account, settings, policy, image
+        ),
         devices=gpu_devices(launch, settings, parts=_mig_parts(launch, node_dir)),
-        image=_image(image, folder_of(node_dir, launch.key)),
+        image=_image_spec(image, folder_of(node_dir, launch.key)),
         beside=str(ray) if launch.ray else None,
     )
 
@@ -101,7 +103,7 @@ def _environment(
     }
 
 
-def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
+def _image_spec(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
     """Return the image part of the spec. Changes in the image lie in the attempt's own
     folder and are removed with it."""
     if image is None:
@@ -110,7 +112,7 @@ def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
     return replace(image, upper=upper).as_json()
 
 
-def _apart(
+def _isolation_spec(
     folder: Path,
     account: JobAccount | None,
     settings: NodeSettings,
@@ -149,7 +151,7 @@ def gpu_count(settings: NodeSettings) -> int:
     return settings.amd_gpus or len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
-def _pids(asked: int) -> int:
+def _pid_limit(asked: int) -> int:
     """Never more than a quarter of what the machine has."""
     try:
         return min(asked, int(_PID_MAX.read_text()) // 4)

@@ -72,7 +72,7 @@ class Supervisor:
             log.warning("attempts are kept in a %s: %s", *self.containment)
         await self._launcher.start()
         paths = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
-        await asyncio.gather(*(self._adopt(file.parent) for file in paths))
+        await asyncio.gather(*(self._adopt_attempt(file.parent) for file in paths))
 
     @property
     def launcher_pid(self) -> int | None:
@@ -179,13 +179,13 @@ class Supervisor:
                 attempt.folder, UserName(launch.owner), has_saves=has_saves
             )
         if not stays:
-            self._remove(attempt.folder)
+            self._remove_folder(attempt.folder)
             return
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
             with suppress(OSError):
                 (attempt.folder / name).unlink(missing_ok=True)
         for name in ("logs", TMP, launch_files.FOLDER):
-            self._remove(attempt.folder / name)
+            self._remove_folder(attempt.folder / name)
         if not is_part(self._settings.node):
             self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))
 
@@ -247,7 +247,7 @@ class Supervisor:
         self._attempts[key] = attempt
         return attempt
 
-    async def _adopt(self, folder: Path) -> None:
+    async def _adopt_attempt(self, folder: Path) -> None:
         job, _, number = folder.name.rpartition(".")
         if not number.isdecimal():
             return
@@ -266,7 +266,7 @@ class Supervisor:
         living = (LocalProcess.recorded(file) for file in files)
         return next((shim.pid for shim in living if shim is not None), None)
 
-    def _remove(self, folder: Path) -> None:
+    def _remove_folder(self, folder: Path) -> None:
         """In the background: a folder may hold very many files."""
         gone = folder.with_name(f".{folder.name}.gone")
         with suppress(OSError):

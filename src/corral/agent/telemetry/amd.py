@@ -57,38 +57,38 @@ def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...
     """Return a sample of each GPU. One that the kernel no longer lists is lost."""
     card_list = cards(root)
     return tuple(
-        _sample(root, gpu, card_list[gpu.index], smi)
+        _sample_gpu(root, gpu, card_list[gpu.index], smi)
         if gpu.index < len(card_list) and card_list[gpu.index].device.exists()
         else GpuSample(index=gpu.index, uuid=gpu.uuid, type=gpu.type, lost=True)
         for gpu in gpus
     )
 
 
-def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
+def _sample_gpu(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
     at = card.device
     sensors = next(iter(sorted(at.glob("hwmon/hwmon*"))), at / "hwmon")
-    corrected, uncorrected = _ecc(at / "ras")
-    heat = _heat(sensors)
+    corrected, uncorrected = _read_ecc_counts(at / "ras")
+    heat = _read_temperatures(sensors)
     power = number_in(sensors / "power1_average")
     throttle, joules = smi.read(at.resolve().name)
     return GpuSample(
         index=gpu.index,
         uuid=gpu.uuid,
         type=gpu.type or short_type(text_in(at / "product_name")),
-        utilisation=_share(at / "gpu_busy_percent"),
-        memory_utilisation=_share(at / "mem_busy_percent"),
+        utilisation=_read_fraction(at / "gpu_busy_percent"),
+        memory_utilisation=_read_fraction(at / "mem_busy_percent"),
         memory_used_bytes=number_in(at / "mem_info_vram_used"),
         memory_total_bytes=number_in(at / "mem_info_vram_total"),
-        power_watts=_scaled(
+        power_watts=_scaled_reading(
             number_in(sensors / "power1_input") if power is None else power, 1e6
         ),
-        power_limit_watts=_scaled(number_in(sensors / "power1_cap"), 1e6),
+        power_limit_watts=_scaled_reading(number_in(sensors / "power1_cap"), 1e6),
         energy_joules=joules,
         throttle=throttle,
         temperature_celsius=heat.get("junction", heat.get("edge")),
         memory_temperature_celsius=heat.get("mem"),
-        sm_clock_mhz=_mhz(sensors / "freq1_input"),
-        memory_clock_mhz=_mhz(sensors / "freq2_input"),
+        sm_clock_mhz=_read_clock_mhz(sensors / "freq1_input"),
+        memory_clock_mhz=_read_clock_mhz(sensors / "freq2_input"),
         ecc_volatile_corrected=corrected,
         ecc_volatile_uncorrected=uncorrected,
         pcie_generation=_generation(at / "current_link_speed"),
@@ -108,7 +108,7 @@ def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
                 yield GpuProcess(pid=int(process.name), memory_bytes=used)
 
 
-def _ecc(folder: Path) -> tuple[int | None, int | None]:
+def _read_ecc_counts(folder: Path) -> tuple[int | None, int | None]:
     """Corrected and uncorrected errors of its parts; None where it has no such
     thing."""
     error_counts: dict[str, int] = {}
@@ -120,7 +120,7 @@ def _ecc(folder: Path) -> tuple[int | None, int | None]:
     return error_counts.get("ce"), error_counts.get("ue")
 
 
-def _heat(sensors: Path) -> dict[str, float]:
+def _read_temperatures(sensors: Path) -> dict[str, float]:
     """In degrees Celsius, by what the driver calls each sensor: edge, junction, mem."""
     temperatures = {}
     for label in sensors.glob("temp*_label"):
@@ -140,16 +140,16 @@ def _generation(file: Path) -> int | None:
     return None
 
 
-def _share(file: Path) -> float | None:
-    return _scaled(number_in(file), 100)
+def _read_fraction(file: Path) -> float | None:
+    return _scaled_reading(number_in(file), 100)
 
 
-def _mhz(file: Path) -> int | None:
+def _read_clock_mhz(file: Path) -> int | None:
     hertz = number_in(file)
     return None if hertz is None else hertz // 1_000_000
 
 
-def _scaled(value: int | None, by: float) -> float | None:
+def _scaled_reading(value: int | None, by: float) -> float | None:
     return None if value is None else value / by
 
 

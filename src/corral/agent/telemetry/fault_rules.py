@@ -49,10 +49,10 @@ def notice(
     memory: RuleMemory, sample: NodeSample, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """Return the signals of the newest sample; their numbers are still 0."""
-    signals = list(_risen(memory.past, sample, limits))
+    signals = list(_counter_signals(memory.past, sample, limits))
     since: dict[str, float] = {}
     last_notice: dict[str, float] = {}
-    holding = list(_holding(memory.past, sample, limits))
+    holding = list(_standing_conditions(memory.past, sample, limits))
     for standing_condition in holding:
         since[standing_condition.key] = memory.since.get(
             standing_condition.key, sample.at
@@ -118,7 +118,7 @@ def hear(
     return replace(memory, words=words, waiting=waiting), (fault_signal,)
 
 
-def _risen(
+def _counter_signals(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[Signal]:
     before = past.sample
@@ -135,7 +135,7 @@ def _risen(
             yield from port_risen(ports[port.name], port, sample.at, seconds, limits)
 
 
-def _holding(
+def _standing_conditions(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
     # otherwise they were not read
@@ -145,12 +145,12 @@ def _holding(
     if not NO_GPU & set(sample.silent):
         for uuid, index in past.gpus.items():
             if uuid not in present_uuids:
-                yield _gone(uuid, index, sample.at)
+                yield _lost_gpu_condition(uuid, index, sample.at)
     yield from machine_holding(past, sample, limits)
     yield from silences(sample)
 
 
-def _gone(uuid: str, index: int, at: float) -> StandingCondition:
+def _lost_gpu_condition(uuid: str, index: int, at: float) -> StandingCondition:
     text = f"GPU {index} ({uuid}) is there no more"
     return StandingCondition(
         key=f"gpu/{uuid}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=index)

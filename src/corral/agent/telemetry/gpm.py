@@ -39,16 +39,16 @@ class EngineActivity:
         if self._supported is None:
             support = answer("nvmlGpmQueryDeviceSupport", self.handle)
             self._supported = support is not None and bool(support.isSupportedDevice)
-        newest = self._sample() if self._supported else None
+        newest = self._take_sample() if self._supported else None
         if newest is None:
             return Activity()
         last, self._last = self._last, newest
         if last is None:
             return Activity()
         self._spare.append(last)
-        return _between(last, newest)
+        return _activity_between(last, newest)
 
-    def _sample(self) -> Any:
+    def _take_sample(self) -> Any:
         buffer = self._spare.pop() if self._spare else answer("nvmlGpmSampleAlloc")
         if (
             buffer is None
@@ -59,7 +59,7 @@ class EngineActivity:
         return None
 
 
-def _between(first: Any, second: Any) -> Activity:
+def _activity_between(first: Any, second: Any) -> Activity:
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(METRICS)
@@ -68,10 +68,12 @@ def _between(first: Any, second: Any) -> Activity:
         request.metrics[at].metricId = metric
     if answer("nvmlGpmMetricsGet", request) is None:
         return Activity()
-    return Activity(*(_share(request.metrics[at]) for at in range(len(METRICS))))
+    return Activity(
+        *(_metric_fraction(request.metrics[at]) for at in range(len(METRICS)))
+    )
 
 
-def _share(metric: Any) -> float | None:
+def _metric_fraction(metric: Any) -> float | None:
     percent = float(metric.value)
     if metric.nvmlReturn != pynvml.NVML_SUCCESS or percent != percent:
         return None

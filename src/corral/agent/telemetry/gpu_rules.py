@@ -119,7 +119,7 @@ def gpu_holding(
             signal=signal(at, SignalKind.REMAP, text, code=PENDING, gpu=gpu),
         )
     if hot := sorted(HOT & set(now.throttle)):
-        text = f"{name} is slowed down: {', '.join(hot)}" + _degrees(now)
+        text = f"{name} is slowed down: {', '.join(hot)}" + _temperature_text(now)
         yield StandingCondition(
             key=f"{key}/throttle",
             signal=signal(
@@ -127,7 +127,7 @@ def gpu_holding(
             ),
             lasting_seconds=limits.throttle_seconds,
         )
-    if narrow := _narrow(now, limits):
+    if narrow := _pcie_link_trouble(now, limits):
         yield StandingCondition(
             key=f"{key}/pcie",
             signal=signal(at, SignalKind.PCIE, f"{name}: {narrow}", gpu=gpu),
@@ -153,12 +153,12 @@ def _links_down(
             )
 
 
-def _degrees(now: GpuSample) -> str:
+def _temperature_text(now: GpuSample) -> str:
     heat = now.temperature_celsius
     return "" if heat is None else f", at {heat:.0f} degrees"
 
 
-def _narrow(now: GpuSample, limits: SensorThresholds) -> str:
+def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
     """Return how a busy GPU's PCIe link is narrower than it could be; "" if it is
     not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:

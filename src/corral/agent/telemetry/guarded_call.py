@@ -17,7 +17,7 @@ class GuardedCall(Generic[T]):
         self._asked: SimpleQueue[None] = SimpleQueue()
         self._answers: SimpleQueue[T | Exception] = SimpleQueue()
         self._busy = False
-        threading.Thread(target=self._serve, daemon=True).start()
+        threading.Thread(target=self._serve_reads, daemon=True).start()
 
     def begin(self) -> None:
         if self._busy:
@@ -46,7 +46,7 @@ class GuardedCall(Generic[T]):
             raise answer
         return answer
 
-    def _serve(self) -> None:
+    def _serve_reads(self) -> None:
         while True:
             self._asked.get()
             try:

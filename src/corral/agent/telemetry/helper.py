@@ -65,7 +65,7 @@ class SensorHelper:
             patience = self.answer_seconds + (0.0 if self._answered else START_SECONDS)
             async with asyncio.timeout(patience):
                 await process.stdin.drain()
-                reading = await self._answer()
+                reading = await self._wait_for_reading()
         except (OSError, TimeoutError) as trouble:
             log.warning(
                 "the sensors do not answer: %s", trouble or type(trouble).__name__
@@ -104,9 +104,11 @@ class SensorHelper:
             limit=LINE_BYTES,
         )
         assert self._process.stdout is not None
-        self._listening = asyncio.create_task(self._listen(self._process.stdout))
+        self._listening = asyncio.create_task(
+            self._read_process_output(self._process.stdout)
+        )
 
-    async def _answer(self) -> SensorReading:
+    async def _wait_for_reading(self) -> SensorReading:
         """Raises: OSError when the reader is gone."""
         assert self._listening is not None
         answer = asyncio.create_task(self._answers.get())
@@ -120,7 +122,7 @@ class SensorHelper:
         finally:
             answer.cancel()
 
-    async def _listen(self, stdout: asyncio.StreamReader) -> None:
+    async def _read_process_output(self, stdout: asyncio.StreamReader) -> None:
         # what it says is not understood: it is done with
         with contextlib.suppress(ValueError):
             while line := await stdout.readline():

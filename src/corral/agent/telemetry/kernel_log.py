@@ -99,14 +99,14 @@ def happening_of(
         return Happening(
             at=at,
             kind=SignalKind.XID,
-            text=f"{name}: XID {match[2]}" + _more(match[3]),
+            text=f"{name}: XID {match[2]}" + _driver_text(match[3]),
             code=int(match[2]),
             gpu=gpu,
             device="" if gpu is not None else match[1],
             recovery=recovery[1].removesuffix(" Required") if recovery else "",
         )
     if match := _SXID.match(text):
-        words = f"{match[1]}: SXID {match[2]}" + _more(match[3])
+        words = f"{match[1]}: SXID {match[2]}" + _driver_text(match[3])
         return Happening(
             at=at, kind=SignalKind.SXID, text=words, code=int(match[2]), device=match[1]
         )
@@ -136,7 +136,7 @@ def _of_gpu(
     )
 
 
-def _more(words: str) -> str:
+def _driver_text(words: str) -> str:
     """Return the driver's text without the process.
 
     The attempts of the GPU identify its user.
@@ -212,11 +212,13 @@ class KernelLog:
         once."""
         if not self._follows:
             self._follows, self._after = True, after
-            threading.Thread(target=self._run, daemon=True).start()
+            threading.Thread(target=self._follow_log, daemon=True).start()
 
-    def _run(self) -> None:
+    def _follow_log(self) -> None:
         with suppress(OSError):  # an unreadable log yields no reports
-            lines = self._records() if self.file.is_char_device() else self._lines()
+            lines = (
+                self._kmsg_records() if self.file.is_char_device() else self._lines()
+            )
             for place, text in lines:
                 self.place = place
                 happening = happening_of(text, self.gpu_at, wall())
@@ -228,7 +230,7 @@ class KernelLog:
                         )
                     )
 
-    def _records(self) -> Iterator[tuple[int, str]]:
+    def _kmsg_records(self) -> Iterator[tuple[int, str]]:
         """Yield records of /dev/kmsg. Source: Linux,
         Documentation/ABI/testing/dev-kmsg."""
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -25,14 +25,14 @@ class Cpu:
     _last: tuple[int, int] | None = None
 
     def read(self) -> float | None:
-        ticks = _ticks(self.stat)
+        ticks = _read_cpu_ticks(self.stat)
         last, self._last = self._last, ticks
         if ticks is None or last is None or ticks[1] <= last[1]:
             return None
         return min(1.0, max(0.0, (ticks[0] - last[0]) / (ticks[1] - last[1])))
 
 
-def _ticks(stat: Path) -> tuple[int, int] | None:
+def _read_cpu_ticks(stat: Path) -> tuple[int, int] | None:
     """Used, and all there were."""
     with suppress(OSError, ValueError, IndexError):
         words = stat.read_text().partition("\n")[0].split()

@@ -58,9 +58,9 @@ def machine_holding(
 ) -> Iterator[StandingCondition]:
     """Yield the conditions of the machine that hold now."""
     for port in sample.ports:
-        yield from _port(past, port, sample.at, limits)
+        yield from _port_conditions(past, port, sample.at, limits)
     for disk in sample.disks:
-        yield from _disk(past, disk, sample.at, limits)
+        yield from _disk_conditions(past, disk, sample.at, limits)
     offset = sample.clock_offset_seconds
     if offset is not None and abs(offset) > limits.clock_seconds:
         text = (
@@ -80,7 +80,7 @@ def machine_holding(
         )
 
 
-def _port(
+def _port_conditions(
     past: RulePast, port: PortSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
     """One that never was up has no cable."""
@@ -109,7 +109,7 @@ def _port(
         )
 
 
-def _disk(
+def _disk_conditions(
     past: RulePast, disk: DiskSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
     if disk.read_only and disk.path in past.written:

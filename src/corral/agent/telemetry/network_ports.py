@@ -25,11 +25,14 @@ _RDMA_ERRORS: Final = (
 
 def ports(root: Path) -> tuple[PortSample, ...]:
     """All that have hardware behind them: no bridges, tunnels or the loopback."""
-    return (*_ethernet(root / "sys/class/net"), *_rdma(root / "sys/class/infiniband"))
+    return (
+        *_ethernet_ports(root / "sys/class/net"),
+        *_rdma_ports(root / "sys/class/infiniband"),
+    )
 
 
-def _ethernet(folder: Path) -> Iterator[PortSample]:
-    for port in _below(folder):
+def _ethernet_ports(folder: Path) -> Iterator[PortSample]:
+    for port in _list_folder(folder):
         if not (port / "device").exists() or (number_in(port / "type") or 0) != 1:
             continue  # 1 is ARPHRD_ETHER: IP over InfiniBand is its RDMA port's
         statistics, megabits = port / "statistics", number_in(port / "speed")
@@ -49,9 +52,9 @@ def _ethernet(folder: Path) -> Iterator[PortSample]:
         )
 
 
-def _rdma(folder: Path) -> Iterator[PortSample]:
-    for device in _below(folder):
-        for port in _below(device / "ports"):
+def _rdma_ports(folder: Path) -> Iterator[PortSample]:
+    for device in _list_folder(folder):
+        for port in _list_folder(device / "ports"):
             counters = port / "counters"
             yield PortSample(
                 name=f"{device.name}/{port.name}",
@@ -59,7 +62,7 @@ def _rdma(folder: Path) -> Iterator[PortSample]:
                 if text_in(port / "link_layer") == "Ethernet"
                 else "infiniband",
                 up=text_in(port / "state").endswith("ACTIVE"),
-                bits_per_second=_rate(text_in(port / "rate")),
+                bits_per_second=_parse_bit_rate(text_in(port / "rate")),
                 received_bytes=_WORD_BYTES
                 * (number_in(counters / "port_rcv_data") or 0),
                 sent_bytes=_WORD_BYTES * (number_in(counters / "port_xmit_data") or 0),
@@ -68,14 +71,14 @@ def _rdma(folder: Path) -> Iterator[PortSample]:
             )
 
 
-def _rate(text: str) -> float | None:
+def _parse_bit_rate(text: str) -> float | None:
     """Parse a rate such as "400 Gb/sec (4X NDR)" into bit/s."""
     with suppress(ValueError, IndexError):
         return float(text.split()[0]) * 1e9
     return None
 
 
-def _below(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted(folder.iterdir())
     return []

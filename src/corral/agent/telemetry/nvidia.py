@@ -77,7 +77,7 @@ class Nvidia:
         if not self.devices and not self._opened(deadline):
             return (), True
         return tuple(
-            self._sample(at, deadline) for at in range(len(self.devices))
+            self._sample_device(at, deadline) for at in range(len(self.devices))
         ), False
 
     def gone(self) -> bool:
@@ -110,10 +110,10 @@ class Nvidia:
         for part in self._parts:
             part.begin()
         if nvml_devices:
-            threading.Thread(target=self._listen, daemon=True).start()
+            threading.Thread(target=self._follow_xid_events, daemon=True).start()
         return True
 
-    def _sample(self, at: int, deadline: float) -> GpuSample:
+    def _sample_device(self, at: int, deadline: float) -> GpuSample:
         device = self.devices[at]
         bare = GpuSample(index=device.index, uuid=device.uuid, type=device.type)
         try:
@@ -126,12 +126,12 @@ class Nvidia:
             self._hangs_at = time.monotonic()
         return gpu_sample or replace(bare, silent=True)
 
-    def _listen(self) -> None:
+    def _follow_xid_events(self) -> None:
         """Tell each XID as it comes. Ends where the driver has no such thing."""
         try:
             waiting = pynvml.nvmlEventSetCreate()
             for device in self.devices:
-                self._register(device, waiting)
+                self._register_events(device, waiting)
         except pynvml.NVMLError as trouble:
             self._say(f"NVML reports no events: {trouble}")
             return
@@ -144,9 +144,9 @@ class Nvidia:
                     time.sleep(PAUSE_SECONDS)
                 continue
             if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
-                self.tell(self._xid(int(event.eventData), event.device))
+                self.tell(self._xid_happening(int(event.eventData), event.device))
 
-    def _register(self, device: NvmlDevice, waiting: Any) -> None:
+    def _register_events(self, device: NvmlDevice, waiting: Any) -> None:
         try:
             pynvml.nvmlDeviceRegisterEvents(
                 device.handle, pynvml.nvmlEventTypeXidCriticalError, waiting
@@ -154,19 +154,21 @@ class Nvidia:
         except pynvml.NVMLError as trouble:
             self._say(f"GPU {device.index} reports no events: {trouble}")
 
-    def _xid(self, code: int, handle: Any) -> Happening:
+    def _xid_happening(self, code: int, handle: Any) -> Happening:
         """Return the XID event in the form of the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
         same = (
             nvml_device
             for nvml_device in self.devices
-            if address == _address(nvml_device)
+            if address == _handle_address(nvml_device)
         )
         device = next(same, None)
         gpu = None if device is None else device.index
         name = "a GPU" if gpu is None else f"GPU {gpu}"
         recovery = (
-            _recovery(device) if code == XID_RECOVERY and device is not None else ""
+            _recovery_action(device)
+            if code == XID_RECOVERY and device is not None
+            else ""
         )
         return Happening(
             at=wall(),
@@ -184,11 +186,11 @@ class Nvidia:
             print(trouble, file=sys.stderr, flush=True)
 
 
-def _address(device: NvmlDevice) -> int | None:
+def _handle_address(device: NvmlDevice) -> int | None:
     return ctypes.cast(device.handle, ctypes.c_void_p).value
 
 
-def _recovery(device: NvmlDevice) -> str:
+def _recovery_action(device: NvmlDevice) -> str:
     """The action that the driver names now."""
     with suppress(Lost, DriverGone):
         named = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]

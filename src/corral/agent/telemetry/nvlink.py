@@ -40,21 +40,21 @@ class NvLinks:
         now = time.monotonic()
         if totals != self._totals or now - self._read_at >= AGAIN_SECONDS:
             self._totals, self._read_at = totals, now
-            links = (self._link(link) for link in range(self._count))
+            links = (self._read_link(link) for link in range(self._count))
             self._newest = tuple(link for link in links if link is not None)
         return self._newest
 
-    def _link(self, link: int) -> NvLink | None:
+    def _read_link(self, link: int) -> NvLink | None:
         up = self.asked.ask("NvLinkState", link)
         if up is None:
             return None
         return NvLink(
             link=link,
             up=bool(up),
-            crc_errors=self._errors(link, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
-            replays=self._errors(link, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
-            recoveries=self._errors(link, pynvml.NVML_NVLINK_ERROR_DL_RECOVERY),
+            crc_errors=self._error_count(link, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
+            replays=self._error_count(link, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
+            recoveries=self._error_count(link, pynvml.NVML_NVLINK_ERROR_DL_RECOVERY),
         )
 
-    def _errors(self, link: int, counter: int) -> int:
+    def _error_count(self, link: int, counter: int) -> int:
         return int(self.asked.ask("NvLinkErrorCounter", link, counter) or 0)

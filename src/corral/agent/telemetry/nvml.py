@@ -98,8 +98,8 @@ class NvmlDevice:
             memory_utilisation=None if rates is None else rates.memory / 100,
             graphics_active=active.graphics,
             tensor_active=active.tensor,
-            encoder_utilisation=_engine(ask("EncoderUtilization")),
-            decoder_utilisation=_engine(ask("DecoderUtilization")),
+            encoder_utilisation=_engine_utilisation(ask("EncoderUtilization")),
+            decoder_utilisation=_engine_utilisation(ask("DecoderUtilization")),
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
             power_watts=_thousandth(ask("PowerUsage")),
@@ -109,11 +109,11 @@ class NvmlDevice:
             memory_temperature_celsius=fields[0] or None,  # 0: it has no such sensor
             sm_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_SM),
             memory_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_MEM),
-            throttle=self._throttle(),
-            ecc_volatile_corrected=self._ecc("CORRECTED", "VOLATILE"),
-            ecc_volatile_uncorrected=self._ecc("UNCORRECTED", "VOLATILE"),
-            ecc_aggregate_corrected=self._ecc("CORRECTED", "AGGREGATE"),
-            ecc_aggregate_uncorrected=self._ecc("UNCORRECTED", "AGGREGATE"),
+            throttle=self._throttle_reasons(),
+            ecc_volatile_corrected=self._ecc_error_count("CORRECTED", "VOLATILE"),
+            ecc_volatile_uncorrected=self._ecc_error_count("UNCORRECTED", "VOLATILE"),
+            ecc_aggregate_corrected=self._ecc_error_count("CORRECTED", "AGGREGATE"),
+            ecc_aggregate_uncorrected=self._ecc_error_count("UNCORRECTED", "AGGREGATE"),
             remapped_corrected=remapped[0],
             remapped_uncorrected=remapped[1],
             remap_pending=None if remapped[2] is None else bool(remapped[2]),
@@ -154,13 +154,13 @@ class NvmlDevice:
         memory_info = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
         return self.asked.ask("MemoryInfo") if memory_info is None else memory_info
 
-    def _throttle(self) -> tuple[str, ...]:
+    def _throttle_reasons(self) -> tuple[str, ...]:
         reasons = self.asked.ask("CurrentClocksEventReasons")
         if reasons is None:
             reasons = self.asked.ask("CurrentClocksThrottleReasons") or 0
         return tuple(name for name, bit in THROTTLE if reasons & bit)
 
-    def _ecc(self, kind: str, counter: str) -> int | None:
+    def _ecc_error_count(self, kind: str, counter: str) -> int | None:
         error_counts = self.asked.ask(
             "TotalEccErrors",
             getattr(pynvml, f"NVML_MEMORY_ERROR_TYPE_{kind}"),
@@ -199,7 +199,7 @@ def devices(
     handles = []
     for number, index in called(indices, chosen, numbers):
         with suppress(pynvml.NVMLError):
-            device = _device(number, index)
+            device = _open_device(number, index)
             if numbers is None or not _is_cut(device.handle):
                 handles.append(device)
     return tuple(handles)
@@ -223,14 +223,14 @@ def called(
     ]
 
 
-def _device(place: int, index: int) -> NvmlDevice:
+def _open_device(place: int, index: int) -> NvmlDevice:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     return NvmlDevice(
         index=place,
         handle=handle,
         uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),
         type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
-        bus=_bus(handle),
+        bus=_pci_address(handle),
     )
 
 
@@ -241,7 +241,7 @@ def _is_cut(handle: Any) -> bool:
         return False  # it cannot be cut, or the driver is too old
 
 
-def _bus(handle: Any) -> tuple[int, int, int] | None:
+def _pci_address(handle: Any) -> tuple[int, int, int] | None:
     try:
         pci_info = pynvml.nvmlDeviceGetPciInfo(handle)
     except pynvml.NVMLError:
@@ -257,7 +257,7 @@ def _kibibytes(value: int | None) -> int | None:
     return None if value is None else value * 1024
 
 
-def _engine(found: Any) -> float | None:
+def _engine_utilisation(found: Any) -> float | None:
     """Convert the reading of a video engine: percent, and the period that it covers."""
     return None if found is None else float(found[0] / 100)
 

@@ -32,7 +32,7 @@ def answer(function: str, *arguments: Any) -> Any:
     try:
         return getattr(pynvml, function)(*arguments)
     except pynvml.NVMLError as trouble:
-        _raise(trouble.value)
+        _raise_if_lost(trouble.value)
         return None
 
 
@@ -51,7 +51,7 @@ class NvmlCall:
         try:
             field_values = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
         except pynvml.NVMLError as trouble:
-            _raise(trouble.value)
+            _raise_if_lost(trouble.value)
             return [None] * len(wanted)
         return [
             None
@@ -62,7 +62,7 @@ class NvmlCall:
         ]
 
 
-def _raise(code: int) -> None:
+def _raise_if_lost(code: int) -> None:
     if code in _LOST:
         raise Lost
     if code in _GONE:

@@ -94,7 +94,7 @@ class Pretend:
         Raises: ValueError for a fault that is not a valid field.
         """
         seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
-        held = [self._derived(held_attempt, work, at) for held_attempt in held]
+        held = [self._derive_gpu_use(held_attempt, work, at) for held_attempt in held]
         self._cpu_seconds = {
             key: process_work.cpu_seconds for key, process_work in work.items()
         }
@@ -116,10 +116,10 @@ class Pretend:
             )
             self._joules[gpu.index] = joules
             sample = replace(sample, energy_joules=joules)
-            readings.append(_faulty(sample, faults.get(str(gpu.index), {})))
+            readings.append(_apply_fault(sample, faults.get(str(gpu.index), {})))
         return tuple(readings)
 
-    def _derived(
+    def _derive_gpu_use(
         self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
     ) -> HeldAttempt:
         """Return it with the shares that its processes have used of each of its
@@ -202,7 +202,7 @@ def sample_of(
     )
 
 
-def _faulty(sample: GpuSample, fault: Mapping[str, Any]) -> GpuSample:
+def _apply_fault(sample: GpuSample, fault: Mapping[str, Any]) -> GpuSample:
     """With the fields of the fault. Raises: ValueError."""
     if not fault:
         return sample

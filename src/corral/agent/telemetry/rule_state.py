@@ -43,7 +43,7 @@ class RulePast:
     def after(self, sample: NodeSample) -> "RulePast":
         """With what this sample says."""
         before = {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
-        gpus = tuple(_said(gpu, before.get(gpu.uuid)) for gpu in sample.gpus)
+        gpus = tuple(_complete_sample(gpu, before.get(gpu.uuid)) for gpu in sample.gpus)
         ports = dict(self.ports)
         for port in sample.ports:
             if port.up:
@@ -73,6 +73,6 @@ class RulePast:
         )
 
 
-def _said(gpu: GpuSample, before: GpuSample | None) -> GpuSample:
+def _complete_sample(gpu: GpuSample, before: GpuSample | None) -> GpuSample:
     """Return the sample, completed by the last known values."""
     return before if (gpu.silent or gpu.lost) and before is not None else gpu

@@ -57,7 +57,7 @@ class Senses:
     _offset_trip: float = float("inf")
 
     def __post_init__(self) -> None:
-        self.helper = SensorHelper(node_dir=self.node_dir, happened=self._happened)
+        self.helper = SensorHelper(node_dir=self.node_dir, happened=self._on_happening)
         self.notebook = Notebook(self.node_dir / FILE, self.boot)
 
     @property
@@ -128,7 +128,7 @@ class Senses:
             self._offset = wall() - trip_seconds / 2 - head_wall
             self._offset_trip = trip_seconds
 
-    def _happened(self, happening: Happening) -> None:
+    def _on_happening(self, happening: Happening) -> None:
         memory, signals = hear(self.notebook.memory, happening)
         self._keep(memory, signals)
         if memory.waiting:
@@ -143,7 +143,7 @@ class Senses:
                 {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
             )
         new_signals = tuple(
-            self._with_attempts(_named(signal, uuids)) for signal in signals
+            self._with_attempts(_add_gpu_uuid(signal, uuids)) for signal in signals
         )
         waiting = {
             key: self._with_attempts(signal) for key, signal in memory.waiting.items()
@@ -165,8 +165,8 @@ class Senses:
                     attempt=seen.key[1],
                     gpus=self._gpus(launch),
                     since=seen.started_at or 0.0,
-                    use=_share(env.get(USE)),
-                    memory=_share(env.get(MEMORY)),
+                    use=_parse_share(env.get(USE)),
+                    memory=_parse_share(env.get(MEMORY)),
                 )
 
     def _with_attempts(self, signal: Signal) -> Signal:
@@ -213,7 +213,7 @@ class Senses:
         )
 
 
-def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
+def _add_gpu_uuid(signal: Signal, uuids: Mapping[int, str]) -> Signal:
     """With the GPU's own name, where its index is not its own for good."""
     uuid = uuids.get(signal.gpu, "") if signal.gpu is not None else ""
     if not uuid:
@@ -222,7 +222,7 @@ def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
     return replace(signal, uuid=uuid, text=text)
 
 
-def _share(text: str | None) -> float | None:
+def _parse_share(text: str | None) -> float | None:
     """Parse the utilisation that a job sets for its pretend GPUs; None if it is not a
     share."""
     try:

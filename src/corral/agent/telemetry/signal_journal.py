@@ -72,19 +72,19 @@ class Notebook:
         if self.number is not None:
             self._count()
             if changed:
-                self._write()
+                self._write_page()
 
     def recorded(self, number: int) -> None:
         """The head has recorded signals up to this number."""
         if self.number is None:
             self.number = number
             self._count()
-            self._write()
+            self._write_page()
         elif self.waiting and self.waiting[0].number <= number:
             self.waiting = tuple(
                 signal for signal in self.waiting if signal.number > number
             )
-            self._write()
+            self._write_page()
         self.number = max(self.number, number)
 
     def _count(self) -> None:
@@ -98,7 +98,7 @@ class Notebook:
             )
         self.waiting = tuple(counted)
 
-    def _write(self) -> None:
+    def _write_page(self) -> None:
         """A disk that is full loses nothing but the memory of another agent's life."""
         assert self.number is not None
         page = _Page(

@@ -65,7 +65,7 @@ def source_of(
     # a part without GPUs asks no driver
     if settings.pretend_gpus is not None or numbers == ():
         return PretendGpus(
-            Pretend(_numbered(pretend_gpus(settings), settings)), node_dir / FAULTS
+            Pretend(_renumber_gpus(pretend_gpus(settings), settings)), node_dir / FAULTS
         )
     if settings.amd_gpus:
         root, gpus, smi = Path(settings.sensors_root), amd_gpus(settings), AmdSmi()
@@ -75,7 +75,7 @@ def source_of(
     return Nvidia(settings.real_gpus, tell, numbers)
 
 
-def _numbered(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
+def _renumber_gpus(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
     """Number the GPUs as the head does, under one name whichever part of the node has
     them."""
     if settings.gpu_numbers is None:

@@ -52,11 +52,13 @@ def _media_ranges(accept: str) -> Iterator[MediaRange]:
         name, *parameters = (part.strip() for part in entry.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
         yield MediaRange(
-            name, values.get("version", "").strip('"'), _quality(values.get("q", "1"))
+            name,
+            values.get("version", "").strip('"'),
+            _parse_quality(values.get("q", "1")),
         )
 
 
-def _quality(text: str) -> float:
+def _parse_quality(text: str) -> float:
     with suppress(ValueError):
         return min(1.0, max(0.0, float(text)))
     return 0.0

@@ -37,7 +37,7 @@ class NodeSeries:
     of: Callable[[NodeSample], Iterable[tuple[str, Value]]]
 
 
-def _percent(share: float | None) -> float | None:
+def _percent_of_share(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 2)
 
 
@@ -45,17 +45,17 @@ def _mebibytes(size: int | None) -> int | None:
     return None if size is None else size // MEBIBYTE
 
 
-def _free(gpu: GpuSample) -> int | None:
+def _free_memory_mib(gpu: GpuSample) -> int | None:
     if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
         return None
     return (gpu.memory_total_bytes - gpu.memory_used_bytes) // MEBIBYTE
 
 
-def _summed(counts: list[int]) -> int | None:
+def _sum_link_counts(counts: list[int]) -> int | None:
     return sum(counts) if counts else None
 
 
-def _millis(value: float | None) -> int | None:
+def _to_milliunits(value: float | None) -> int | None:
     return None if value is None or not isfinite(value * 1000) else round(value * 1000)
 
 
@@ -110,7 +110,7 @@ GPUS: Final = (
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "counter",
         "Total energy consumption since the driver was loaded (in mJ).",
-        lambda gpu: _millis(gpu.energy_joules),
+        lambda gpu: _to_milliunits(gpu.energy_joules),
     ),
     MetricSeries(
         "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
@@ -188,28 +188,31 @@ GPUS: Final = (
         "DCGM_FI_DEV_GPU_UTIL",
         "gauge",
         "GPU utilization (in %).",
-        lambda gpu: _percent(gpu.utilisation),
+        lambda gpu: _percent_of_share(gpu.utilisation),
     ),
     MetricSeries(
         "DCGM_FI_DEV_MEM_COPY_UTIL",
         "gauge",
         "Memory utilization (in %).",
-        lambda gpu: _percent(gpu.memory_utilisation),
+        lambda gpu: _percent_of_share(gpu.memory_utilisation),
     ),
     MetricSeries(
         "DCGM_FI_DEV_ENC_UTIL",
         "gauge",
         "Encoder utilization (in %).",
-        lambda gpu: _percent(gpu.encoder_utilisation),
+        lambda gpu: _percent_of_share(gpu.encoder_utilisation),
     ),
     MetricSeries(
         "DCGM_FI_DEV_DEC_UTIL",
         "gauge",
         "Decoder utilization (in %).",
-        lambda gpu: _percent(gpu.decoder_utilisation),
+        lambda gpu: _percent_of_share(gpu.decoder_utilisation),
     ),
     MetricSeries(
-        "DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free
+        "DCGM_FI_DEV_FB_FREE",
+        "gauge",
+        "Framebuffer memory free (in MiB).",
+        _free_memory_mib,
     ),
     MetricSeries(
         "DCGM_FI_DEV_FB_USED",
@@ -269,19 +272,19 @@ GPUS: Final = (
         "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
         "counter",
         "Total number of NVLink flow-control CRC errors.",
-        lambda gpu: _summed([link.crc_errors for link in gpu.nvlinks]),
+        lambda gpu: _sum_link_counts([link.crc_errors for link in gpu.nvlinks]),
     ),
     MetricSeries(
         "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
         "counter",
         "Total number of NVLink retries.",
-        lambda gpu: _summed([link.replays for link in gpu.nvlinks]),
+        lambda gpu: _sum_link_counts([link.replays for link in gpu.nvlinks]),
     ),
     MetricSeries(
         "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
         "counter",
         "Total number of NVLink recovery errors.",
-        lambda gpu: _summed([link.recoveries for link in gpu.nvlinks]),
+        lambda gpu: _sum_link_counts([link.recoveries for link in gpu.nvlinks]),
     ),
     MetricSeries(
         "corral_gpu_lost",

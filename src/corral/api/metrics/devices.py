@@ -56,7 +56,7 @@ def gpu_families(
 ) -> Iterator[str]:
     """The text of one family after the other. `counters`: the format knows counters
     whose names have no `_total`; OpenMetrics does not, and there they are `unknown`."""
-    labelled_gpus = _labelled(world, samples, seen)
+    labelled_gpus = _label_gpus(world, samples, seen)
     labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in labelled_gpus]
     for series in GPUS:
         of, name = series.of, series.name
@@ -78,7 +78,7 @@ def gpu_families(
         yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"
 
 
-def _labelled(
+def _label_gpus(
     world: World, samples: Mapping[NodeId, NodeSample], seen: Callable[[Job], bool]
 ) -> list[tuple[Node, str, GpuSample]]:
     """Return all GPUs with known samples, and their labels without braces."""

@@ -42,8 +42,10 @@ class MetricFamily:
         if not is_open and kind in _PLAIN_FORMS:
             suffix, kind = _PLAIN_FORMS[kind]
             name += suffix
-        head = f"# HELP {name} {_help(self.help, is_open)}\n# TYPE {name} {kind}\n"
-        return head + "".join(_line(self.name, sample) for sample in self.samples)
+        head = f"# HELP {name} {_escape_help_text(self.help, is_open)}\n# TYPE {name} {kind}\n"
+        return head + "".join(
+            _format_sample(self.name, sample) for sample in self.samples
+        )
 
 
 _PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gauge")}
@@ -52,13 +54,15 @@ _PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gaug
 def gauge(
     name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()
 ) -> MetricFamily:
-    return MetricFamily(name, "gauge", help, tuple(_samples("", rows, labels)))
+    return MetricFamily(name, "gauge", help, tuple(_build_samples("", rows, labels)))
 
 
 def counter(
     name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()
 ) -> MetricFamily:
-    return MetricFamily(name, "counter", help, tuple(_samples("_total", rows, labels)))
+    return MetricFamily(
+        name, "counter", help, tuple(_build_samples("_total", rows, labels))
+    )
 
 
 def info(name: str, help: str, values: Mapping[str, str]) -> MetricFamily:
@@ -87,20 +91,22 @@ def histogram(
     return MetricFamily(name, "histogram", help, tuple(samples))
 
 
-def _samples(suffix: str, rows: Rows, labels: tuple[str, ...]) -> Iterator[Sample]:
+def _build_samples(
+    suffix: str, rows: Rows, labels: tuple[str, ...]
+) -> Iterator[Sample]:
     for values, value in rows:
         yield Sample(suffix, dict(zip(labels, values, strict=True)), value)
 
 
-def _line(name: str, one: Sample) -> str:
+def _format_sample(name: str, one: Sample) -> str:
     words = ",".join(
         f'{label}="{escaped(value)}"' for label, value in sorted(one.labels.items())
     )
     labels = f"{{{words}}}" if words else ""
-    return f"{name}{one.suffix}{labels} {_number(one.value)}\n"
+    return f"{name}{one.suffix}{labels} {_format_number(one.value)}\n"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if value != value:
         return "NaN"
     if abs(value) == float("inf"):
@@ -108,6 +114,6 @@ def _number(value: float) -> str:
     return repr(float(value))
 
 
-def _help(text: str, is_open: bool) -> str:
+def _escape_help_text(text: str, is_open: bool) -> str:
     plain = text.replace("\\", "\\\\").replace("\n", "\\n")
     return plain.replace('"', '\\"') if is_open else plain

@@ -27,18 +27,18 @@ def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFam
     yield counter(
         "corral_gpu_seconds",
         "Of attempts that are over, by what came of it.",
-        _rows(amounts, CAME_OF),
+        _gpu_second_rows(amounts, CAME_OF),
         by_kind,
     )
     yield counter(
         "corral_sensed_gpu_seconds",
         "Held and seen by sensors; of that the integral of use, and hardly a kernel ran (idle).",
-        _rows(amounts, SENSED),
+        _gpu_second_rows(amounts, SENSED),
         by_kind,
     )
 
 
-def _rows(
+def _gpu_second_rows(
     amounts: Mapping[QueueName, UsageAmounts], kinds: Mapping[str, str]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     at = {kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()}
@@ -53,9 +53,9 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
     rows = [
         ((row.name,), share)
         for row in report.rows
-        if (share := _share(row.amounts)) >= 0
+        if (share := _useful_share(row.amounts)) >= 0
     ]
-    whole = [((), share)] if (share := _share(report.total)) >= 0 else []
+    whole = [((), share)] if (share := _useful_share(report.total)) >= 0 else []
     about = "Share of the GPU-hours held since yesterday (UTC) that was useful"
     yield gauge("corral_goodput_ratio", f"{about}.", whole)
     yield gauge("corral_queue_goodput_ratio", f"{about}.", rows, ("queue",))
@@ -75,7 +75,7 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
     )
 
 
-def _share(one: UsageAmounts) -> float:
+def _useful_share(one: UsageAmounts) -> float:
     """-1 where nothing was held. Clocks may disagree by a little: it is at most 1."""
     allocated = one.allocated_gpu_seconds
     return min(1.0, one.useful_gpu_seconds / allocated) if allocated > 0 else -1.0

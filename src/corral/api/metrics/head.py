@@ -53,10 +53,10 @@ class HeadSeries:
         yield gauge(
             "corral_term", "How often a head has begun to lead.", [((), world.term)]
         )
-        yield from _jobs(world, control.now().wall)
-        yield from _queues(QueueSnapshot(control))
-        yield from _nodes(world)
-        yield from _counts(control)
+        yield from _job_families(world, control.now().wall)
+        yield from _queue_families(QueueSnapshot(control))
+        yield from _node_state_families(world)
+        yield from _counter_families(control)
         yield from gpu_seconds(control.counts.amounts)
         if self._goodput is not None:
             yield from goodput(self._goodput)
@@ -77,7 +77,7 @@ class HeadSeries:
             )
 
 
-def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
+def _job_families(world: World, now: float) -> Iterator[MetricFamily]:
     states: Counter[tuple[str, ...]] = Counter(
         (str(job.spec.queue), job.state.value) for job in world.jobs.values()
     )
@@ -103,7 +103,7 @@ def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
     )
 
 
-def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
+def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
     rows = look.rows()
     for field, name, help in QUEUES:
         values = [((row.name,), float(getattr(row, field))) for row in rows]
@@ -142,7 +142,7 @@ def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
     )
 
 
-def _nodes(world: World) -> Iterator[MetricFamily]:
+def _node_state_families(world: World) -> Iterator[MetricFamily]:
     node_counts: Counter[tuple[str, ...]] = Counter()
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
@@ -170,7 +170,7 @@ def _nodes(world: World) -> Iterator[MetricFamily]:
     )
 
 
-def _counts(control: Control) -> Iterator[MetricFamily]:
+def _counter_families(control: Control) -> Iterator[MetricFamily]:
     counts = control.counts
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]

@@ -33,11 +33,13 @@ async def metrics(request: Request, house: Within, caller: Asker) -> StreamingRe
     """Series of the head, of its nodes and of all GPUs, as they are now."""
     is_open = wants_open_metrics(request.headers.get("accept", ""))
     kind = OPEN_METRICS if is_open else PLAIN_TEXT
-    text = _text(house, is_open, sight_of(house.control, caller))
+    text = _stream_metrics(house, is_open, sight_of(house.control, caller))
     return StreamingResponse(text, headers={"content-type": kind})
 
 
-async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator[bytes]:
+async def _stream_metrics(
+    house: House, is_open: bool, sight: CallerView
+) -> AsyncIterator[bytes]:
     """Yield one family at a time. Agents' messages are processed between two
     families."""
     control, settings = house.control, house.settings
@@ -45,7 +47,7 @@ async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator
         control,
         version=settings.version,
         disk=_disk_of(house),
-        goodput=await _goodput(control),
+        goodput=await _load_goodput_report(control),
     )
     own_series = chain(series.collect(), connection_series(settings.connections))
     yield "".join(family.text(is_open=is_open) for family in own_series).encode()
@@ -62,7 +64,7 @@ async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator
         yield END
 
 
-async def _goodput(control: Control) -> UsageReport | None:
+async def _load_goodput_report(control: Control) -> UsageReport | None:
     """A store that is away takes none of the other series with it."""
     today = day_of(control.now().wall)
     with suppress(Trouble):

@@ -32,10 +32,10 @@ class AlertFiles:
             return self._asked
         if (mark := (stat.st_mtime_ns, stat.st_size)) != self._seen:
             self._seen = mark
-            self._take()
+            self._reload_settings()
         return self._asked
 
-    def _take(self) -> None:
+    def _reload_settings(self) -> None:
         try:
             (document, *_) = read_documents(self._path)
             alert_file = read_alerts(document)

@@ -85,7 +85,7 @@ class Webhook(_Receiver):
         body = json.dumps(form(notice, cluster)).encode()
         headers = {"Content-Type": "application/json"}
         if self.secret_file is not None:
-            secret = _secret(self.name, self.secret_file)
+            secret = _read_secret_file(self.name, self.secret_file)
             signature = hmac.new(secret, body, hashlib.sha256).hexdigest()
             headers["X-Corral-Signature"] = f"sha256={signature}"
         try:
@@ -149,7 +149,9 @@ class Mailbox(_Receiver):
             if mail.user is not None:
                 password = b""
                 if mail.password_file is not None:
-                    password = _secret(self.name, self.folder / mail.password_file)
+                    password = _read_secret_file(
+                        self.name, self.folder / mail.password_file
+                    )
                 server.login(mail.user, password.decode())
             server.send_message(message)
 
@@ -174,7 +176,7 @@ def receiver_of(one: wire.ReceiverBody, folder: Path) -> Webhook | Mailbox:
     )
 
 
-def _secret(name: str, file: Path) -> bytes:
+def _read_secret_file(name: str, file: Path) -> bytes:
     try:
         return file.read_bytes().strip()
     except OSError as error:

@@ -73,13 +73,13 @@ class Prometheus:
         if self.process is None:
             if (local_process := LocalProcess.recorded(self._pid_file)) is not None:
                 local_process.signal(signal.SIGTERM)
-            self._write(head_url)
+            self._write_config_files(head_url)
         elif self.process.lives:
             return
         else:
             reap(self.process.pid)
         if monotonic() >= self._again_at:
-            self._spawn()
+            self._spawn_prometheus()
 
     def close(self) -> None:
         if self.process is not None:
@@ -87,7 +87,7 @@ class Prometheus:
             reap(self.process.pid)
             self.process = None
 
-    def _write(self, head_url: str) -> None:
+    def _write_config_files(self, head_url: str) -> None:
         rules = self.folder / "rules.yml"
         write_atomically(rules, RULES.read_text())
         config = scrape_config(
@@ -109,7 +109,7 @@ class Prometheus:
     def _pid_file(self) -> Path:
         return self.folder / "prometheus.pid"
 
-    def _spawn(self) -> None:
+    def _spawn_prometheus(self) -> None:
         program = shutil.which(PROGRAM)
         self._again_at = monotonic() + AGAIN_SECONDS
         if program is None:

@@ -85,12 +85,12 @@ def as_json(picture: Picture) -> dict[str, Any]:
         "until": picture.grid.until,
         "pretend": picture.pretend,
         "times": picture.grid.times,
-        "curves": [_plain(row) for row in picture.rows],
-        "gpus": [_plain(row) for row in picture.gpus],
+        "curves": [_curve_fields(row) for row in picture.rows],
+        "gpus": [_curve_fields(row) for row in picture.gpus],
     }
 
 
-def _plain(row: CurveRow) -> dict[str, Any]:
+def _curve_fields(row: CurveRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "unit": row.unit,

@@ -151,7 +151,7 @@ class Grid:
                 cells[min(self.cells - 1, int((at - self.since) / self.step))].append(
                     value
                 )
-        holds = int(_spacing(points) * HELD_STEPS / self.step)
+        holds = int(_sample_interval(points) * HELD_STEPS / self.step)
         values: list[Value] = []
         last: Value = None
         unknown_for = 0
@@ -164,7 +164,7 @@ class Grid:
         return tuple(values)
 
 
-def _spacing(points: Points) -> float:
+def _sample_interval(points: Points) -> float:
     """Seconds between two moments, most often."""
     moments = sorted({at for at, _ in points})
     gaps = [later - at for at, later in zip(moments, moments[1:], strict=False)]
@@ -208,10 +208,14 @@ class Gathered:
             ]
             # a job logs what names it likes
             gpu = _OF_GPU.fullmatch(name) if node else None
-            book = self.own if gpu is None else self._gpu(f"{node} GPU {gpu['index']}")
+            book = (
+                self.own
+                if gpu is None
+                else self._gpu_series(f"{node} GPU {gpu['index']}")
+            )
             book.setdefault(name if gpu is None else gpu["field"], []).extend(points)
 
-    def _gpu(self, name: str) -> dict[str, Points]:
+    def _gpu_series(self, name: str) -> dict[str, Points]:
         return self.gpus.setdefault(name, {})
 
 
@@ -248,7 +252,7 @@ def job_picture(
     nodes: int = MOST_NODES,
 ) -> Picture:
     """`nodes`: as for `job_asks`."""
-    gathered = _gathered(answers)
+    gathered = _collect_series(answers)
     seats = max((len(attempt.seats) for attempt in job.attempts), default=0)
     left_out = (
         f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
@@ -259,7 +263,10 @@ def job_picture(
     return Picture(
         what=f"{job.name} ({job.id})",
         grid=grid,
-        rows=(*_of_gpus(gathered, grid), *_rows((*JOB, *logged), gathered.own, grid)),
+        rows=(
+            *_of_gpus(gathered, grid),
+            *_non_empty_rows((*JOB, *logged), gathered.own, grid),
+        ),
         gpus=_each_gpu(gathered, grid),
         is_over=is_over,
         notes=(left_out,) if left_out else (),
@@ -273,8 +280,8 @@ def is_logged(name: str) -> bool:
 
 
 def node_picture(node: str, grid: Grid, answers: Iterable["SeriesView"]) -> Picture:
-    gathered = _gathered(answers)
-    rows = (*_of_gpus(gathered, grid), *_rows(NODE, gathered.own, grid))
+    gathered = _collect_series(answers)
+    rows = (*_of_gpus(gathered, grid), *_non_empty_rows(NODE, gathered.own, grid))
     return Picture(
         what=f"node {node}",
         grid=grid,
@@ -288,19 +295,19 @@ def plain_picture(
     what: str, kinds: Sequence[CurveKind], grid: Grid, answers: Iterable["SeriesView"]
 ) -> Picture:
     """Return the picture of a queue, or of the cluster."""
-    gathered = _gathered(answers)
-    rows = tuple(_rows(kinds, gathered.own, grid))
+    gathered = _collect_series(answers)
+    rows = tuple(_non_empty_rows(kinds, gathered.own, grid))
     return Picture(what=what, grid=grid, rows=rows, pretend=gathered.pretend)
 
 
-def _gathered(answers: Iterable["SeriesView"]) -> Gathered:
+def _collect_series(answers: Iterable["SeriesView"]) -> Gathered:
     gathered = Gathered()
     for series in answers:
         gathered.take(series)
     return gathered
 
 
-def _rows(
+def _non_empty_rows(
     kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid
 ) -> Iterable[CurveRow]:
     """Yield the rows that have any value."""
@@ -317,7 +324,7 @@ def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[CurveRow]:
     for book in gathered.gpus.values():
         for name, points in book.items():
             together.setdefault(name, []).extend(points)
-    return _rows(GPU, together, grid)
+    return _non_empty_rows(GPU, together, grid)
 
 
 def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[CurveRow, ...]:

@@ -29,11 +29,12 @@ def sparkline(
     top = max(known_values) if high is None else high
     bottom = min(*known_values, top - LEAST_SPAN * abs(top)) if low is None else low
     return "".join(
-        UNKNOWN if value is None else _block(value, bottom, top) for value in drawn
+        UNKNOWN if value is None else _block_character(value, bottom, top)
+        for value in drawn
     )
 
 
-def _block(value: float, low: float, high: float) -> str:
+def _block_character(value: float, low: float, high: float) -> str:
     part = (value - low) / (high - low) if high > low else 0.0
     return BLOCKS[min(len(BLOCKS) - 1, max(0, int(part * len(BLOCKS))))]
 

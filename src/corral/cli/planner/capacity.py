@@ -100,35 +100,29 @@ def capacity(
     shown.apart_from(history)
     ahead = [] if horizon_days is None else ["--horizon-days"]
     if history is None and not own:
-        _refuse(
-            [*_said(how), *ahead],
+        _refuse_options(
+            [*_given_option_names(how), *ahead],
             "needs a history: runs by hand have no past",
             OTHERWISE,
         )
-        shown.show(_simple(runs, node_gpus))
+        shown.show(_simple_capacity_report(runs, node_gpus))
         return
-    _refuse(
-        _said(runs), "is of runs by hand, and a history says what is needed", "give one"
-    )
-    if how.wait is None:
-        _refuse(
-            _said(how),
-            "is of the replay, for short waits",
-            "add for example: --wait 30m",
-        )
+    _check_history_options(runs, how)
     from corral.plan.capacity.plan import CapacityRequest
     from corral.plan.capacity.plan import capacity as found_of
     from corral.plan.capacity.report import report
 
     with progress("reading the history", shown=not shown.json) as at:
-        trace, here = _history(history, own=own, dir=dir)
+        trace, here = _load_history(history, own=own, dir=dir)
         at.doing = f"forecasting the demand of {len(trace.workload.submits):,} jobs"
         request = CapacityRequest(
             work=trace.workload,
             node_gpus=node_gpus,
             horizon_days=horizon_days,
-            target=_target(how.wait, how.share),
-            play=_play(how.policy, at) if how.wait is not None else None,
+            target=_parse_wait_target(how.wait, how.share),
+            play=_make_replay_function(how.policy, at)
+            if how.wait is not None
+            else None,
             growth=how.growth,
             gpus_now=sum(here) or None,
         )
@@ -136,7 +130,22 @@ def capacity(
     shown.show(report(answer))
 
 
-def _said(options: ByHand | Replayed) -> list[str]:
+def _check_history_options(runs: ByHand, how: Replayed) -> None:
+    """Refuse options that a history makes useless. Raises: Usage."""
+    _refuse_options(
+        _given_option_names(runs),
+        "is of runs by hand, and a history says what is needed",
+        "give one",
+    )
+    if how.wait is None:
+        _refuse_options(
+            _given_option_names(how),
+            "is of the replay, for short waits",
+            "add for example: --wait 30m",
+        )
+
+
+def _given_option_names(options: ByHand | Replayed) -> list[str]:
     """Return the given options as they are typed."""
     from corral.plan.bounds import option
 
@@ -148,7 +157,7 @@ def _said(options: ByHand | Replayed) -> list[str]:
     return [option(field.name) for field in given_fields]
 
 
-def _refuse(options: Sequence[str], why: str, hint: str) -> None:
+def _refuse_options(options: Sequence[str], why: str, hint: str) -> None:
     """Refuse options that would have no effect.
 
     Raises: Usage if there is such an option.
@@ -157,7 +166,7 @@ def _refuse(options: Sequence[str], why: str, hint: str) -> None:
         raise Usage(f"{' and '.join(options)} {why}", hint=hint)
 
 
-def _simple(runs: ByHand, node_gpus: int) -> "PlannerReport":
+def _simple_capacity_report(runs: ByHand, node_gpus: int) -> "PlannerReport":
     from corral.plan.capacity.plan import SimpleNeed, simple_capacity
     from corral.plan.capacity.report import simple_report
 
@@ -166,7 +175,7 @@ def _simple(runs: ByHand, node_gpus: int) -> "PlannerReport":
         wanted = {"--run-hours": hours, "--runs": number, "--run-gpus": gpus}
         missing = [name for name, value in wanted.items() if value is None]
         what = f"{' and '.join(missing)} must be given, too"
-        if not _said(runs):
+        if not _given_option_names(runs):
             what = "nothing says what will be needed"
         raise Usage(
             what,
@@ -182,7 +191,7 @@ def _simple(runs: ByHand, node_gpus: int) -> "PlannerReport":
     return simple_report(simple_capacity(need))
 
 
-def _history(
+def _load_history(
     history: Path | None, *, own: bool, dir: Path | None
 ) -> "tuple[Trace, Sequence[int]]":
     """The log, and the GPUs of each node that is here."""
@@ -197,7 +206,7 @@ def _history(
     return trace, here
 
 
-def _target(wait: str | None, share: float) -> "WaitTarget | None":
+def _parse_wait_target(wait: str | None, share: float) -> "WaitTarget | None":
     from corral.plan.capacity.sizing import WaitTarget
 
     if wait is None:
@@ -211,7 +220,7 @@ def _target(wait: str | None, share: float) -> "WaitTarget | None":
     return WaitTarget(seconds=seconds, share=share)
 
 
-def _play(policy: str, at: WorkProgress) -> "Play":
+def _make_replay_function(policy: str, at: WorkProgress) -> "Play":
     from corral.replay import compiles_first, replay
     from corral.traces.policies import chosen
 
@@ -224,7 +233,8 @@ def _play(policy: str, at: WorkProgress) -> "Play":
     def play(work: "Workload", nodes: Sequence[int]) -> "ReplayOutcome":
         nonlocal compiling
         at.doing = (
-            f"{compiling}replaying {len(work.submits):,} jobs on {_nodes(len(nodes))}"
+            f"{compiling}replaying {len(work.submits):,} jobs on "
+            f"{_format_node_count(len(nodes))}"
         )
         compiling = ""
         return replay(work, nodes, named)
@@ -232,5 +242,5 @@ def _play(policy: str, at: WorkProgress) -> "Play":
     return play
 
 
-def _nodes(count: int) -> str:
+def _format_node_count(count: int) -> str:
     return f"{count:,} node{'s' * (count > 1)}"

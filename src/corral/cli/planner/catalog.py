@@ -35,13 +35,16 @@ def catalog(
     from corral.catalog.facts import table as facts_of
 
     if kind is None:
-        kinds = {_shown(file_name): len(facts_of(file_name)) for file_name in tables()}
+        kinds = {
+            _table_display_name(file_name): len(facts_of(file_name))
+            for file_name in tables()
+        }
         if json:
             print_json({"kinds": kinds})
         else:
             _show_counts(kinds)
         return
-    facts_by_subject = facts_of(_file(kind, tables()))
+    facts_by_subject = facts_of(_table_file_name(kind, tables()))
     if name is None:
         if json:
             print_json({kind: sorted(facts_by_subject)})
@@ -50,31 +53,31 @@ def catalog(
                 say(known_subject)
         return
     word = "GPU" if kind == "gpus" else kind.removesuffix("s")
-    facts = subject(word, name, facts_by_subject, *_spelling(kind), listed=kind)
+    facts = subject(word, name, facts_by_subject, *_name_aliases(kind), listed=kind)
     if json:
-        print_json({"facts": [_data(fact) for fact in facts.values()]})
+        print_json({"facts": [_fact_fields(fact) for fact in facts.values()]})
     else:
         _show_facts(facts)
 
 
-def _shown(file: str) -> str:
+def _table_display_name(file: str) -> str:
     return next((word for word, file_name in TABLES.items() if file_name == file), file)
 
 
-def _file(kind: str, files: "tuple[str, ...]") -> str:
+def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
     """Raises: NotFound."""
     file = TABLES.get(kind, kind)
     if file not in files:
         raise NotFound(
             "kind of the catalog",
             kind,
-            [_shown(file_name) for file_name in files],
+            [_table_display_name(file_name) for file_name in files],
             see="corral plan catalog",
         )
     return file
 
 
-def _spelling(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
+def _name_aliases(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
     """Other names of what is of that kind, and what makes two spellings of a name
     one."""
     from corral.catalog import carbon, devices, facts, model_names
@@ -86,7 +89,7 @@ def _spelling(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
     return (carbon.region_aliases() if kind == "carbon" else {}), facts.plain
 
 
-def _data(fact: "Fact") -> dict[str, str]:
+def _fact_fields(fact: "Fact") -> dict[str, str]:
     return {
         "subject": fact.subject,
         "quantity": fact.quantity,

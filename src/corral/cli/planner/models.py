@@ -23,16 +23,16 @@ def with_config(request: Request) -> Request:
 
     Raises: NotFound, FileUnreadable.
     """
-    file = _file(request.model)
+    file = _find_config_file(request.model)
     if file is None:
         return request
     text = read_text(file, "a model's config", hint=HINT)
-    _check(text, file)
+    _check_json_object(text, file)
     made: Request = replace(request, model=text)
     return made
 
 
-def _file(said: str) -> Path | None:
+def _find_config_file(said: str) -> Path | None:
     """None of what is a name, such as meta-llama/Llama-3.1-8B, dimensions, or the text
     itself."""
     if said.lstrip().startswith("{") or "\n" in said:
@@ -51,7 +51,7 @@ def _file(said: str) -> Path | None:
     )
 
 
-def _check(text: str, file: Path) -> None:
+def _check_json_object(text: str, file: Path) -> None:
     """Raises: FileUnreadable, with the place, where it is no JSON object."""
     try:
         config = json.loads(text)

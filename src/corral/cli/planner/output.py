@@ -70,7 +70,7 @@ def show_report(report: "PlannerReport") -> None:
         note(warning)
     if report.answers:
         say()
-    show_pairs((answer.name, _answer(answer)) for answer in report.answers)
+    show_pairs((answer.name, _format_answer(answer)) for answer in report.answers)
     for shown in report.tables:
         say()
         _show_table(shown)
@@ -82,7 +82,7 @@ def show_report(report: "PlannerReport") -> None:
                 say(f"  {line}")
 
 
-def _answer(one: "ReportFigure") -> str:
+def _format_answer(one: "ReportFigure") -> str:
     from corral.plan.page import answer_text
 
     return answer_text(one) + (f"  {one.note}" if one.note else "")
@@ -96,9 +96,9 @@ def _show_table(shown: "ReportTable") -> None:
     if shown.title:
         say(Text(shown.title, style="bold"))
     heads = [column_text(column) for column in shown.columns]
-    made = _made(shown, heads)
+    made = _build_table(shown, heads)
     if not fits(made):  # units then stand below the names
-        made = _made(
+        made = _build_table(
             shown,
             [
                 f"{table_column.name}\n{table_column.unit}"
@@ -110,7 +110,7 @@ def _show_table(shown: "ReportTable") -> None:
         say(shown.note)
 
 
-def _made(shown: "ReportTable", heads: list[str]) -> "Rows":
+def _build_table(shown: "ReportTable", heads: list[str]) -> "Rows":
     from corral.plan.page import cell_text
 
     numbers = [

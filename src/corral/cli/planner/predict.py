@@ -46,7 +46,7 @@ def predict(
     check_apart(out, [table])
     read = read_rows(table)
     check_columns(kind, read.columns)
-    answers = [_answered(row, predict_row) for row in read.rows]
+    answers = [_predict_row_values(row, predict_row) for row in read.rows]
     fresh = [*PREDICTED[kind], "refused", "assumed"]
     write_rows(
         out, [*(name for name in read.columns if name not in fresh), *fresh], answers
@@ -81,7 +81,7 @@ def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
     shown.show(judged(kind, read.rows, title=f"{kind}: {table}"))
 
 
-def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
+def _predict_row_values(row: "Row", predict: "Predict") -> dict[str, Any]:
     from corral.domain.errors import CorralError
 
     try:

@@ -59,7 +59,7 @@ def prices(
     check_writable(fetch)
     only = device(gpu).name if gpu else None
     if fetch is not None:
-        count = _fetch(fetch, only)
+        count = _write_fetched_prices(fetch, only)
         if json:
             print_json({"offers": count, "file": str(fetch)})
         else:
@@ -69,18 +69,18 @@ def prices(
     if csv:
         _show_list(listed, only)
         return
-    rents, sales = list(_rows(listed, only)), list(_sales(listed, only))
+    rents, sales = list(_rent_rows(listed, only)), list(_sale_rows(listed, only))
     if json:
         print_json({"prices": rents, "sales": sales})
     elif rents or sales:
-        _show(rents, sales)
+        _print_prices(rents, sales)
     else:
         say(
             f"no source has a price of {only}: corral plan cost --gpu {only} takes an H100's"
         )
 
 
-def _show(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
+def _print_prices(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
     if rents:
         shown = table(
             "gpu",
@@ -136,7 +136,7 @@ def read_prices_of(path: Path | None) -> "PriceList":
         raise SpecInvalid(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def _rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
+def _rent_rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
     fit = (rent for rent in listed.rents if only in (None, rent.device))
     for rent in sorted(
         fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)
@@ -153,7 +153,7 @@ def _rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _sales(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
+def _sale_rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
     fit = (sale for sale in listed.sales if only in (None, sale.device))
     for sale in sorted(fit, key=lambda one: (one.device, one.what)):
         yield {
@@ -165,14 +165,14 @@ def _sales(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _fetch(path: Path, only: str | None) -> int:
+def _write_fetched_prices(path: Path, only: str | None) -> int:
     """Raises: GpuhuntMissing, OffersUnreachable, Conflict."""
     import csv
 
     from corral.catalog.facts import COLUMNS
     from corral.catalog.prices import RENT_UNIT
 
-    offers = list(cheapest(_offers(), only))
+    offers = list(cheapest(_query_cloud_offers(), only))
     day = datetime.fromtimestamp(SystemClock().wall(), tz=UTC).date().isoformat()
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -185,7 +185,7 @@ def _fetch(path: Path, only: str | None) -> int:
     return len(offers)
 
 
-def _offers() -> Iterable[Any]:
+def _query_cloud_offers() -> Iterable[Any]:
     try:
         import gpuhunt
     except ImportError as error:

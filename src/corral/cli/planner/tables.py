@@ -39,14 +39,16 @@ def read_rows(path: Path) -> CsvRows:
         if not columns or twice:
             what = f"has a column {twice[0]!r} twice" if twice else "is empty"
             raise TableInvalid(f"{path} {what}", hint=HINT)
-        return CsvRows(columns=columns, rows=tuple(_whole(row, path) for row in read))
+        return CsvRows(
+            columns=columns, rows=tuple(_check_row_cells(row, path) for row in read)
+        )
     except csv.Error as error:
         raise TableInvalid(
             f"{path} cannot be read as a table: {error}", hint=HINT
         ) from error
 
 
-def _whole(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:
+def _check_row_cells(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:
     if None in row:
         raise TableInvalid(
             f"a row of {path} has more cells than the header names",

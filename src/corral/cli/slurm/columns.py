@@ -106,11 +106,11 @@ def table(
         max(map(len, (titles[at], *(row[at] for row in values))), default=0)
         for at in range(len(cells))
     ]
-    first = [_line(cells, titles, fits, is_title=True)] if header else []
-    return [*first, *(_line(cells, value, fits) for value in values)]
+    first = [_format_row(cells, titles, fits, is_title=True)] if header else []
+    return [*first, *(_format_row(cells, value, fits) for value in values)]
 
 
-def _line(
+def _format_row(
     cells: Sequence[Cell],
     values: Sequence[str],
     fits: Sequence[int],

@@ -74,7 +74,9 @@ class HeadClient:
             target = self.where.target()
             try:
                 with closing(_connection(target, self.where)) as connection:
-                    answer = _sent(connection, target, method, path, query, body)
+                    answer = _send_request(
+                        connection, target, method, path, query, body
+                    )
                     content = answer.read()
             except (OSError, http.client.HTTPException, WrongHead) as trouble:
                 refused = isinstance(trouble, ConnectionRefusedError | WrongHead)
@@ -106,7 +108,7 @@ class HeadClient:
             target = self.where.target()
             try:
                 with closing(_connection(target, self.where)) as connection:
-                    answer = _sent(
+                    answer = _send_request(
                         connection, target, "GET", path, following.query(), None
                     )
                     if answer.status >= 400 and answer.status != 503:
@@ -141,7 +143,7 @@ def _connection(target: HeadTarget, where: Where) -> http.client.HTTPConnection:
     )
 
 
-def _sent(
+def _send_request(
     connection: http.client.HTTPConnection,
     target: HeadTarget,
     method: str,

@@ -181,7 +181,7 @@ def moment(at: float | None, unknown: str = UNKNOWN) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _index(job: SlurmJobRow) -> str:
+def _array_index_text(job: SlurmJobRow) -> str:
     if job.indices:
         return spans_text(job.indices)
     index = job.row["array_index"]
@@ -196,7 +196,9 @@ KNOWN: Final = (
     SlurmColumn(
         letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array
     ),
-    SlurmColumn(letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_index),
+    SlurmColumn(
+        letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_array_index_text
+    ),
     SlurmColumn(
         letter="P",
         name="partition",

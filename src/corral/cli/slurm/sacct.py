@@ -24,12 +24,16 @@ DEFAULT: Final = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF: Final = "jobid,state,exitcode"
 
 
-def _state(job: SlurmJobRow) -> str:
+def _state_text(job: SlurmJobRow) -> str:
     state = state_of(job.row)
-    return f"{state} by {_uid(job.row['owner'])}" if state == "CANCELLED" else state
+    return (
+        f"{state} by {_uid_or_name(job.row['owner'])}"
+        if state == "CANCELLED"
+        else state
+    )
 
 
-def _uid(name: str) -> str:
+def _uid_or_name(name: str) -> str:
     """Return the uid of a user as Slurm writes it; the name if there is no account
     here."""
     import pwd
@@ -44,7 +48,7 @@ def _is_there(job: SlurmJobRow) -> bool:
     return job.row["started_at"] is not None
 
 
-def _tres(job: SlurmJobRow) -> str:
+def _tres_text(job: SlurmJobRow) -> str:
     shape = job.row["shape"]
     gpus = (
         f",gres/gpu={shape['gpus_per_node'] * shape['nodes']:g}"
@@ -54,14 +58,14 @@ def _tres(job: SlurmJobRow) -> str:
     return f"billing={job.cpus},cpu={job.cpus}{gpus},mem={job.memory},node={shape['nodes']}"
 
 
-def _nodes(job: SlurmJobRow) -> str:
+def _node_list_text(job: SlurmJobRow) -> str:
     """A listing has them only as long as it runs."""
     if not job.nodes and _is_there(job):
         return compress_sorted(job.detail["nodes"])
     return job.nodes or "None assigned"
 
 
-def _seconds(job: SlurmJobRow) -> str:
+def _elapsed_seconds(job: SlurmJobRow) -> str:
     return str(int(job.used_seconds))
 
 
@@ -74,11 +78,11 @@ FIELDS: Final = {
     "partition": Field(title="Partition", value=lambda job: job.row["queue"]),
     "account": Field(title="Account", value=lambda job: job.row["queue"]),
     "user": Field(title="User", width=9, value=lambda job: job.row["owner"]),
-    "state": Field(title="State", value=_state),
+    "state": Field(title="State", value=_state_text),
     "exitcode": Field(title="ExitCode", width=8, value=exit_of),
     "derivedexitcode": Field(title="DerivedExitCode", width=15, value=exit_of),
     "reason": Field(title="Reason", width=22, value=lambda job: reason_of(job.row)),
-    "nodelist": Field(title="NodeList", width=15, value=_nodes),
+    "nodelist": Field(title="NodeList", width=15, value=_node_list_text),
     "nnodes": Field(
         title="NNodes", width=8, value=lambda job: str(job.row["shape"]["nodes"])
     ),
@@ -92,9 +96,9 @@ FIELDS: Final = {
     ),
     "reqcpus": Field(title="ReqCPUS", width=8, value=lambda job: str(job.cpus)),
     "reqmem": Field(title="ReqMem", value=lambda job: job.memory),
-    "reqtres": Field(title="ReqTRES", value=_tres),
+    "reqtres": Field(title="ReqTRES", value=_tres_text),
     "alloctres": Field(
-        title="AllocTRES", value=lambda job: _tres(job) if _is_there(job) else ""
+        title="AllocTRES", value=lambda job: _tres_text(job) if _is_there(job) else ""
     ),
     "submit": Field(
         title="Submit",
@@ -117,7 +121,7 @@ FIELDS: Final = {
     "elapsed": Field(
         title="Elapsed", value=lambda job: value_forms.elapsed_text(job.used_seconds)
     ),
-    "elapsedraw": Field(title="ElapsedRaw", value=_seconds),
+    "elapsedraw": Field(title="ElapsedRaw", value=_elapsed_seconds),
     "timelimit": Field(
         title="Timelimit",
         value=lambda job: (
@@ -160,16 +164,16 @@ def main(words: Sequence[str]) -> int:
             print(" ".join(f"{title:<19}" for title in titles[at : at + 4]).rstrip())
         return 0
     now = SystemClock().wall()
-    jobs = _chosen(read, HeadClient(), now)
+    jobs = _select_jobs(read, HeadClient(), now)
     if read.has("json"):
-        print(json.dumps(document([_record(job) for job in jobs]), indent=2))
+        print(json.dumps(document([_job_record(job) for job in jobs]), indent=2))
         return 0
-    for line in _lines(read, jobs):
+    for line in _format_lines(read, jobs):
         print(line)
     return 0
 
 
-def _lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
+def _format_lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
     usual = (
         BRIEF
         if read.has("brief")
@@ -189,13 +193,15 @@ def _lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
     return columns.ruled(cells, jobs, header=header)
 
 
-def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
+def _select_jobs(
+    read: ParsedOptions, head: HeadClient, now: float
+) -> list[SlurmJobRow]:
     """Oldest first. Raises: Wrong."""
     job_list = ",".join(filter(None, (read.get("jobs"), *read.rest)))
-    rows = _named(head, job_list) if job_list else head.jobs(everything=True)
+    rows = _fetch_job_rows(head, job_list) if job_list else head.jobs(everything=True)
     states = states_named(read.get("state") or "all")
-    since, until = _between(read, now, named=bool(job_list))
-    users = _users(read, named=bool(job_list))
+    since, until = _parse_time_range(read, now, named=bool(job_list))
+    users = _user_filter(read, named=bool(job_list))
     slurm_job_rows = [SlurmJobRow(row, now, head.job) for row in rows]
     return sorted(
         (
@@ -213,7 +219,7 @@ def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobR
     )
 
 
-def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
+def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
     """Return the jobs that exist; an unknown one has no line, as in Slurm's own
     record."""
     rows: dict[str, dict[str, Any]] = {}
@@ -225,23 +231,25 @@ def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _between(read: ParsedOptions, now: float, *, named: bool) -> tuple[float, float]:
+def _parse_time_range(
+    read: ParsedOptions, now: float, *, named: bool
+) -> tuple[float, float]:
     """Return the period to list; the default is today.
 
     If jobs are named or a state is given, the default is all time.
     """
     here = datetime.fromtimestamp(now, UTC).astimezone()
     until = read.get("endtime")
-    end = now + 1 if until is None else _past(until, here)
+    end = now + 1 if until is None else _parse_past_time(until, here)
     since = read.get("starttime")
     if since is not None:
-        return _past(since, here), end
+        return _parse_past_time(since, here), end
     if named or read.has("state"):
         return 0.0, end
     return here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(), end
 
 
-def _past(text: str, here: datetime) -> float:
+def _parse_past_time(text: str, here: datetime) -> float:
     """A moment; now-2days, too, and a time of day is today's."""
     if text.lower().startswith("now-"):
         ahead = value_forms.moment(f"now+{text[4:]}", here, "--starttime")
@@ -258,7 +266,7 @@ def _past(text: str, here: datetime) -> float:
     ).timestamp()
 
 
-def _users(read: ParsedOptions, *, named: bool) -> set[str] | None:
+def _user_filter(read: ParsedOptions, *, named: bool) -> set[str] | None:
     """Without a word root sees all, others their own."""
     if read.has("user"):
         return set((read.get("user") or "").split(","))
@@ -271,7 +279,7 @@ def _is_in(names: str | None, name: str) -> bool:
     return names is None or name in names.split(",")
 
 
-def _record(job: SlurmJobRow) -> dict[str, Any]:
+def _job_record(job: SlurmJobRow) -> dict[str, Any]:
     """A job as sacct --json has it."""
     plain = record(job)
     code = job.row["exit_code"]

@@ -27,38 +27,44 @@ class Association:
     total_weight: float
 
 
-def _text(title: str, value: Callable[[Association], str], width: int = 10) -> Field:
+def _text_field(
+    title: str, value: Callable[[Association], str], width: int = 10
+) -> Field:
     return Field(title=title, value=value, width=width)
 
 
-def _share(association: Association) -> float:
-    return _weight(association.queue) / (association.total_weight or 1.0)
+def _normalized_share(association: Association) -> float:
+    return _queue_weight(association.queue) / (association.total_weight or 1.0)
 
 
 def _used_gpu_seconds(association: Association) -> float:
     return float(association.queue.get("used_gpu_hours", 0.0)) * 3600.0
 
 
-def _weight(queue: Queue) -> float:
+def _queue_weight(queue: Queue) -> float:
     return float(queue["form"].get("weight") or 1.0)
 
 
 FIELDS: Final = {
-    "cluster": _text("Cluster", lambda one: CLUSTER),
-    "account": _text("Account", lambda one: one.account),
-    "user": _text("User", lambda one: one.user),
-    "defaultaccount": _text("Def Acct", lambda one: "default"),
-    "defaultqos": _text("Def QOS", lambda one: "normal"),
-    "partition": _text("Partition", lambda one: ""),
-    "qos": _text("QOS", lambda one: "normal", 20),
-    "name": _text("Name", lambda one: one.account),
-    "descr": _text("Descr", lambda one: one.account, 20),
-    "org": _text("Org", lambda one: CLUSTER, 20),
-    "share": _text("Share", lambda one: f"{_weight(one.queue):g}", 9),
-    "admin": _text("Admin", lambda one: "None", 9),
-    "rawshares": _text("RawShares", lambda one: f"{_weight(one.queue):g}"),
-    "normshares": _text("NormShares", lambda one: f"{_share(one):.6f}", 11),
-    "rawusage": _text("RawUsage", lambda one: str(round(_used_gpu_seconds(one))), 11),
+    "cluster": _text_field("Cluster", lambda one: CLUSTER),
+    "account": _text_field("Account", lambda one: one.account),
+    "user": _text_field("User", lambda one: one.user),
+    "defaultaccount": _text_field("Def Acct", lambda one: "default"),
+    "defaultqos": _text_field("Def QOS", lambda one: "normal"),
+    "partition": _text_field("Partition", lambda one: ""),
+    "qos": _text_field("QOS", lambda one: "normal", 20),
+    "name": _text_field("Name", lambda one: one.account),
+    "descr": _text_field("Descr", lambda one: one.account, 20),
+    "org": _text_field("Org", lambda one: CLUSTER, 20),
+    "share": _text_field("Share", lambda one: f"{_queue_weight(one.queue):g}", 9),
+    "admin": _text_field("Admin", lambda one: "None", 9),
+    "rawshares": _text_field("RawShares", lambda one: f"{_queue_weight(one.queue):g}"),
+    "normshares": _text_field(
+        "NormShares", lambda one: f"{_normalized_share(one):.6f}", 11
+    ),
+    "rawusage": _text_field(
+        "RawUsage", lambda one: str(round(_used_gpu_seconds(one))), 11
+    ),
 }
 _SHOWN: Final = {
     "user": "user,defaultaccount,admin",
@@ -74,7 +80,7 @@ _SSHARE: Final = "account%-20,user,rawshares,normshares,rawusage"
 def main(words: Sequence[str]) -> int:
     """sacctmgr show|list user|account|association|cluster|qos [NAME] [format=...]."""
     read = SACCTMGR.read(words, mixed=True)
-    verb, entity, names, assigned = _parsed(read)
+    verb, entity, names, assigned = _parse_command(read)
     if read.has("help") or read.has("usage") or not verb:
         print(SACCTMGR.usage())
         return 0
@@ -88,7 +94,7 @@ def main(words: Sequence[str]) -> int:
             f"No valid entity in list command: {entity or 'none'}",
             hint=f"here there are: {', '.join(_SHOWN)}",
         )
-    rows = _rows(
+    rows = _list_associations(
         HeadClient(), entity, names, assigned, with_accounts=read.has("associations")
     )
     usual = (
@@ -96,7 +102,7 @@ def main(words: Sequence[str]) -> int:
         if entity == "user" and read.has("associations")
         else _SHOWN[entity]
     )
-    _print(read, assigned.get("format") or read.get("format") or usual, rows)
+    _print_table(read, assigned.get("format") or read.get("format") or usual, rows)
     return 0
 
 
@@ -108,12 +114,12 @@ def shares(words: Sequence[str]) -> int:
         return 0
     names = (read.get("users") or "").split(",") if read.has("users") else [whoami()]
     accounts = {"account": read.get("accounts") or ""}
-    rows = _rows(HeadClient(), "user", names, accounts, with_accounts=True)
-    _print(read, read.get("format") or _SSHARE, rows)
+    rows = _list_associations(HeadClient(), "user", names, accounts, with_accounts=True)
+    _print_table(read, read.get("format") or _SSHARE, rows)
     return 0
 
 
-def _parsed(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
+def _parse_command(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
     """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no
     weight."""
     plain = [word for word in read.rest if "=" not in word and word.lower() != "where"]
@@ -125,7 +131,7 @@ def _parsed(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
     return verb.lower(), entity, [name for name in names if name], assigned
 
 
-def _rows(
+def _list_associations(
     head: HeadClient,
     entity: str,
     names: Sequence[str],
@@ -147,7 +153,7 @@ def _rows(
         *names,
         *filter(None, (assigned.get("user") or assigned.get("name") or "").split(",")),
     ]
-    total = sum(map(_weight, accounts))
+    total = sum(map(_queue_weight, accounts))
     associations = [
         Association(user=user, account=queue["name"], queue=queue, total_weight=total)
         for user in (users or [whoami()])
@@ -174,7 +180,7 @@ def _may_use(queue: Queue, user: str) -> bool:
     )
 
 
-def _print(read: ParsedOptions, text: str, rows: Sequence[Association]) -> None:
+def _print_table(read: ParsedOptions, text: str, rows: Sequence[Association]) -> None:
     cells = columns.sacct(text.lower(), FIELDS)
     header = not read.has("noheader")
     if read.has("parsable") or read.has("parsable2"):

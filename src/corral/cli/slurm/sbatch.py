@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
             print(f"sbatch: {note}", file=sys.stderr)
     head = HeadClient()
     if batch.read.has("test-only"):
-        return _told(head, batch)
+        return _print_dry_run(head, batch)
     return _submitted(head, batch)
 
 
@@ -122,13 +122,13 @@ def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
     others = [
         job["array"] or job["id"]
         for job in head.jobs(everything=False)
-        if job["owner"] == own_name and batch.spec["name"] == _plain(job)
+        if job["owner"] == own_name and batch.spec["name"] == _base_job_name(job)
     ]
     after = [{"job": id, "on": "ended"} for id in dict.fromkeys(others)]
     return {**batch.spec, "after": [*batch.spec.get("after", []), *after]}
 
 
-def _plain(job: dict[str, Any]) -> str:
+def _base_job_name(job: dict[str, Any]) -> str:
     index = job["array_index"]
     return (
         str(job["name"]).removesuffix(f"_{index}")
@@ -141,7 +141,7 @@ def _code_of(job: dict[str, Any]) -> int:
     return 0 if job["state"] == "DONE" else (job["exit_code"] or 1)
 
 
-def _told(head: HeadClient, batch: BatchSubmission) -> int:
+def _print_dry_run(head: HeadClient, batch: BatchSubmission) -> int:
     """--test-only: on standard error, as Slurm does."""
     body = {"specs": [batch.spec], "key": "plan"}
     try:

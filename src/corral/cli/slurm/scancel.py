@@ -28,12 +28,14 @@ def main(words: Sequence[str]) -> int:
     if read.has("help") or read.has("usage"):
         print(SCANCEL.usage())
         return 0
-    number = _signal(read)
+    number = _parse_signal(read)
     if not read.rest and not any(read.has(filter_name) for filter_name in _FILTERS):
         raise SlurmRefusal("No job identification provided")
     head = HeadClient()
     chosen_rows = [
-        row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)
+        row
+        for row in _select_job_rows(read, head)
+        if not read.has("interactive") or _confirm_cancel(row)
     ]
     if number is None:
         failed = not _cancelled(head, read, chosen_rows)
@@ -42,18 +44,18 @@ def main(words: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _signal(read: ParsedOptions) -> int | None:
+def _parse_signal(read: ParsedOptions) -> int | None:
     """Return the signal to send. None: cancel the job. Every other signal, TERM
     included, goes to the steps and changes no state, as in Slurm."""
     number = signal_number(read.get("signal") or "KILL")
     return None if number == SIGKILL else number
 
 
-def _to(read: ParsedOptions) -> str:
+def _signal_target(read: ParsedOptions) -> str:
     return "all" if read.has("full") else "batch" if read.has("batch") else "ranks"
 
 
-def _asked(read: ParsedOptions, head: HeadClient) -> list[dict[str, Any]]:
+def _select_job_rows(read: ParsedOptions, head: HeadClient) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for word in read.rest:
         for id in ids_of(word):
@@ -100,7 +102,9 @@ def _cancelled(
                 if outcome["code"] == Forbidden.code
                 else ""
             )
-            well = _refused(read, outcome["jobs"][0], denied + outcome["message"])
+            well = _report_kill_error(
+                read, outcome["jobs"][0], denied + outcome["message"]
+            )
     return well
 
 
@@ -111,27 +115,31 @@ def _signalled(
     if row["state"] in FINAL:
         return True
     try:
-        head.signal(row["id"], number, _to(read))
+        head.signal(row["id"], number, _signal_target(read))
     except Conflict as error:
-        return _refused(read, row["id"], _PENDING.get(row["state"], error.message))
+        return _report_kill_error(
+            read, row["id"], _PENDING.get(row["state"], error.message)
+        )
     except Unsupported as error:
-        return _refused(read, row["id"], error.message)
+        return _report_kill_error(read, row["id"], error.message)
     except Forbidden as error:
-        return _refused(read, row["id"], f"Access/permission denied: {error.message}")
+        return _report_kill_error(
+            read, row["id"], f"Access/permission denied: {error.message}"
+        )
     return True
 
 
-def _refused(read: ParsedOptions, id: str, why: str) -> bool:
-    _say(read, f"Kill job error on job id {number_of(id)}: {why}")
+def _report_kill_error(read: ParsedOptions, id: str, why: str) -> bool:
+    _print_error(read, f"Kill job error on job id {number_of(id)}: {why}")
     return False
 
 
-def _say(read: ParsedOptions, text: str) -> None:
+def _print_error(read: ParsedOptions, text: str) -> None:
     if not read.has("quiet"):
         print(f"scancel: error: {text}", file=sys.stderr)
 
 
-def _agreed(row: dict[str, Any]) -> bool:
+def _confirm_cancel(row: dict[str, Any]) -> bool:
     print(
         f"Cancel job_id={number_of(row['id'])} name={row['name']} partition={row['queue']} [y/n]? ",
         end="",

@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
         return 0
     name, *arguments = rest
     if "show".startswith(name) and len(name) > 1:
-        return _show(arguments, flags)
+        return _show_entity(arguments, flags)
     command = _COMMANDS.get(name)
     if command is None:
         raise SlurmRefusal(
@@ -56,20 +56,20 @@ def main(words: Sequence[str]) -> int:
     return command(arguments)
 
 
-def _show(words: Sequence[str], flags: set[str]) -> int:
+def _show_entity(words: Sequence[str], flags: set[str]) -> int:
     what, *names = words or [""]
     if "hostnames".startswith(what) and len(what) > 5:
-        for host in _hosts(names):
+        for host in _parse_hostlist(names):
             print(host)
         return 0
     if "hostlist".startswith(what) and len(what) > 5:
-        print(compress(_hosts(names)))
+        print(compress(_parse_hostlist(names)))
         return 0
     show = _SHOWS.get(what.lower().rstrip("s")) or _SHOWS.get(what.lower())
     if show is None:
         raise SlurmRefusal(f"invalid entity:{what} for keyword:show")
     if what.lower().startswith("job") and "json" in flags:
-        rows = _jobs(HeadClient(), names)
+        rows = _fetch_jobs(HeadClient(), names)
         jobs = [record(job) for job in rows]
         print(json.dumps(document(jobs), indent=2))
         return 0
@@ -81,7 +81,7 @@ def _show(words: Sequence[str], flags: set[str]) -> int:
     return 0
 
 
-def _hosts(names: Sequence[str]) -> list[str]:
+def _parse_hostlist(names: Sequence[str]) -> list[str]:
     text = names[0] if names else os.environ.get("SLURM_JOB_NODELIST", "")
     try:
         return expand(text) if text else []
@@ -89,7 +89,7 @@ def _hosts(names: Sequence[str]) -> list[str]:
         raise SlurmRefusal(f"Invalid hostlist: {error}") from None
 
 
-def _jobs(head: HeadClient, names: Sequence[str]) -> list[SlurmJobRow]:
+def _fetch_jobs(head: HeadClient, names: Sequence[str]) -> list[SlurmJobRow]:
     now = SystemClock().wall()
     if not names:
         return [SlurmJobRow(row, now, head.job) for row in head.jobs(everything=False)]
@@ -105,7 +105,7 @@ def _jobs(head: HeadClient, names: Sequence[str]) -> list[SlurmJobRow]:
 
 
 def _show_jobs(names: Sequence[str]) -> Iterator[list[str]]:
-    jobs = _jobs(HeadClient(), names)
+    jobs = _fetch_jobs(HeadClient(), names)
     if not jobs:
         print("No jobs in the system")
     for job in jobs:
@@ -169,7 +169,7 @@ def tres_text(job: SlurmJobRow) -> str:
 
 def _show_nodes(names: Sequence[str]) -> Iterator[list[str]]:
     nodes = HeadClient().ask("GET", "/v1/nodes")["nodes"]
-    wanted = set(_hosts(names)) if names else {node["id"] for node in nodes}
+    wanted = set(_parse_hostlist(names)) if names else {node["id"] for node in nodes}
     for missing in sorted(wanted - {node["id"] for node in nodes}):
         raise SlurmRefusal(f"Node {missing} not found")
     for node in nodes:
@@ -234,7 +234,9 @@ _SHOWS: Final[dict[str, Callable[[Sequence[str]], Iterator[list[str]]]]] = {
 }
 
 
-def _each(words: Sequence[str], change: Callable[[HeadClient, str], object]) -> int:
+def _change_each_job(
+    words: Sequence[str], change: Callable[[HeadClient, str], object]
+) -> int:
     if not words:
         raise SlurmRefusal("too few arguments for keyword")
     head, failed = HeadClient(), False
@@ -256,24 +258,24 @@ def _each(words: Sequence[str], change: Callable[[HeadClient, str], object]) -> 
     return 1 if failed else 0
 
 
-def _requeue(words: Sequence[str]) -> int:
+def _requeue_jobs(words: Sequence[str]) -> int:
     """Requeue jobs, including the job that runs this command.
 
     SIGTERM is ignored, because that job is stopped before the answer arrives.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    return _each(words, lambda head, id: head.change(id, "requeue"))
+    return _change_each_job(words, lambda head, id: head.change(id, "requeue"))
 
 
-def _hold(words: Sequence[str]) -> int:
-    return _each(words, lambda head, id: head.change(id, "suspend"))
+def _hold_jobs(words: Sequence[str]) -> int:
+    return _change_each_job(words, lambda head, id: head.change(id, "suspend"))
 
 
-def _release(words: Sequence[str]) -> int:
-    return _each(words, lambda head, id: head.change(id, "resume"))
+def _release_jobs(words: Sequence[str]) -> int:
+    return _change_each_job(words, lambda head, id: head.change(id, "resume"))
 
 
-def _update(words: Sequence[str]) -> int:
+def _update_jobs(words: Sequence[str]) -> int:
     """Update waiting jobs. Raises: Wrong."""
     stated_changes = dict(word.partition("=")[::2] for word in words)
     changes_by_name = {name.lower(): value for name, value in stated_changes.items()}
@@ -287,7 +289,9 @@ def _update(words: Sequence[str]) -> int:
     if not changes:
         raise SlurmRefusal("No changes specified")
     body = {name: value for name, value in changes}
-    return _each([ids], lambda head, id: head.ask("PATCH", f"/v1/jobs/{id}", body=body))
+    return _change_each_job(
+        [ids], lambda head, id: head.ask("PATCH", f"/v1/jobs/{id}", body=body)
+    )
 
 
 def change_of(name: str, value: str) -> tuple[str, object]:
@@ -314,17 +318,17 @@ def change_of(name: str, value: str) -> tuple[str, object]:
     )
 
 
-def _ping(words: Sequence[str]) -> int:
+def _ping_controller(words: Sequence[str]) -> int:
     url = HeadClient().ask("GET", "/v1/status")["head"]["url"]
     print(f"Slurmctld(primary) at {url} is UP")
     return 0
 
 
 _COMMANDS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
-    "requeue": _requeue,
-    "update": _update,
-    "hold": _hold,
-    "uhold": _hold,
-    "release": _release,
-    "ping": _ping,
+    "requeue": _requeue_jobs,
+    "update": _update_jobs,
+    "hold": _hold_jobs,
+    "uhold": _hold_jobs,
+    "release": _release_jobs,
+    "ping": _ping_controller,
 }

@@ -105,60 +105,76 @@ def features_of(node: Row) -> str:
     )
 
 
-def _span(found: Iterable[int]) -> str:
+def _format_minimum(found: Iterable[int]) -> str:
     low, *others = sorted(set(found)) or [0]
     return f"{low}+" if others else str(low)
 
 
-def _f(title: str, value: Any) -> Field:
+def _make_field(title: str, value: Any) -> Field:
     return Field(title=title, value=value)
 
 
-_NODE_LIST: Final = _f(
+_NODE_LIST: Final = _make_field(
     "NODELIST", lambda one: compress_sorted([node["id"] for node in one.nodes])
 )
 _NONE: Final = "none"
 LETTERS: Final = {
-    "P": _f("PARTITION", lambda one: one.partition),
-    "R": _f("PARTITION", lambda one: one.partition.rstrip("*")),
-    "a": _f("AVAIL", lambda one: "up"),
-    "l": _f("TIMELIMIT", lambda one: one.limit),
-    "D": _f("NODES", lambda one: str(len(one.nodes))),
-    "t": _f("STATE", lambda one: _COMPACT.get(one.state, one.state) + one.star),
-    "T": _f("STATE", lambda one: one.state + one.star),
-    "N": _NODE_LIST,
-    "n": _f("HOSTNAMES", lambda one: ",".join(node["id"] for node in one.nodes)),
-    "o": _f("NODE_ADDR", lambda one: ",".join(node["address"] for node in one.nodes)),
-    "A": _f("NODES(A/I)", lambda one: "/".join(one.sums(cpus=False).split("/")[:2])),
-    "F": _f("NODES(A/I/O/T)", lambda one: one.sums(cpus=False)),
-    "C": _f("CPUS(A/I/O/T)", lambda one: one.sums(cpus=True)),
-    "c": _f("CPUS", lambda one: _span(int(node["cpus"]) for node in one.nodes)),
-    "m": _f(
-        "MEMORY", lambda one: _span(node["memory_bytes"] // 2**20 for node in one.nodes)
+    "P": _make_field("PARTITION", lambda one: one.partition),
+    "R": _make_field("PARTITION", lambda one: one.partition.rstrip("*")),
+    "a": _make_field("AVAIL", lambda one: "up"),
+    "l": _make_field("TIMELIMIT", lambda one: one.limit),
+    "D": _make_field("NODES", lambda one: str(len(one.nodes))),
+    "t": _make_field(
+        "STATE", lambda one: _COMPACT.get(one.state, one.state) + one.star
     ),
-    "G": _f("GRES", lambda one: gres_of(one.nodes[0]) if one.nodes else "(null)"),
-    "f": _f(
+    "T": _make_field("STATE", lambda one: one.state + one.star),
+    "N": _NODE_LIST,
+    "n": _make_field(
+        "HOSTNAMES", lambda one: ",".join(node["id"] for node in one.nodes)
+    ),
+    "o": _make_field(
+        "NODE_ADDR", lambda one: ",".join(node["address"] for node in one.nodes)
+    ),
+    "A": _make_field(
+        "NODES(A/I)", lambda one: "/".join(one.sums(cpus=False).split("/")[:2])
+    ),
+    "F": _make_field("NODES(A/I/O/T)", lambda one: one.sums(cpus=False)),
+    "C": _make_field("CPUS(A/I/O/T)", lambda one: one.sums(cpus=True)),
+    "c": _make_field(
+        "CPUS", lambda one: _format_minimum(int(node["cpus"]) for node in one.nodes)
+    ),
+    "m": _make_field(
+        "MEMORY",
+        lambda one: _format_minimum(
+            node["memory_bytes"] // 2**20 for node in one.nodes
+        ),
+    ),
+    "G": _make_field(
+        "GRES", lambda one: gres_of(one.nodes[0]) if one.nodes else "(null)"
+    ),
+    "f": _make_field(
         "AVAIL_FEATURES",
         lambda one: features_of(one.nodes[0]) if one.nodes else "(null)",
     ),
-    "b": _f(
+    "b": _make_field(
         "ACTIVE_FEATURES",
         lambda one: features_of(one.nodes[0]) if one.nodes else "(null)",
     ),
-    "E": _f(
+    "E": _make_field(
         "REASON", lambda one: (why_of(one.nodes[0]) or _NONE) if one.nodes else _NONE
     ),
-    "H": _f("TIMESTAMP", lambda one: moment(one.nodes[0]["since"], "Unknown")),
-    "u": _f("USER", lambda one: "root"),
-    "g": _f("GROUPS", lambda one: "all"),
-    "h": _f("OVERSUBS", lambda one: "NO"),
-    "r": _f("ROOT", lambda one: "no"),
-    "s": _f("JOB_SIZE", lambda one: "1-infinite"),
-    "z": _f(
-        "S:C:T", lambda one: f"{_span(int(node['cpus']) for node in one.nodes)}:1:1"
+    "H": _make_field("TIMESTAMP", lambda one: moment(one.nodes[0]["since"], "Unknown")),
+    "u": _make_field("USER", lambda one: "root"),
+    "g": _make_field("GROUPS", lambda one: "all"),
+    "h": _make_field("OVERSUBS", lambda one: "NO"),
+    "r": _make_field("ROOT", lambda one: "no"),
+    "s": _make_field("JOB_SIZE", lambda one: "1-infinite"),
+    "z": _make_field(
+        "S:C:T",
+        lambda one: f"{_format_minimum(int(node['cpus']) for node in one.nodes)}:1:1",
     ),
-    "d": _f("TMP_DISK", lambda one: "0"),
-    "w": _f("WEIGHT", lambda one: "1"),
+    "d": _make_field("TMP_DISK", lambda one: "0"),
+    "w": _make_field("WEIGHT", lambda one: "1"),
 }
 NAMES: Final = {
     "partition": LETTERS["P"],
@@ -180,7 +196,7 @@ NAMES: Final = {
     "features": LETTERS["f"],
     "reason": LETTERS["E"],
     "timestamp": LETTERS["H"],
-    "gresused": _f(
+    "gresused": _make_field(
         "GRES_USED", lambda one: used_of(one.nodes[0]) if one.nodes else "(null)"
     ),
 }
@@ -198,14 +214,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     every = float(read.get("iterate") or 0)
     while True:
-        _show(read, HeadClient())
+        _print_nodes(read, HeadClient())
         if not every:
             return 0
         sys.stdout.flush()
         time.sleep(every)
 
 
-def _show(read: ParsedOptions, head: HeadClient) -> None:
+def _print_nodes(read: ParsedOptions, head: HeadClient) -> None:
     nodes = [
         node for node in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, node)
     ]
@@ -216,7 +232,7 @@ def _show(read: ParsedOptions, head: HeadClient) -> None:
             )
         )
         return
-    cells = _cells(read)
+    cells = _parse_format(read)
     partitions_asked = (
         (read.get("partition") or "").split(",") if read.has("partition") else None
     )
@@ -225,7 +241,7 @@ def _show(read: ParsedOptions, head: HeadClient) -> None:
         group
         for name, limit in queues.items()
         if partitions_asked is None or name in partitions_asked
-        for group in _groups(read, name, limit, nodes)
+        for group in _group_by_state(read, name, limit, nodes)
     ]
     header = not read.has("noheader")
     if header and read.has("long") and not read.has("format"):
@@ -246,7 +262,7 @@ def partitions(head: HeadClient) -> dict[str, str]:
     return partition_by_name or {"default": "infinite"}
 
 
-def _cells(read: ParsedOptions) -> list[columns.Cell]:
+def _parse_format(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = DEFAULT
@@ -284,7 +300,7 @@ def _is_meant(read: ParsedOptions, node: Row) -> bool:
     )
 
 
-def _groups(
+def _group_by_state(
     read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]
 ) -> list[NodeGroup]:
     """Return the nodes grouped by state, or one by one on request."""

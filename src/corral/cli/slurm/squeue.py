@@ -41,14 +41,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     every = float(read.get("iterate") or 0)
     while True:
-        _show(read)
+        _print_jobs(read)
         if not every:
             return 0
         sys.stdout.flush()
         time.sleep(every)
 
 
-def _show(read: ParsedOptions) -> None:
+def _print_jobs(read: ParsedOptions) -> None:
     head = HeadClient()
     now = SystemClock().wall()
     jobs = chosen(read, head, now)
@@ -61,12 +61,12 @@ def _show(read: ParsedOptions) -> None:
     if starts:
         jobs = [job for job in jobs if job.state == "PENDING"]
         for job in jobs:
-            job.row = {**job.row, "started_at": _expected(head, job, now)}
+            job.row = {**job.row, "started_at": _forecast_start(head, job, now)}
     header = not read.has("noheader")
     if header and read.has("long") and not read.has("format"):
         print(today(now))
     for line in columns.table(
-        _cells(read), ordered(jobs, read.get("sort")), header=header
+        _parse_format(read), ordered(jobs, read.get("sort")), header=header
     ):
         print(line)
 
@@ -78,7 +78,7 @@ def today(now: float) -> str:
     )
 
 
-def _cells(read: ParsedOptions) -> list[columns.Cell]:
+def _parse_format(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = (
@@ -99,14 +99,14 @@ def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRo
     states = states_named(read.get("states") or ",".join(ACTIVE))
     job_list = read.get("jobs") or read.get("job")
     rows = (
-        _asked(head, job_list)
+        _fetch_job_rows(head, job_list)
         if job_list
         else head.jobs(everything=states is None or bool(states - ACTIVE))
     )
     users = set((read.get("user") or "").split(",")) if read.has("user") else set()
     users |= {whoami()} if read.has("me") else set()
     slurm_job_rows = [SlurmJobRow(row, now, head.job) for row in rows]
-    nodes = set(_hosts(read.get("nodelist")))
+    nodes = set(_parse_hostlist(read.get("nodelist")))
     return [
         job
         for job in slurm_job_rows
@@ -119,14 +119,14 @@ def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRo
     ]
 
 
-def _hosts(text: str | None) -> list[str]:
+def _parse_hostlist(text: str | None) -> list[str]:
     try:
         return expand(text) if text else []
     except ValueError as error:
         raise SlurmRefusal(f"Invalid node name specified: {error}") from None
 
 
-def _asked(head: HeadClient, text: str) -> list[dict[str, Any]]:
+def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
     """Return the rows of the requested jobs.
 
     Raises: SlurmRefusal if a single job is requested and does not exist, as in Slurm.
@@ -173,31 +173,35 @@ def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
     if not sort:
         return sorted(
             slurm_job_rows,
-            key=lambda job: (job.row["queue"], _place(job.state), -job.row["priority"]),
+            key=lambda job: (
+                job.row["queue"],
+                _state_rank(job.state),
+                -job.row["priority"],
+            ),
         )
     for part in reversed(sort.split(",")):
         field = LETTERS.get(part.lstrip("+-"))
         if field is None:
             raise SlurmRefusal(f"Invalid sort specification: {part}")
-        _sort(slurm_job_rows, field.value, downwards=part[:1] == "-")
+        _sort_by_field(slurm_job_rows, field.value, downwards=part[:1] == "-")
     return slurm_job_rows
 
 
-def _sort(
+def _sort_by_field(
     jobs: list[SlurmJobRow], show: Callable[[SlurmJobRow], str], *, downwards: bool
 ) -> None:
-    jobs.sort(key=lambda job: _numeric(show(job)), reverse=downwards)
+    jobs.sort(key=lambda job: _numeric_sort_key(show(job)), reverse=downwards)
 
 
-def _numeric(text: str) -> tuple[int, int, str]:
+def _numeric_sort_key(text: str) -> tuple[int, int, str]:
     return (0, int(text), "") if text.isdecimal() else (1, 0, text)
 
 
-def _place(state: str) -> int:
+def _state_rank(state: str) -> int:
     return _ORDER.index(state) if state in _ORDER else len(_ORDER)
 
 
-def _expected(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
+def _forecast_start(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
     """Return the likely start: the later end of the predicted interval."""
     start_forecast = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
     seconds = (

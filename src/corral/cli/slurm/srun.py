@@ -44,12 +44,12 @@ def main(words: Sequence[str]) -> int:
         )
     if socket:
         return srun_step.run(read, socket)
-    return srun_pty.run(*_spec(read), read) if read.has("pty") else _run_job(read)
+    return srun_pty.run(*_build_spec(read), read) if read.has("pty") else _run_job(read)
 
 
 def _run_job(read: ParsedOptions) -> int:
     """Submit it, print what it prints, and end as it ends; Ctrl-C cancels it."""
-    spec, notes = _spec(read)
+    spec, notes = _build_spec(read)
     if not read.has("quiet"):
         for note in notes:
             print(f"srun: {note}", file=sys.stderr)
@@ -82,7 +82,7 @@ def _run_job(read: ParsedOptions) -> int:
     return ended["exit_code"] or 1
 
 
-def _spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
+def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
     """One job whose script is a step of all its tasks."""
     from shlex import join
 

@@ -82,10 +82,12 @@ def run(components: Sequence[Sequence[str]]) -> int:
         SRUN.read(words).get("kill-on-bad-exit") not in (None, "0")
         for words in components
     ]
-    return _ended(steps, ends_all)
+    return _wait_for_steps(steps, ends_all)
 
 
-def _ended(steps: Sequence["subprocess.Popen[bytes]"], ends_all: Sequence[bool]) -> int:
+def _wait_for_steps(
+    steps: Sequence["subprocess.Popen[bytes]"], ends_all: Sequence[bool]
+) -> int:
     open_steps = dict(zip(steps, ends_all, strict=True))
     while open_steps:
         for step, ends in list(open_steps.items()):

@@ -38,7 +38,7 @@ class SrunStep:
 
     def run(self) -> int:
         """The exit code: the highest of its tasks'."""
-        self._frames.send(_request(self._read))
+        self._frames.send(_build_request(self._read))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._pass_on)
         while (heard := self._frames.receive()) is not None:
@@ -46,12 +46,12 @@ class SrunStep:
             if message["type"] == "refused":
                 raise SlurmRefusal(*str(message["why"]).splitlines())
             if message["type"] == "began":
-                self._begin(message)
+                self._start_step(message)
             elif message["type"] == "output":
-                self._write(int(message["task"]), str(message["stream"]), data)
-            elif message["type"] == "end" and self._end(message):
+                self._write_output(int(message["task"]), str(message["stream"]), data)
+            elif message["type"] == "end" and self._record_task_exit(message):
                 break
-        self._flush()
+        self._flush_partial_lines()
         if len(self._codes) < sum(self._sizes) or not self._sizes:
             print("srun: error: the step was lost with its job", file=sys.stderr)
             return 1
@@ -60,14 +60,14 @@ class SrunStep:
             default=0,
         )
 
-    def _begin(self, message: Message) -> None:
+    def _start_step(self, message: Message) -> None:
         self._number = str(message["step"])
         self._nodes = list(message["nodes"])
         self._sizes = list(message["layout"]["tasks"])
-        if _input(self._read) != "none":
-            threading.Thread(target=self._feed, daemon=True).start()
+        if _input_target(self._read) != "none":
+            threading.Thread(target=self._forward_stdin, daemon=True).start()
 
-    def _feed(self) -> None:
+    def _forward_stdin(self) -> None:
         """Send standard input to the tasks that receive it."""
         input_path = self._read.get("input")
         is_file = (
@@ -90,16 +90,16 @@ class SrunStep:
 
     # -- output
 
-    def _write(self, task: int, stream: str, data: bytes) -> None:
+    def _write_output(self, task: int, stream: str, data: bytes) -> None:
         if self._read.has("label"):
-            data = self._labelled(task, stream, data)
-        target = self._target(task, stream)
+            data = self._label_lines(task, stream, data)
+        target = self._output_descriptor(task, stream)
         with suppress(BrokenPipeError):
             remaining_bytes = memoryview(data)
             while remaining_bytes:
                 remaining_bytes = remaining_bytes[os.write(target, remaining_bytes) :]
 
-    def _labelled(self, task: int, stream: str, data: bytes) -> bytes:
+    def _label_lines(self, task: int, stream: str, data: bytes) -> bytes:
         """Whole lines, each with its task; the rest waits for its end."""
         lines = (self._partial.pop((task, stream), b"") + data).split(b"\n")
         if lines[-1]:
@@ -109,12 +109,12 @@ class SrunStep:
             f"{task:>{width}}: ".encode() + line + b"\n" for line in lines[:-1]
         )
 
-    def _flush(self) -> None:
+    def _flush_partial_lines(self) -> None:
         for (task, stream), rest in list(self._partial.items()):
             self._partial.pop((task, stream))
-            self._write(task, stream, rest + b"\n")
+            self._write_output(task, stream, rest + b"\n")
 
-    def _target(self, task: int, stream: str) -> int:
+    def _output_descriptor(self, task: int, stream: str) -> int:
         """The descriptor: a file, opened once, or srun's own output."""
         out, err = self._read.get("output"), self._read.get("error")
         pattern = out if stream == "out" or err is None else err
@@ -171,13 +171,13 @@ class SrunStep:
 
     # -- ends
 
-    def _end(self, message: Message) -> bool:
+    def _record_task_exit(self, message: Message) -> bool:
         """Whether that was the last."""
         task, code = int(message["task"]), int(message["code"])
         self._codes.setdefault(task, code)
         if code:
             node = self._nodes[self._node_of(task)]
-            how = f"Exited with exit code {code}" if code > 0 else _killed(-code)
+            how = f"Exited with exit code {code}" if code > 0 else _signal_text(-code)
             print(
                 f"srun: error: {node}: task {task}: {how}", file=sys.stderr, flush=True
             )
@@ -193,11 +193,11 @@ class SrunStep:
         return len(self._codes) == sum(self._sizes)
 
 
-def _killed(number: int) -> str:
+def _signal_text(number: int) -> str:
     return signal.strsignal(number) or f"signal {number}"
 
 
-def _input(read: ParsedOptions) -> str | int:
+def _input_target(read: ParsedOptions) -> str | int:
     """Return which tasks receive standard input: all, none, or the number of one."""
     input_mode = read.get("input") or "all"
     if input_mode == "none":
@@ -205,18 +205,18 @@ def _input(read: ParsedOptions) -> str | int:
     return int(input_mode) if input_mode.isdecimal() else "all"
 
 
-def _request(read: ParsedOptions) -> Message:
+def _build_request(read: ParsedOptions) -> Message:
     """Return the request of srun to the first node. Raises: Wrong."""
     srun_options = SrunOptions(
         nodes=value_forms.nodes(read.get("nodes") or "1")[1]
         if read.has("nodes")
         else None,
-        tasks=_count(read, "ntasks"),
-        tasks_per_node=_count(read, "ntasks-per-node"),
-        cpus_per_task=_count(read, "cpus-per-task"),
+        tasks=_parse_count(read, "ntasks"),
+        tasks_per_node=_parse_count(read, "ntasks-per-node"),
+        cpus_per_task=_parse_count(read, "cpus-per-task"),
         relative=value_forms.count(read.get("relative") or "0", "--relative", least=0),
-        on=tuple(_hosts(read, "nodelist")),
-        off=tuple(_hosts(read, "exclude")),
+        on=tuple(_parse_hostlist(read, "nodelist")),
+        off=tuple(_parse_hostlist(read, "exclude")),
     )
     gpus = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")[
         1
@@ -227,17 +227,17 @@ def _request(read: ParsedOptions) -> Message:
         "words": list(read.rest),
         "env": _environment(read, dict(os.environ)),
         "folder": os.path.join(os.getcwd(), read.get("chdir") or "."),
-        "input": _input(read),
+        "input": _input_target(read),
         "task_gpus": gpus,
     }
 
 
-def _count(read: ParsedOptions, name: str) -> int | None:
+def _parse_count(read: ParsedOptions, name: str) -> int | None:
     count_text = read.get(name)
     return None if count_text is None else value_forms.count(count_text, f"--{name}")
 
 
-def _hosts(read: ParsedOptions, name: str) -> list[str]:
+def _parse_hostlist(read: ParsedOptions, name: str) -> list[str]:
     try:
         return expand(read.get(name) or "") if read.get(name) else []
     except ValueError as error:

@@ -68,19 +68,19 @@ class Top(App[None]):
         self._made_of: dict[str, tuple[object, ...]] = {}  # the rows of each table
 
     def compose(self) -> ComposeResult:
-        yield Canvas(self._header, id="header")
+        yield Canvas(self._render_header, id="header")
         yield Canvas(self._table, id="table")
         yield Input(
             placeholder="part of a name; Enter keeps it, Esc takes it away",
             id="filter",
             compact=True,
         )
-        yield Canvas(self._footer, id="footer")
+        yield Canvas(self._render_footer, id="footer")
 
     def on_mount(self) -> None:
         self.query_one("#filter", Input).disabled = True
         self.run_worker(self.feed.run(self.renew), exclusive=True, group="feed")
-        self.set_interval(1.0, self._tick)
+        self.set_interval(1.0, self._refresh_header)
 
     # -- what is drawn ---------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Top(App[None]):
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.renew()
 
-    def _tick(self) -> None:
+    def _refresh_header(self) -> None:
         """Update the displayed times, even if no data arrives."""
         if self.said and self.feed.clock() - self._said_at > SAID_SECONDS:
             self.said = ""
@@ -122,7 +122,7 @@ class Top(App[None]):
         self.said, self._said_at = text, self.feed.clock()
         self.redraw()
 
-    def _header(self, width: int, height: int) -> list[Line]:
+    def _render_header(self, width: int, height: int) -> list[Line]:
         return header(self.feed.known, width, self.feed.wall(), self.said)
 
     def _table(self, width: int, height: int) -> list[Line]:
@@ -134,7 +134,7 @@ class Top(App[None]):
         below = second.lines(width, height - own_rows - 1, marked=False)
         return [*self.table.lines(width, own_rows), [TextPart("")], *below]
 
-    def _footer(self, width: int, height: int) -> list[Line]:
+    def _render_footer(self, width: int, height: int) -> list[Line]:
         return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]
 
     def _about(self) -> str:
@@ -214,12 +214,12 @@ class Top(App[None]):
         line.focus()
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        self._filter(message.value)
+        self._apply_filter(message.value)
 
     def on_input_submitted(self) -> None:
         self._close_filter()
 
-    def _filter(self, text: str) -> None:
+    def _apply_filter(self, text: str) -> None:
         if text == self.table.text:
             return
         self.table.filter(text)
@@ -237,7 +237,7 @@ class Top(App[None]):
     def action_leave(self) -> None:
         if self.query_one("#filter", Input).has_class("open"):
             self._close_filter()
-        self._filter("")
+        self._apply_filter("")
 
     def action_open(self) -> None:
         row = self.table.chosen

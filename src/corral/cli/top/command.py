@@ -42,9 +42,9 @@ def top(
     import asyncio
 
     if common.json:
-        asyncio.run(_look(common, rows, as_json=True))
+        asyncio.run(_print_snapshot(common, rows, as_json=True))
     elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        asyncio.run(_look(common, rows, as_json=False))
+        asyncio.run(_print_snapshot(common, rows, as_json=False))
     else:
         check_textual()
         with common.client() as client:
@@ -52,7 +52,7 @@ def top(
             client.newest_events()
         if no_color:
             os.environ["NO_COLOR"] = "1"
-        asyncio.run(_live(common))
+        asyncio.run(_run_live_view(common))
 
 
 def check_textual() -> None:
@@ -64,7 +64,7 @@ def check_textual() -> None:
         )
 
 
-async def _look(common: Common, rows: int, *, as_json: bool) -> None:
+async def _print_snapshot(common: Common, rows: int, *, as_json: bool) -> None:
     from corral.cli.top.feed import Feed, JobsQuery
     from corral.cli.top.snapshot import show
 
@@ -80,7 +80,7 @@ async def _look(common: Common, rows: int, *, as_json: bool) -> None:
         show(feed, WIDEST if whole else out.width, rows)
 
 
-async def _live(common: Common) -> None:
+async def _run_live_view(common: Common) -> None:
     from corral.cli.top.app import Top
 
     async with common.async_client() as client:

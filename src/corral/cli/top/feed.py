@@ -121,7 +121,7 @@ class Feed:
 
     async def look(self) -> None:
         """One round. Raises: Unreachable and all else that the head refuses."""
-        await self._renew(0)
+        await self._refresh_state(0)
 
     @property
     def nap(self) -> float:
@@ -133,7 +133,7 @@ class Feed:
         try:
             newest = await self.source.newest_events(1)
             number = newest[-1].number if newest else 0
-            await self._renew(number)
+            await self._refresh_state(number)
         except CorralError as error:
             link = self.known.link
             since = link.since if not link.live else self.wall()
@@ -146,7 +146,7 @@ class Feed:
             self.known = replace(self.known, link=HeadLink())
         self.failures = 0
 
-    async def _renew(self, number: int) -> None:
+    async def _refresh_state(self, number: int) -> None:
         if (
             status := await self._if_due("status", number, self.source.status)
         ) is not None:

@@ -105,12 +105,12 @@ def cells(row: GpuRow) -> Sequence[Cell]:
         [TextPart(known_share(row.memory))],
         [TextPart("-" if row.watts is None else f"{row.watts:.0f} W")],
         [TextPart("-" if row.heat is None else f"{row.heat:.0f} C")],
-        _job(row),
+        _job_cell(row),
         [TextPart(clean(row.user))],
     )
 
 
-def _job(row: GpuRow) -> Cell:
+def _job_cell(row: GpuRow) -> Cell:
     sign_text = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(
         row.sign, ""
     )

@@ -17,11 +17,11 @@ LIST: Final = "{:,.2f} USD an hour at list prices"
 
 def header(known: TopState, width: int, now: float, said: str = "") -> list[Line]:
     """Return three lines; the last one shows the result of the last key press."""
-    rows = [_gpus(known), _work(known), _news(known, now, said)]
+    rows = [_gpu_line(known), _workload_line(known), _notice_line(known, now, said)]
     return [sized(row, width) for row in rows]
 
 
-def _gpus(known: TopState) -> list[TextPart]:
+def _gpu_line(known: TopState) -> list[TextPart]:
     status = known.status
     if status is None:
         return [TextPart("asking the head", "dim")]
@@ -58,7 +58,7 @@ def money_text(now: "GpusNow") -> str:
     return f"{own_cost}, {listed}" if now.cost_per_hour else listed
 
 
-def _work(known: TopState) -> list[TextPart]:
+def _workload_line(known: TopState) -> list[TextPart]:
     status = known.status
     if status is None:
         return []
@@ -87,7 +87,7 @@ def _work(known: TopState) -> list[TextPart]:
     return parts
 
 
-def _news(known: TopState, now: float, said: str) -> list[TextPart]:
+def _notice_line(known: TopState, now: float, said: str) -> list[TextPart]:
     """The worst that there is to say: no head, what a key came to, a warning, the
     time."""
     if not known.link.live:

@@ -65,7 +65,7 @@ class JobFeed:
 
     async def step(self) -> None:
         try:
-            await self._renew()
+            await self._refresh_job()
         except CorralError as error:
             since = self.known.link.since if not self.known.link.live else self.wall()
             why = HeadLink(live=False, since=since, why=error.message, hint=error.hint)
@@ -74,7 +74,7 @@ class JobFeed:
         if not self.known.link.live:
             self.known = replace(self.known, link=HeadLink())
 
-    async def _renew(self) -> None:
+    async def _refresh_job(self) -> None:
         began = self.clock()
         if self._about.is_due(began, 0):
             job = await self.source.job(self.id)
@@ -85,7 +85,7 @@ class JobFeed:
         began = self.clock()
         if self.known.job is not None and self._curves.is_due(began, 0):
             self.known = replace(
-                self.known, picture=await self._picture(self.known.job)
+                self.known, picture=await self._fetch_curves(self.known.job)
             )
             self._curves.asked(began, self.clock() - began, 0)
 
@@ -101,7 +101,7 @@ class JobFeed:
             self.known, log=text.splitlines()[-LOG_LINES:], log_said=""
         )
 
-    async def _picture(self, job: "api.JobDetail") -> Picture:
+    async def _fetch_curves(self, job: "api.JobDetail") -> Picture:
         until = job.ended_at if job.ended_at is not None else self.wall()
         first = job.attempts[0].placed_at if job.attempts else job.submitted_at
         grid = Grid.over(min(first, until - LEAST_SECONDS), until)

@@ -43,13 +43,17 @@ def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
     job = known.job
     if job is None:
         link_state = known.link.why or "asking the head"
-        return _filled(
+        return _fit_lines(
             [[TextPart(clean(link_state), "bad" if known.link.why else "dim")]],
             width,
             height,
         )
-    top: list[Line] = [_title(job), _facts(job, now), *_why(job, known.why, width)]
-    curves = _curves(known.picture, width)
+    top: list[Line] = [
+        _title_line(job),
+        _facts_line(job, now),
+        *_reason_lines(job, known.why, width),
+    ]
+    curves = _curve_table(known.picture, width)
     room = height - len(top) - 1
     curves = curves[: max(0, room - LEAST_LOG)]
     lines: list[Line] = [
@@ -60,15 +64,15 @@ def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
     lines_left = max(0, height - len(lines))
     printed = known.log[max(0, len(known.log) - lines_left) :] if lines_left else ()
     lines += [[TextPart(clean(text.expandtabs(4)))] for text in printed]
-    return _filled(lines, width, height)
+    return _fit_lines(lines, width, height)
 
 
-def _filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
+def _fit_lines(lines: Sequence[Line], width: int, height: int) -> list[Line]:
     blank: list[Line] = [[] for _ in range(max(0, height - len(lines)))]
     return [sized(line, width) for line in [*lines, *blank][:height]]
 
 
-def _title(job: "api.JobDetail") -> Line:
+def _title_line(job: "api.JobDetail") -> Line:
     tone = TONES.get(STYLES.get(job.state, ""), "")
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
     return [
@@ -78,7 +82,7 @@ def _title(job: "api.JobDetail") -> Line:
     ]
 
 
-def _facts(job: "api.JobDetail", now: float) -> Line:
+def _facts_line(job: "api.JobDetail", now: float) -> Line:
     shape = job.shape
     kind = f"{shape.gpu_type} " if shape.gpu_type else ""
     nodes = f"{shape.nodes} node{'s' * (shape.nodes > 1)}"
@@ -89,12 +93,12 @@ def _facts(job: "api.JobDetail", now: float) -> Line:
         f"{'ran' if job.is_over else 'runs' if job.started_at else 'waits'} for "
         f"{age_text(time_of(job, now))}",
         f"on {','.join(job.nodes)}" if job.nodes else "",
-        _step(job),
+        _step_text(job),
     ]
     return [TextPart(clean(", ".join(fact for fact in facts if fact)), "dim")]
 
 
-def _step(job: "api.JobDetail") -> str:
+def _step_text(job: "api.JobDetail") -> str:
     progress = job.progress
     if progress is None:
         return ""
@@ -102,7 +106,9 @@ def _step(job: "api.JobDetail") -> str:
     return f"step {progress.step}{of}"
 
 
-def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
+def _reason_lines(
+    job: "api.JobDetail", why: "api.Why | None", width: int
+) -> list[Line]:
     """Whatever stands in its way, and what would change that."""
     texts = [job.reason] if job.reason else []
     if why is not None:
@@ -126,17 +132,17 @@ def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
     ]
 
 
-def _curves(picture: Picture | None, width: int) -> list[Line]:
+def _curve_table(picture: Picture | None, width: int) -> list[Line]:
     if picture is None or picture.is_empty:
         return [[TextPart("no curve yet: a point is kept each 10 s", "dim")]]
     heads = ("LAST" if picture.is_over else "NOW", "MIN", "MEAN", "MAX")
     top = [TextPart("CURVES".ljust(NAMES), "title")]
     top += [TextPart(head.rjust(NUMBERS), "title") for head in heads]
     top += [TextPart("  " + "; ".join(picture.notes), "dim")]
-    return [top, *(_curve(row, width) for row in picture.rows)]
+    return [top, *(_curve_line(row, width) for row in picture.rows)]
 
 
-def _curve(row: CurveRow, width: int) -> Line:
+def _curve_line(row: CurveRow, width: int) -> Line:
     unit_text = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
     low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
     numbers = [

@@ -100,7 +100,7 @@ def cells(row: TopJobRow) -> Sequence[Cell]:
         [TextPart(clean(job.owner))],
         [TextPart(f"{row.gpus:g}")],
         [TextPart(age_text(time_of(job, row.now)))],
-        _progress(row),
+        _progress_cell(row),
         [TextPart(known_share(row.busy), busy_tone(row.busy))],
         [TextPart(_where_or_why(job), "" if job.state in ON_NODES else "dim")],
     )
@@ -112,7 +112,7 @@ def _where_or_why(job: "api.JobView") -> str:
     return clean(where_or_why(job)).replace("\n", " ")
 
 
-def _progress(row: TopJobRow) -> Cell:
+def _progress_cell(row: TopJobRow) -> Cell:
     if row.done is not None:
         return [
             TextPart(bar(row.done, BAR), "good"),

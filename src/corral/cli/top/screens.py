@@ -34,16 +34,16 @@ class JobScreen(Screen[None]):
         self._cancel = cancel
 
     def compose(self) -> ComposeResult:
-        yield Canvas(self._page, id="page")
+        yield Canvas(self._render_page, id="page")
         yield Canvas(self._keys, id="keys")
 
     def on_mount(self) -> None:
-        self.run_worker(self.feed.run(self._renew), exclusive=True)
+        self.run_worker(self.feed.run(self._redraw_page), exclusive=True)
 
-    def _renew(self) -> None:
+    def _redraw_page(self) -> None:
         self.query_one("#page", Canvas).renew()
 
-    def _page(self, width: int, height: int) -> list[Line]:
+    def _render_page(self, width: int, height: int) -> list[Line]:
         return page(self.feed.known, width, height, self.feed.wall())
 
     def _keys(self, width: int, height: int) -> list[Line]:

@@ -30,13 +30,15 @@ def show(feed: Feed, width: int, rows: int) -> None:
         note(f"warning: {warning.text}")
     here: AnyListing = RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
     here.take(nodes.rows(top_state))
-    _table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
+    _print_table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
     work: AnyListing = RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
     work.take(jobs.rows(top_state, now))
-    _table(work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=top_state.more)
+    _print_table(
+        work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=top_state.more
+    )
 
 
-def _table(
+def _print_table(
     listing: AnyListing,
     columns: Sequence[TextColumn],
     width: int,

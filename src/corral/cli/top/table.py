@@ -52,24 +52,24 @@ class RowTable(Generic[R]):
     def take(self, given: Sequence[R]) -> None:
         """New rows; the chosen one is found again by its key."""
         self.given = given
-        self._arrange()
+        self._update_rows()
 
     def filter(self, text: str) -> None:
         self.text = text
-        self._arrange()
+        self._update_rows()
 
     def sort_by_next(self) -> str:
         """Answers with its name."""
         names = list(self.orders)
         self.by, self.turned = names[(names.index(self.by) + 1) % len(names)], False
-        self._arrange()
+        self._update_rows()
         return self.by
 
     def turn(self) -> None:
         self.turned = not self.turned
-        self._arrange()
+        self._update_rows()
 
-    def _arrange(self) -> None:
+    def _update_rows(self) -> None:
         text, words = self.text.lower(), self.words
         kept_rows = (
             [row for row in self.given if text in words(row)]
@@ -78,16 +78,16 @@ class RowTable(Generic[R]):
         )
         self.rows = ordered(kept_rows, self.orders[self.by], turned=self.turned)
         places = {row.key: at for at, row in enumerate(self.rows)}
-        self._choose(places.get(self.key, self.cursor))
+        self._select_row(places.get(self.key, self.cursor))
 
     def move(self, by: int) -> None:
-        self._choose(self.cursor + by)
+        self._select_row(self.cursor + by)
 
     def to(self, place: int) -> None:
         """The place may be beyond the end."""
-        self._choose(place)
+        self._select_row(place)
 
-    def _choose(self, place: int) -> None:
+    def _select_row(self, place: int) -> None:
         self.cursor = max(0, min(place, len(self.rows) - 1))
         self.key = self.rows[self.cursor].key if self.rows else ""
 

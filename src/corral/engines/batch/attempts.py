@@ -73,9 +73,9 @@ class Desk:
         for handed in self.attempts.values():
             handed.wanted_on.discard(wanted.node)
         for launch in wanted.run:
-            self._handed(launch.key).wanted_on.add(wanted.node)
+            self._get_or_add_attempt(launch.key).wanted_on.add(wanted.node)
         for stop in wanted.stop:
-            handed = self._handed(stop.key)
+            handed = self._get_or_add_attempt(stop.key)
             handed.wanted_on.add(wanted.node)
             handed.stop_since = at if handed.stop_since is None else handed.stop_since
         for key in wanted.settled:
@@ -93,9 +93,11 @@ class Desk:
             del self._spoken_at[node]
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in look.unsent:
-            self._handed(key)  # it is handed over once it is wanted, or forgotten
+            self._get_or_add_attempt(
+                key
+            )  # it is handed over once it is wanted, or forgotten
         for key in (*tickets, *look.kept):
-            handed = self._handed(key)
+            handed = self._get_or_add_attempt(key)
             handed.submitted = handed.submitted or not handed.handing
         for key, handed in self.attempts.items():
             ticket = tickets.get(key)
@@ -121,10 +123,10 @@ class Desk:
         """Take the word of a part: of its own attempt alone."""
         key = key_of(part)
         if key is not None and (signals or key in self.attempts):
-            self._handed(key).signals[node_of(part)] = signals
+            self._get_or_add_attempt(key).signals[node_of(part)] = signals
         for attempt in seen:
             if key is not None and attempt.key == key:
-                handed = self._handed(key)
+                handed = self._get_or_add_attempt(key)
                 handed.parts[node_of(part)] = attempt
                 if _was_asked_to_end(attempt) and handed.left_at is None:
                     handed.left_at = self.looked_at or 0.0
@@ -132,11 +134,11 @@ class Desk:
     def hand(self, key: AttemptKey) -> None:
         """It is being handed over: what a look shows of it meanwhile may be half of
         it."""
-        self._handed(key).handing = True
+        self._get_or_add_attempt(key).handing = True
 
     def submitted(self, key: AttemptKey) -> None:
         """It was handed over, or equipped; the next looks show it."""
-        handed = self._handed(key)
+        handed = self._get_or_add_attempt(key)
         handed.handing, handed.submitted, handed.is_equipped, handed.missed = (
             False,
             True,
@@ -146,7 +148,7 @@ class Desk:
 
     def not_submitted(self, key: AttemptKey) -> None:
         """It could not be handed over now."""
-        self._handed(key).handing = False
+        self._get_or_add_attempt(key).handing = False
 
     def begins(self, key: AttemptKey, ticket: Ticket | None) -> None:
         """The batch system has placed it; what it needs is still to be brought."""
@@ -155,12 +157,12 @@ class Desk:
 
     def refused(self, key: AttemptKey, why: str, *, infra: bool) -> None:
         """The batch system will never take it."""
-        handed = self._handed(key)
+        handed = self._get_or_add_attempt(key)
         handed.handing, handed.refusal, handed.refusal_is_infra = False, why, infra
 
     def withheld(self, key: AttemptKey) -> None:
         """Mark an attempt whose remaining ranks never start."""
-        self._handed(key).withheld = True
+        self._get_or_add_attempt(key).withheld = True
 
     def forgotten(self, key: AttemptKey) -> None:
         """Its folders are gone."""
@@ -222,7 +224,7 @@ class Desk:
                 inventory=self._offered(node),
                 address=node.address,
                 seen=tuple(seen.get(node.node, ())),
-                signals=self._signals(node.node),
+                signals=self._pilot_signals(node.node),
             )
             for node in self.nodes.values()
             if node.node in reports or (not node.down and node.node in self._spoken_at)
@@ -251,7 +253,7 @@ class Desk:
                     node_ids.add(where)
         return node_ids
 
-    def _signals(self, node: NodeId) -> tuple[Signal, ...]:
+    def _pilot_signals(self, node: NodeId) -> tuple[Signal, ...]:
         """Return the signals of all pilots of the node; the head takes each once
         (0062)."""
         return tuple(
@@ -312,23 +314,23 @@ class Desk:
             return ""
         if handed.ticket.state == TicketState.WAITING:
             return handed.ticket.reason
-        return self._unheard(handed)
+        return self._silence_text(handed)
 
     def is_unheard(self, key: AttemptKey) -> bool:
         """Whether it runs, and an agent of it does not reach the head."""
         return (handed := self.attempts.get(key)) is not None and bool(
-            self._unheard(handed)
+            self._silence_text(handed)
         )
 
     def unheard(self) -> list[str]:
         """A sentence for each attempt that runs and whose agents do not reach the
         head."""
         silent_attempts = (
-            (key, self._unheard(handed)) for key, handed in self.attempts.items()
+            (key, self._silence_text(handed)) for key, handed in self.attempts.items()
         )
         return [f"{key[0]}: {why}" for key, why in silent_attempts if why]
 
-    def _unheard(self, handed: Handed) -> str:
+    def _silence_text(self, handed: Handed) -> str:
         if (
             handed.running_since is None
             or handed.stop_since is not None
@@ -346,7 +348,7 @@ class Desk:
 
     # -- the rules -------------------------------------------------------------------------------
 
-    def _handed(self, key: AttemptKey) -> Handed:
+    def _get_or_add_attempt(self, key: AttemptKey) -> Handed:
         return self.attempts.setdefault(key, Handed(key=key))
 
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
@@ -357,7 +359,7 @@ class Desk:
             for launch in word.run:
                 launches_by_attempt.setdefault(launch.key, []).append(launch)
         for key, launches in launches_by_attempt.items():
-            handed = self._handed(key)
+            handed = self._get_or_add_attempt(key)
             is_there = handed.is_equipped if self._places else handed.submitted
             is_known = is_there or handed.handing or handed.refusal or handed.is_gone
             fresh = not is_known and handed.stop_since is None
@@ -435,7 +437,7 @@ class Desk:
         places, only the taken GPUs count, for numbering Corral's own; the room is not
         Corral's to judge."""
         word, has = self._wanted.get(node.node), node.inventory
-        gpus = _taken(
+        gpus = _mark_taken_gpus(
             node,
             [gpu for launch in (word.run if word else ()) for gpu in launch.seat.gpus],
         )
@@ -455,7 +457,7 @@ def _was_asked_to_end(seen: Seen) -> bool:
     return seen.trouble_kind == TroubleKind.ASKED_TO_END
 
 
-def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
+def _mark_taken_gpus(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
     """Its GPUs, of which those are called taken that others hold: the last that Corral
     does not."""
     free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]

@@ -123,7 +123,7 @@ class LendingEngine:
     async def start(self) -> None:
         """Look, and go on looking. A batch system that does not answer is asked
         again."""
-        self._task = asyncio.create_task(self._run())
+        self._task = asyncio.create_task(self._run_loop())
 
     def look_after(self) -> None:
         """Speak for the nodes, also while a call to the batch system takes long.
@@ -132,7 +132,7 @@ class LendingEngine:
         """
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.result()
-        self._speak()
+        self._publish_reports()
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.desk.proofs()
@@ -147,7 +147,7 @@ class LendingEngine:
             ]
             for key in keys:
                 self.desk.begins(key, self.asking.begins(key))
-        self.desk.want(wanted, _now())
+        self.desk.want(wanted, _loop_time())
         for part in self.desk.parts_on(wanted.node):
             if word := self.part_word(part):
                 self.links.push(word)
@@ -208,7 +208,7 @@ class LendingEngine:
                 if queued_attempt.is_left
             ]
             for key in left_keys:
-                await self._try(self.driver.cancel, "cancel", key)
+                await self._try_action(self.driver.cancel, "cancel", key)
         await self.driver.close()
 
     def close(self) -> None:
@@ -220,30 +220,30 @@ class LendingEngine:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run_loop(self) -> None:
         """Act at once on what is new, also while a look takes long; speak each
         `look_seconds`."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._stir.clear()
-                if not self._looks and _now() >= self._next_look:
+                if not self._looks and _loop_time() >= self._next_look:
                     self._looks = True
                     self._looked_at, self._next_look = (
-                        _now(),
-                        _now() + self.look_seconds,
+                        _loop_time(),
+                        _loop_time() + self.look_seconds,
                     )
                     group.create_task(self._look())
-                due = self.desk.due(_now())
+                due = self.desk.due(_loop_time())
                 for gang in due.submit:
                     self.desk.hand(gang[0].key)
-                    group.create_task(self._submit(gang))
-                await self._act(due)
-                self._speak()
+                    group.create_task(self._submit_gang(gang))
+                await self._execute_actions(due)
+                self._publish_reports()
                 await self._until_stirred()
 
     async def _until_stirred(self) -> None:
         """Wait for news, or until the next poll is due."""
-        wait_seconds = None if self._looks else max(self._next_look - _now(), 0.0)
+        wait_seconds = None if self._looks else max(self._next_look - _loop_time(), 0.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 await self._stir.wait()
@@ -260,7 +260,7 @@ class LendingEngine:
         else:
             self.is_unreachable = False
             self._note_troubles(look)
-            self._take(look)
+            self._process_snapshot(look)
         finally:
             late.cancel()
             self._looks = False
@@ -287,7 +287,7 @@ class LendingEngine:
             self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
         )
 
-    def _take(self, look: BatchSnapshot) -> None:
+    def _process_snapshot(self, look: BatchSnapshot) -> None:
         """Process a poll. Where the batch system places, waiting jobs have no attempt
         yet."""
         if self.placing_driver is not None:
@@ -296,7 +296,7 @@ class LendingEngine:
             tickets = tuple(ticket for ticket in look.tickets if ticket.key in begun)
             kept_keys = tuple(key for key in look.kept if key in begun)
             look = replace(look, tickets=tickets, kept=kept_keys)
-        self.desk.look(look, _now())
+        self.desk.look(look, _loop_time())
         for part in list(self._unfitted):
             if word := self.part_word(part):
                 self.links.push(word)
@@ -305,18 +305,18 @@ class LendingEngine:
             self._known = known_state
             self.links.wake()
 
-    async def _act(self, due: Due) -> None:
+    async def _execute_actions(self, due: Due) -> None:
         """Carry out what is due; each action is tried again at the next turn until it
         succeeds."""
         for key in due.withhold:
-            if await self._try(self.driver.withhold, "withhold", key):
+            if await self._try_action(self.driver.withhold, "withhold", key):
                 self.desk.withheld(key)
         for key in due.cancel:
-            await self._try(self.driver.cancel, "cancel", key)
+            await self._try_action(self.driver.cancel, "cancel", key)
         # a look would still show what has just gone
         for key in () if self._looks else due.forget:
             where = self.desk.attempts[key].where
-            if await self._try(self.driver.forget, "forget", key):
+            if await self._try_action(self.driver.forget, "forget", key):
                 for node in where:
                     await self.links.forget(part_of(node, key))
                     self._unfitted.discard(part_of(node, key))
@@ -326,13 +326,13 @@ class LendingEngine:
 
     async def _act_on_line(self, driver: PlacingDriver) -> None:
         """Carry out what is due for jobs in the batch system's own queue."""
-        due = self.asking.due(_now())
+        due = self.asking.due(_loop_time())
         await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
         for key in due.cancel:
-            await self._try(driver.cancel, "cancel", key)
+            await self._try_action(driver.cancel, "cancel", key)
         for key in due.forget:
-            if await self._try(driver.forget, "forget", key):
-                self.asking.forgotten(key, _now())
+            if await self._try_action(driver.forget, "forget", key):
+                self.asking.forgotten(key, _loop_time())
 
     async def _ask(
         self, driver: PlacingDriver, group: Sequence[ExternalCandidate]
@@ -349,7 +349,7 @@ class LendingEngine:
         else:
             self.asking.submitted(group)
 
-    async def _submit(self, gang: Sequence[Launch]) -> None:
+    async def _submit_gang(self, gang: Sequence[Launch]) -> None:
         key = gang[0].key
         try:
             made = await asyncio.gather(*(self._part(launch) for launch in gang))
@@ -392,32 +392,32 @@ class LendingEngine:
             workdir=workdir,
         )
 
-    async def _try(
+    async def _try_action(
         self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
     ) -> bool:
         """Whether it was done now. After each failure it is let be for twice as
         long."""
         pause = self._pauses.get((what, key), Pause())
-        if _now() < pause.until:
+        if _loop_time() < pause.until:
             return False
         try:
             await ask(key)
         except Trouble as trouble:
             log.warning("could not %s %s.%s: %s", what, *key, trouble.message)
-            self._pauses[(what, key)] = pause.after_failure(_now())
+            self._pauses[(what, key)] = pause.after_failure(_loop_time())
             return False
         self._pauses.pop((what, key), None)
         return True
 
-    def _speak(self) -> None:
+    def _publish_reports(self) -> None:
         """Say each node's word."""
         looked_at = self.desk.looked_at
         if looked_at is None:
             return
-        is_stale = _now() - looked_at > self.look_seconds + STALE_SECONDS
+        is_stale = _loop_time() - looked_at > self.look_seconds + STALE_SECONDS
         for word in self.desk.words(self.links.serving(), is_stale=is_stale):
             self.links.hear(word)
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()

@@ -196,7 +196,7 @@ class Asking:
         ]
         groups: dict[object, list[ExternalCandidate]] = {}
         for external_candidate in fresh[: max(room, 0)]:
-            groups.setdefault(_likeness(external_candidate), []).append(
+            groups.setdefault(_group_key(external_candidate), []).append(
                 external_candidate
             )
         for group in groups.values():
@@ -227,7 +227,7 @@ class Asking:
         return len(group) if beside == 0 else max(limit - beside, 0)
 
 
-def _likeness(one: ExternalCandidate) -> object:
+def _group_key(one: ExternalCandidate) -> object:
     index = one.spec.array_index
     if one.array is None or index is None or index > MOST_INDEX:
         return one.key

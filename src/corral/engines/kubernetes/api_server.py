@@ -95,7 +95,9 @@ class Access:
         """None when it was there already. Raises: NotTaken; Trouble, also where a quota
         is full."""
         client: Any = self.client  # its overloads take no object of any kind
-        return await self.ask(_taken(client.create(object, namespace=namespace)))
+        return await self.ask(
+            _await_creation(client.create(object, namespace=namespace))
+        )
 
     async def delete(
         self,
@@ -140,7 +142,7 @@ async def _or_none(asked: Awaitable[T]) -> T | None:
         raise
 
 
-async def _taken(asked: Awaitable[T]) -> T | None:
+async def _await_creation(asked: Awaitable[T]) -> T | None:
     try:
         return await asked
     except ApiError as wrong:

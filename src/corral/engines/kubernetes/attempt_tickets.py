@@ -20,10 +20,10 @@ def tickets_of(
     events: Mapping[AttemptKey, Sequence[Event]],
 ) -> tuple[Ticket, ...]:
     """One for each attempt of which a Job or a pod is there."""
-    own_job = {key: job for job in jobs if (key := _key(job)) is not None}
+    own_job = {key: job for job in jobs if (key := _attempt_key(job)) is not None}
     own_pods: dict[AttemptKey, list[Pod]] = {}
     for pod in pods:
-        if (key := _key(pod)) is not None:
+        if (key := _attempt_key(pod)) is not None:
             own_pods.setdefault(key, []).append(pod)
     return tuple(
         ticket_of(key, own_job.get(key), own_pods.get(key, []), events.get(key, ()))
@@ -52,7 +52,7 @@ def ticket_of(
         key=key,
         handle=(job.metadata.name if job and job.metadata else None) or "",
         state=state,
-        nodes=tuple(NodeId(node) for pod in pods if (node := _node(pod))),
+        nodes=tuple(NodeId(node) for pod in pods if (node := _pod_node(pod))),
         reason=why_waits(job, pods, events) if state == TicketState.WAITING else "",
         blame=blame.text if blame else "",
         blame_is_infra=blame.infra if blame else True,
@@ -66,7 +66,7 @@ def addresses_of(pods: Iterable[Pod]) -> dict[NodeId, str]:
     return {
         NodeId(node): pod.status.podIP
         for pod in pods
-        if (node := _node(pod)) and pod.status is not None and pod.status.podIP
+        if (node := _pod_node(pod)) and pod.status is not None and pod.status.podIP
     }
 
 
@@ -77,11 +77,11 @@ def lacks_pods(job: Job | None, pods: Sequence[Pod]) -> bool:
     return len(pods) < (job.spec.parallelism or 0)
 
 
-def _key(object: Job | Pod) -> AttemptKey | None:
+def _attempt_key(object: Job | Pod) -> AttemptKey | None:
     return key_of(object.metadata.labels if object.metadata else None)
 
 
-def _node(pod: Pod) -> str:
+def _pod_node(pod: Pod) -> str:
     return (pod.spec.nodeName if pod.spec else None) or ""
 
 

@@ -84,7 +84,7 @@ class KubernetesDriver:
     head_map: HeadMap = field(init=False)
     spaces: QueueNamespaces = field(init=False)
 
-    def _begin(self) -> None:
+    def _start_watches(self) -> None:
         """Watch what is there. The pods of others are watched for what they hold of the
         nodes."""
         self.cluster = names.short_cluster(self.named())
@@ -123,7 +123,7 @@ class KubernetesDriver:
         """
         if not self._tasks:  # within the head's loop
             await self._check_rights()
-            self._begin()
+            self._start_watches()
         await self._all_synced()
         await self._watch_others()
         await self._find_claims()
@@ -148,7 +148,7 @@ class KubernetesDriver:
             if (key := key_of(secret)) is not None
         }
         waiting = [
-            _waiting(key, pending_submission.why)
+            _waiting_ticket(key, pending_submission.why)
             for key, pending_submission in self.held.items()
             if key not in ticket_keys
         ]
@@ -287,7 +287,7 @@ class KubernetesDriver:
             Event, namespace=space.name, fields=which
         )
         try:
-            return await self.access.ask(_all(event_rows))
+            return await self.access.ask(_collect_items(event_rows))
         except Trouble:
             if space is self.spaces.own:
                 raise
@@ -430,9 +430,9 @@ def head_files(
     return files
 
 
-def _waiting(key: AttemptKey, why: str) -> Ticket:
+def _waiting_ticket(key: AttemptKey, why: str) -> Ticket:
     return Ticket(key=key, handle="", state=TicketState.WAITING, reason=why)
 
 
-async def _all(found: AsyncIterable[T]) -> list[T]:
+async def _collect_items(found: AsyncIterable[T]) -> list[T]:
     return [item_read async for item_read in found]

@@ -19,7 +19,7 @@ CANNOT: Final[Mapping[str, str]] = {
 SHOWN_BY: Final = "kubectl describe nodes"
 
 
-def _way(head: Callable[[], Mapping[str, str]]) -> str:
+def _head_address_hint(head: Callable[[], Mapping[str, str]]) -> str:
     """Return by which address pods look for the head."""
     try:
         url = json.loads(head()[HEAD_JSON])["url"]
@@ -52,7 +52,7 @@ def kubernetes_engine(
         driver=driver,
         shown_by=SHOWN_BY,
         links=links,
-        way=lambda: _way(head),
+        way=lambda: _head_address_hint(head),
     )
     driver.stir = engine.look_soon
     return engine

@@ -62,7 +62,7 @@ class HeadMap:
         async with self._lock:
             self._address = address
             self.boots = dict(boots)
-            await self._put(self.used)
+            await self._put_config_map(self.used)
 
     async def add_use(self, namespace: str, queue: QueueName) -> None:
         """Write down that attempts of the queue may be in the namespace. Raises:
@@ -71,10 +71,10 @@ class HeadMap:
             queues = self.used.get(namespace, frozenset())
             if queue not in queues:
                 used = {**self.used, namespace: queues | {queue}}
-                await self._put(used)
+                await self._put_config_map(used)
                 self.used = used
 
-    async def _put(self, used: Mapping[str, frozenset[QueueName]]) -> None:
+    async def _put_config_map(self, used: Mapping[str, frozenset[QueueName]]) -> None:
         files = {**self._address, KEPT_NODES: json.dumps(self.boots)}
         if used:
             queues_by_namespace = {

@@ -143,13 +143,13 @@ def job_of(
             suspend=bool(settings.queue),  # Kueue lets it go on when it has admitted it
             template=PodTemplateSpec(
                 metadata=ObjectMeta(labels=labels, annotations=dict(KEPT)),
-                spec=_pod(cluster, gang, gpu_resources, settings),
+                spec=_pod_spec(cluster, gang, gpu_resources, settings),
             ),
         ),
     )
 
 
-def _pod(
+def _pod_spec(
     cluster: str,
     gang: Sequence[Launch],
     gpu_resources: Mapping[NodeId, Sequence[str]],
@@ -174,14 +174,14 @@ def _pod(
         runtimeClassName=settings.runtime_class,
         schedulerName=settings.scheduler,
         terminationGracePeriodSeconds=math.ceil(first.grace_seconds) + LATE_SECONDS,
-        affinity=_affinity(cluster, gang),
+        affinity=_build_affinity(cluster, gang),
         tolerations=[
             Toleration(key=key, operator="Exists") for key in settings.tolerated
         ]
         or None,
         initContainers=[_agent_container(settings)] if settings.agent_image else None,
         containers=[_container(gang, gpu_resources, settings)],
-        volumes=_volumes(cluster, gang, settings),
+        volumes=_pod_volumes(cluster, gang, settings),
     )
 
 
@@ -215,7 +215,7 @@ def _container_security(settings: KubernetesSettings) -> SecurityContext:
     )
 
 
-def _affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
+def _build_affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
     """Just the nodes that Corral has chosen, one pod on each."""
     terms = [
         NodeSelectorTerm(
@@ -275,7 +275,7 @@ def _container(
         mounts.append(VolumeMount(name="agent", mountPath=AGENT, readOnly=True))
     if settings.security == RESTRICTED:
         mounts.append(VolumeMount(name="home", mountPath=HOME))
-    for kind, mounted in _mounted(settings):
+    for kind, mounted in _mounted_sources(settings):
         read_only = True if kind == "secret" else None
         mounts += [
             VolumeMount(name=f"{kind}-{at}", mountPath=path, readOnly=read_only)
@@ -355,7 +355,7 @@ def _gpus_of(
     return Counter(names[index] for index in launch.seat.gpus)
 
 
-def _volumes(
+def _pod_volumes(
     cluster: str, gang: Sequence[Launch], settings: KubernetesSettings
 ) -> list[Volume]:
     items = []
@@ -375,7 +375,7 @@ def _volumes(
         volumes.append(Volume(name="agent", emptyDir=EmptyDirVolumeSource()))
     if settings.security == RESTRICTED:
         volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
-    for kind, mounted in _mounted(settings):
+    for kind, mounted in _mounted_sources(settings):
         for at, (source, _) in enumerate(mounted):
             volume = (
                 Volume(
@@ -393,7 +393,7 @@ def _volumes(
     return volumes
 
 
-def _mounted(
+def _mounted_sources(
     settings: KubernetesSettings,
 ) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     return [("claim", settings.mounted_claims), ("secret", settings.mounted_secrets)]

@@ -76,7 +76,7 @@ def _gpu_counts(node: Node) -> dict[str, int]:
 
 def gpu_types(node: Node) -> list[str]:
     """The type of each GPU, by its index."""
-    return [_type_of(resource, _labels(node)) for resource in gpu_resources(node)]
+    return [_type_of(resource, _label_map(node)) for resource in gpu_resources(node)]
 
 
 def lent_node(
@@ -87,8 +87,8 @@ def lent_node(
 ) -> LentNode:
     """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the
     same."""
-    name = NodeId(_name(node))
-    allocatable, labels = _allocatable(node), _labels(node)
+    name = NodeId(_node_name(node))
+    allocatable, labels = _allocatable(node), _label_map(node)
     gpus = tuple(
         Gpu(
             index=index,
@@ -112,9 +112,9 @@ def lent_node(
                 if claim in claims
             )
         ),
-        labels=_told(labels, settings),
+        labels=_translate_labels(labels, settings),
         containment=PRIVILEGED_POD if settings.security == PRIVILEGED else POD,
-        shared_account=_account(settings),
+        shared_account=_account_text(settings),
     )
     return LentNode(
         node=name,
@@ -123,12 +123,12 @@ def lent_node(
         inventory=inventory,
         foreign=replace(foreign, gpus=foreign.gpus + unhealthy_gpus(node)),
         closed=closed(node, settings),
-        down=_proof(node),
+        down=_out_of_service_text(node),
         silent=not _is_ready(node),
     )
 
 
-def _account(settings: KubernetesSettings) -> str:
+def _account_text(settings: KubernetesSettings) -> str:
     """The account of the ranks of all users."""
     if settings.security == PRIVILEGED:
         return "root"
@@ -139,9 +139,9 @@ def _account(settings: KubernetesSettings) -> str:
 
 def is_lent(node: Node, settings: KubernetesSettings) -> bool:
     """Whether the node is one of those that Corral is configured to use."""
-    labels = _labels(node)
+    labels = _label_map(node)
     wanted = all(labels.get(label) == value for label, value in settings.node_labels)
-    return wanted and is_name(_name(node))
+    return wanted and is_name(_node_name(node))
 
 
 def closed(node: Node, settings: KubernetesSettings) -> str:
@@ -208,10 +208,10 @@ def asked_by(pod: Pod) -> dict[str, str]:
         return {}
     total: dict[str, str] = {}
     for container in pod.spec.containers:
-        for name, value in _requests(container.resources).items():
+        for name, value in _resource_requests(container.resources).items():
             total[name] = str(quantity(total.get(name)) + quantity(value))
     for container in pod.spec.initContainers or []:
-        for name, value in _requests(container.resources).items():
+        for name, value in _resource_requests(container.resources).items():
             total[name] = str(max(quantity(total.get(name)), quantity(value)))
     return total
 
@@ -235,10 +235,10 @@ def address_of(node: Node) -> str:
     kinds = {
         address.type: address.address for address in reversed(status.addresses or [])
     }
-    return kinds.get("InternalIP") or kinds.get("Hostname") or _name(node)
+    return kinds.get("InternalIP") or kinds.get("Hostname") or _node_name(node)
 
 
-def _requests(resources: object) -> dict[str, str]:
+def _resource_requests(resources: object) -> dict[str, str]:
     limits = getattr(resources, "limits", None) or {}
     requests = getattr(resources, "requests", None) or {}
     return {**limits, **requests}
@@ -266,7 +266,7 @@ def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
     return int(memory_text) * _MIB if memory_text.isdecimal() else 0
 
 
-def _told(
+def _translate_labels(
     labels: Mapping[str, str], settings: KubernetesSettings
 ) -> tuple[tuple[str, str], ...]:
     """The node's labels, and of those that tell topology Corral's own words for
@@ -284,7 +284,7 @@ def _told(
     return tuple(sorted(label_values.items()))
 
 
-def _proof(node: Node) -> str:
+def _out_of_service_text(node: Node) -> str:
     """Somebody vouches for it that the machine is off.
 
     Source:
@@ -292,7 +292,7 @@ def _proof(node: Node) -> str:
     """
     spec = node.spec or NodeSpec()
     if any(taint.key == OUT_OF_SERVICE for taint in spec.taints or []):
-        return f"node {_name(node)} is out of service, says its taint {OUT_OF_SERVICE}"
+        return f"node {_node_name(node)} is out of service, says its taint {OUT_OF_SERVICE}"
     return ""
 
 
@@ -314,11 +314,11 @@ def boot_of(node: Node) -> str:
     return info.bootID if info is not None else ""
 
 
-def _name(node: Node) -> str:
+def _node_name(node: Node) -> str:
     return (node.metadata.name if node.metadata else None) or ""
 
 
-def _labels(node: Node) -> Mapping[str, str]:
+def _label_map(node: Node) -> Mapping[str, str]:
     return (node.metadata.labels if node.metadata else None) or {}
 
 

@@ -92,7 +92,7 @@ class QueueNamespaces:
                 }
                 queues |= self.head_map.used.get(space.name, frozenset())
                 of = f" of {', '.join(sorted(queues)[:MOST_NAMED])}" if queues else ""
-                yield f"{_unusable(space.name, why)}; jobs{of} wait for it"
+                yield f"{_unusable_text(space.name, why)}; jobs{of} wait for it"
 
     async def choose(self, key: AttemptKey) -> Namespace:
         """Choose the namespace of an attempt of which nothing was seen, once and for
@@ -125,7 +125,7 @@ class QueueNamespaces:
         """Raises: Trouble. What stops the cluster's own namespace has stopped the
         look."""
         if why := space.refusal if space is self.own else space.trouble:
-            raise Trouble(f"it waits in Kubernetes: {_unusable(space.name, why)}")
+            raise Trouble(f"it waits in Kubernetes: {_unusable_text(space.name, why)}")
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
         """Whether the head can have made the attempt there. Teams may be able to make
@@ -183,5 +183,5 @@ def key_of(object: Any) -> AttemptKey | None:
     return names.key_of(object.metadata.labels if object.metadata else None)
 
 
-def _unusable(namespace: str, why: str) -> str:
+def _unusable_text(namespace: str, why: str) -> str:
     return f"namespace {namespace} cannot be used: {why}"

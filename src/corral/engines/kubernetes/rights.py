@@ -27,7 +27,7 @@ class KubernetesRight:
         return f"{self.verb} {self.resource}"
 
 
-def _rights(group: str, resource: str, verbs: str) -> tuple[KubernetesRight, ...]:
+def _make_rights(group: str, resource: str, verbs: str) -> tuple[KubernetesRight, ...]:
     return tuple(
         KubernetesRight(verb=verb, group=group, resource=resource)
         for verb in verbs.split()
@@ -37,16 +37,16 @@ def _rights(group: str, resource: str, verbs: str) -> tuple[KubernetesRight, ...
 # deploy/kubernetes/roles.yaml grants just these; tests/engines/kubernetes hold the two
 # together.
 IN_NAMESPACE: Final = (
-    *_rights("batch", "jobs", "get list watch create delete"),
-    *_rights("", "pods", "get list watch delete"),
-    *_rights("", "secrets", "get list watch create update delete"),
-    *_rights("", "configmaps", "get create update"),
-    *_rights("", "events", "list"),
-    *_rights("", "persistentvolumeclaims", "get"),
+    *_make_rights("batch", "jobs", "get list watch create delete"),
+    *_make_rights("", "pods", "get list watch delete"),
+    *_make_rights("", "secrets", "get list watch create update delete"),
+    *_make_rights("", "configmaps", "get create update"),
+    *_make_rights("", "events", "list"),
+    *_make_rights("", "persistentvolumeclaims", "get"),
 )
 IN_CLUSTER: Final = (
-    *_rights("", "nodes", "list watch"),
-    *_rights("", "pods", "list watch"),
+    *_make_rights("", "nodes", "list watch"),
+    *_make_rights("", "pods", "list watch"),
 )
 
 
@@ -62,7 +62,7 @@ async def missing_rights(access: Access, namespace: str) -> str:
         (right, "") for right in IN_CLUSTER
     ]
     allowed = await asyncio.gather(
-        *(_may(access, right, where) for right, where in kubernetes_rights)
+        *(_has_right(access, right, where) for right, where in kubernetes_rights)
     )
     lacks = [
         pair for pair, may in zip(kubernetes_rights, allowed, strict=True) if not may
@@ -76,7 +76,7 @@ async def missing_rights(access: Access, namespace: str) -> str:
     return f"its account may not {' nor '.join(parts)}; deploy/kubernetes/roles.yaml grants that"
 
 
-async def _may(access: Access, right: KubernetesRight, namespace: str) -> bool:
+async def _has_right(access: Access, right: KubernetesRight, namespace: str) -> bool:
     attributes = ResourceAttributes(
         verb=right.verb,
         group=right.group,
@@ -86,11 +86,11 @@ async def _may(access: Access, right: KubernetesRight, namespace: str) -> bool:
     review = SelfSubjectAccessReview(
         spec=SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
     )
-    answer = await access.ask(_answered(access, review))
+    answer = await access.ask(_create_review(access, review))
     return answer is None or answer.status is None or answer.status.allowed
 
 
-async def _answered(
+async def _create_review(
     access: Access, review: SelfSubjectAccessReview
 ) -> SelfSubjectAccessReview | None:
     try:

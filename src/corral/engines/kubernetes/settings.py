@@ -118,12 +118,13 @@ class KubernetesSettings:
     def __post_init__(self) -> None:
         for name in ("claims", "secrets"):
             if any(
-                not path.startswith("/") for _, path in _pairs(getattr(self, name), ":")
+                not path.startswith("/")
+                for _, path in _parse_pairs(getattr(self, name), ":")
             ):
                 what = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
                 raise wrong(KubernetesSettings, name, what)
         for name in ("nodes", "extra"):
-            if any(not value for _, value in _pairs(getattr(self, name), "=")):
+            if any(not value for _, value in _parse_pairs(getattr(self, name), "=")):
                 what = f"{name}={getattr(self, name)}: each is NAME=VALUE"
                 raise wrong(KubernetesSettings, name, what)
         self._check_queue_namespaces()
@@ -139,7 +140,7 @@ class KubernetesSettings:
 
     def _check_queue_namespaces(self) -> None:
         """Raises: SpecInvalid."""
-        pairs = _pairs(self.queue_namespaces, "=")
+        pairs = _parse_pairs(self.queue_namespaces, "=")
         queues = [queue for queue, _ in pairs]
         fault = ""
         for queue, namespace in pairs:
@@ -161,18 +162,18 @@ class KubernetesSettings:
     @property
     def namespace_by_queue(self) -> Mapping[QueueName, str]:
         """Namespace of each queue that has one of its own."""
-        pairs = _pairs(self.queue_namespaces, "=")
+        pairs = _parse_pairs(self.queue_namespaces, "=")
         return {QueueName(queue): namespace for queue, namespace in pairs}
 
     @property
     def mounted_claims(self) -> tuple[tuple[str, str], ...]:
         """(claim, path)."""
-        return _pairs(self.claims, ":")
+        return _parse_pairs(self.claims, ":")
 
     @property
     def mounted_secrets(self) -> tuple[tuple[str, str], ...]:
         """(Secret, path)."""
-        return _pairs(self.secrets, ":")
+        return _parse_pairs(self.secrets, ":")
 
     @property
     def uid_and_gid(self) -> tuple[int, int]:
@@ -181,11 +182,11 @@ class KubernetesSettings:
 
     @property
     def node_labels(self) -> tuple[tuple[str, str], ...]:
-        return _pairs(self.nodes, "=")
+        return _parse_pairs(self.nodes, "=")
 
     @property
     def extra_resources(self) -> tuple[tuple[str, str], ...]:
-        return _pairs(self.extra, "=")
+        return _parse_pairs(self.extra, "=")
 
     @property
     def tolerated(self) -> tuple[str, ...]:
@@ -206,7 +207,7 @@ class KubernetesSettings:
         return read_settings(cls, given)
 
 
-def _pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
+def _parse_pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
     """NAME:/PATH,NAME:/PATH, or NAME=VALUE,NAME=VALUE."""
     parts = (part.strip().partition(mark) for part in text.split(",") if part.strip())
     return tuple((name, value) for name, _, value in parts)

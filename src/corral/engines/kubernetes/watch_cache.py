@@ -56,7 +56,7 @@ class Mirror(Generic[T]):
     def put(self, object: T) -> None:
         """Record an object as the server has just returned it."""
         # else the watch has reported its later state
-        if _version(object) > self.newest:
+        if _object_version(object) > self.newest:
             self.objects[place_of(object)] = object
 
     async def run(self) -> None:
@@ -66,13 +66,13 @@ class Mirror(Generic[T]):
         while True:
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
-                    version = await self._list()
+                    version = await self._list_objects()
                 wait_seconds = AGAIN_SECONDS
-                await self._follow(version)
+                await self._watch_objects(version)
             except TimeoutError:
                 continue
             except CALL_FAULTS as wrong:
-                if _code(wrong) == GONE:
+                if _status_code(wrong) == GONE:
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
                 why = error_text(wrong)
@@ -83,10 +83,10 @@ class Mirror(Generic[T]):
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
 
-    async def _list(self) -> str:
+    async def _list_objects(self) -> str:
         """Returns: the version that was listed."""
         list_async_iterable = self.client.list(
-            self.kind, chunk_size=PAGE, **self._which()
+            self.kind, chunk_size=PAGE, **self._selector_args()
         )
         objects = {place_of(listed): listed async for listed in list_async_iterable}
         self.objects, self.newest = objects, int(list_async_iterable.resourceVersion)
@@ -96,13 +96,13 @@ class Mirror(Generic[T]):
         self.changed()
         return list_async_iterable.resourceVersion
 
-    async def _follow(self, version: str) -> None:
+    async def _watch_objects(self, version: str) -> None:
         """Raises: TimeoutError when no message came for long; ApiError, HTTPError."""
         watch: Any = self.client.watch(
             self.kind,
             server_timeout=WATCH_SECONDS,
             resource_version=version,
-            **self._which(),
+            **self._selector_args(),
         )
         async with aclosing(watch) as events:
             while True:
@@ -112,10 +112,10 @@ class Mirror(Generic[T]):
                     self.objects.pop(place_of(object), None)
                 elif event in ("ADDED", "MODIFIED"):
                     self.objects[place_of(object)] = object
-                self.newest = max(self.newest, _version(object))
+                self.newest = max(self.newest, _object_version(object))
                 self.changed()
 
-    def _which(self) -> dict[str, Any]:
+    def _selector_args(self) -> dict[str, Any]:
         namespaced = issubclass(self.kind, NamespacedResourceG)
         space = {"namespace": self.namespace} if namespaced else {}
         return {**space, "labels": self.labels, "fields": self.fields}
@@ -125,7 +125,7 @@ def place_of(object: Any) -> Place:
     return object.metadata.namespace or "", object.metadata.name
 
 
-def _version(object: Any) -> int:
+def _object_version(object: Any) -> int:
     """Versions of one kind of object are ordered.
 
     Source:
@@ -134,7 +134,7 @@ def _version(object: Any) -> int:
     return int(object.metadata.resourceVersion or 0)
 
 
-def _code(wrong: Exception) -> int:
+def _status_code(wrong: Exception) -> int:
     return wrong.status.code or 0 if isinstance(wrong, ApiError) else 0
 
 

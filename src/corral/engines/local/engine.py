@@ -80,10 +80,10 @@ class LocalEngine:
                 self.former[id] = LocalNode(
                     id=id, dir=folder, reboot_seconds=0.0, on_death=self.on_death
                 )
-        if node_settings := await self._begin(waiting):
+        if node_settings := await self._start_nodes(waiting):
             self._later = asyncio.create_task(self._begin_later(node_settings))
 
-    async def _begin(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
+    async def _start_nodes(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
         """Prepare and begin these nodes. Return those whose folders cannot be
         written."""
         prepared, left_over = [], []
@@ -108,7 +108,7 @@ class LocalEngine:
     async def _begin_later(self, remaining: list[NodeSettings]) -> None:
         while remaining:
             await asyncio.sleep(PREPARE_AGAIN_SECONDS)
-            remaining = await self._begin(remaining)
+            remaining = await self._start_nodes(remaining)
 
     def observe(self) -> Mapping[NodeId, str]:
         gone = dict.fromkeys(self.gone(), FORMER)

@@ -26,11 +26,11 @@ def labels_of_nodes(
     Raises: SpecInvalid.
     """
     labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]
-    for label, count in _domains(nodes, topology).items():
+    for label, count in _parse_topology(nodes, topology).items():
         for at, node_labels in enumerate(labels_list):
             node_labels[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
     for text in texts:
-        node_number, label, value = _label(text, nodes)
+        node_number, label, value = _parse_label(text, nodes)
         for node_labels in (
             labels_list if node_number is None else [labels_list[node_number]]
         ):
@@ -47,7 +47,7 @@ def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
     )
 
 
-def _domains(nodes: int, topology: str | None) -> Mapping[str, int]:
+def _parse_topology(nodes: int, topology: str | None) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for part in topology.split(",") if topology else ():
         match = _DOMAINS.fullmatch(part.strip())
@@ -61,7 +61,7 @@ def _domains(nodes: int, topology: str | None) -> Mapping[str, int]:
     return counts
 
 
-def _label(text: str, nodes: int) -> tuple[int | None, str, str]:
+def _parse_label(text: str, nodes: int) -> tuple[int | None, str, str]:
     """(place of the node or None for all, label, value)."""
     match = _LABELLED.fullmatch(text)
     node, label, value = match.groups() if match else (None, "", None)

@@ -68,7 +68,7 @@ class LocalNode:
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
             (self.dir / name).mkdir(mode=0o700, exist_ok=True)
-        if not _holds(self.dir / "node.json", encode_settings(settings)):
+        if not _has_content(self.dir / "node.json", encode_settings(settings)):
             _write_private(self.dir / "node.json", encode_settings(settings))
         if not (self.dir / POLICY_FILE).exists():
             _write_private(self.dir / POLICY_FILE, encode_policy(policy))
@@ -103,7 +103,7 @@ class LocalNode:
         self._watch_all()
         if self.kept_down or (self._agent is not None and self._agent.lives):
             return
-        now = _now()
+        now = _loop_time()
         if self._agent is not None:
             self._take_note(now)
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
@@ -216,10 +216,10 @@ class LocalNode:
             # such as a full disk: that ends neither the head nor other nodes
             log.warning("the agent of node %s cannot be started: %s", self.id, error)
             self._failures += 1
-            self._not_before = _now() + LONGEST_DELAY_SECONDS
+            self._not_before = _loop_time() + LONGEST_DELAY_SECONDS
             return
         self._agent = LocalProcess.find(pid)
-        self._started_at = _now()
+        self._started_at = _loop_time()
         self._watch_all()
 
     def _forget_boot(self) -> None:
@@ -231,9 +231,9 @@ class LocalNode:
         ends."""
         for process in (*([self._agent] if self._agent else []), *self.others()):
             if process not in self._watched:
-                self._watch(process)
+                self._watch_process(process)
 
-    def _watch(self, process: LocalProcess) -> None:
+    def _watch_process(self, process: LocalProcess) -> None:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(process.pid)
             if not process.lives:
@@ -254,11 +254,11 @@ class LocalNode:
         self.on_death()
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _holds(file: Path, content: bytes) -> bool:
+def _has_content(file: Path, content: bytes) -> bool:
     """Whether the file is there with this content, readable by its owner alone."""
     try:
         return file.stat().st_mode & 0o077 == 0 and file.read_bytes() == content

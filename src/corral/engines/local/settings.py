@@ -72,7 +72,7 @@ class LocalSettings:
                 index=index,
                 pretend_gpus=(self.gpus or 0) if self.pretend else None,
                 gpu_type=self.gpu_type or "h100",
-                real_gpus=self._share(index),
+                real_gpus=self._gpu_indices(index),
                 gpu_shares=self.gpu_shares,
                 cpu_millis=self.cpu_millis,
                 memory_bytes=memory_bytes,
@@ -82,18 +82,18 @@ class LocalSettings:
                 own_machine=self.nodes == 1,
                 isolation=isolation,
                 hidden=(str(cluster_dir),),
-                common=self._common() if several and isolation == "hide" else (),
+                common=self._common_paths() if several and isolation == "hide" else (),
                 neighbours=names if several else (),
                 containment=self.containment,
             )
 
-    def _common(self) -> tuple[str, ...]:
+    def _common_paths(self) -> tuple[str, ...]:
         """Home and the directory of the start, which users expect to find on every
         node."""
         paths = (str(Path.home()), self.started_in)
         return tuple(dict.fromkeys(path for path in paths if path and path != "/"))
 
-    def _share(self, index: int) -> tuple[int, ...] | None:
+    def _gpu_indices(self, index: int) -> tuple[int, ...] | None:
         if self.pretend or self.gpus is None:
             return None
         return tuple(range(index * self.gpus, (index + 1) * self.gpus))

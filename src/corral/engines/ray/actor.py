@@ -56,10 +56,10 @@ class AgentActor:
         changed = [
             name
             for name, content in fresh.items()
-            if _replace(self._dir / name, content)
+            if _replace_file(self._dir / name, content)
         ]
         if self._local is None:
-            self._begin()
+            self._start_agent()
         if {"node.json", "token"} & set(changed):
             await self._agent_ends()
             assert self._local is not None
@@ -74,7 +74,7 @@ class AgentActor:
     async def resume(self) -> bool:
         """Go on with what an earlier actor left; False when it left nothing."""
         if self._local is None and (self._dir / "node.json").exists():
-            self._begin()
+            self._start_agent()
         return self._local is not None
 
     async def look(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class AgentActor:
         agent = self._local.agent if self._local is not None else None
         return {"agent": agent.pid if agent is not None else None, "actor": os.getpid()}
 
-    def _begin(self) -> None:
+    def _start_agent(self) -> None:
         self._local = LocalNode(
             id=self._node,
             dir=self._dir,
@@ -149,7 +149,7 @@ def start_apart(words: list[str], env: Mapping[str, str], output: Path) -> int:
     return int(done.stdout)
 
 
-def _replace(file: Path, content: bytes) -> bool:
+def _replace_file(file: Path, content: bytes) -> bool:
     """Let the file hold this, as a whole and 0600; False when it does already."""
     if file.exists() and file.read_bytes() == content:
         return False

@@ -62,22 +62,23 @@ class RayHere:
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.address:
             make_token(Path(self.token_file))
-            self._port = self._known_port() or free_port(self._host)
+            self._port = self._known_port() or free_port(self._host_address)
             self._check_port()
             Path(self._temp_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.dir / "port").write_text(f"{self._port}\n")
         self.look_after()
-        return self.address or f"{self._host}:{self._port}"
+        return self.address or f"{self._host_address}:{self._port}"
 
     def _check_port(self) -> None:
         """Raises: Conflict where another program has the port that the nodes know."""
         give_up_at = time.monotonic() + PORT_SECONDS
         while LocalProcess.recorded(self.pid_file) is None and not is_free(
-            self._host, self._port
+            self._host_address, self._port
         ):
             if time.monotonic() > give_up_at:
                 raise Conflict(
-                    f"port {self._port} of {self._host}, by which its nodes know this Ray, is "
+                    f"port {self._port} of {self._host_address}, by which its nodes "
+                    "know this Ray, is "
                     "taken by another program",
                     hint=f"end that: ss -ltnp 'sport = :{self._port}'; or let Ray have another "
                     f"port, and its nodes join again: rm {self.dir / 'port'}",
@@ -90,10 +91,10 @@ class RayHere:
         return f"/tmp/corral-ray-{self.cluster}"
 
     @property
-    def _host(self) -> str:
+    def _host_address(self) -> str:
         return self.settings.host or own_address()
 
-    def _words(self) -> list[str]:
+    def _ray_command(self) -> list[str]:
         if self.address:
             return start_options.join_words(
                 self.settings, address=self.address, labels=self.labels
@@ -122,7 +123,7 @@ class RayHere:
         if output.exists() and output.stat().st_size > LOG_BYTES:
             output.replace(output.with_suffix(".log.1"))
         self._process = LocalProcess.find(
-            spawn(self._words(), self._environment(), output)
+            spawn(self._ray_command(), self._environment(), output)
         )
         if self._process is not None:
             self._process.record(self.pid_file)
@@ -147,11 +148,11 @@ class RayHere:
             folder = folder or next(
                 filter(None, map(folder_of, descendants(process))), ""
             )
-            await self._end(process)
+            await self._terminate_process(process)
         if folder and not self.settings.redis:
             await clear(Path(folder))
 
-    async def _end(self, process: LocalProcess) -> None:
+    async def _terminate_process(self, process: LocalProcess) -> None:
         family = [process, *descendants(process)]
         process.signal(signal.SIGTERM)
         clock = asyncio.get_running_loop().time
@@ -256,13 +257,14 @@ def is_used(folder: Path) -> bool:
             if inside in words or f"{folder}\0" in words:
                 return True
             if any(
-                _names(link).startswith(inside) for link in (process / "fd").iterdir()
+                _read_link(link).startswith(inside)
+                for link in (process / "fd").iterdir()
             ):
                 return True
     return False
 
 
-def _names(link: Path) -> str:
+def _read_link(link: Path) -> str:
     with suppress(OSError):
         return os.readlink(link)
     return ""
@@ -279,10 +281,10 @@ def make_token(file: Path) -> None:
 def node_token(folder: Path) -> bytes:
     """The node's own, made at the first call."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _kept(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
+    return _read_or_create(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
 
 
-def _kept(file: Path, content: bytes) -> bytes:
+def _read_or_create(file: Path, content: bytes) -> bytes:
     """Return the content of a file. If it does not exist, create it with this content,
     mode 0600, durably."""
     if not file.exists():

@@ -42,7 +42,7 @@ class Deaths:
         if was_handed_back(row, scales=self.scales) or sleeps:
             await self.revoke(row.id)
             self.taken.add(row.id)
-            self._prove(
+            self._record_death(
                 row.id, f"Ray's autoscaler took node {row.id} away: {row.death}"
             )
             return
@@ -53,13 +53,13 @@ class Deaths:
             with suppress(Trouble):
                 folder = self.folder_there(row.id)
                 if not await self.driver.lives(folder, witness=witness.ray_node):
-                    self._prove(
+                    self._record_death(
                         row.id,
                         f"nothing of node {row.id} lives on its machine, as node {witness.id} "
                         f"there sees it; Ray says: {row.death}",
                     )
 
-    def _prove(self, node: NodeId, proof: str) -> None:
+    def _record_death(self, node: NodeId, proof: str) -> None:
         log.warning("node %s is dead: %s", node, proof)
         self.proofs[node] = proof
         self.wake()

@@ -65,7 +65,7 @@ class RayDriver:
         return f"{token}ray status --address {self.address}"
 
     async def look(self) -> RaySnapshot:
-        look = look_of(await self._call("look"), self._names)
+        look = look_of(await self._call_helper("look"), self._names)
         self._names = {row.ray_node: row.id for row in look.nodes}
         return look
 
@@ -73,9 +73,9 @@ class RayDriver:
         self, ray_node: str, *, node: str, folder: str, files: Mapping[str, bytes]
     ) -> None:
         """Let the node's agent run with these files in its folder."""
-        await self._call(
+        await self._call_helper(
             "outfit",
-            name=self._actor(ray_node),
+            name=self._agent_actor_name(ray_node),
             ray_node=ray_node,
             node=node,
             folder=folder,
@@ -86,45 +86,49 @@ class RayDriver:
 
     async def look_at(self, ray_node: str) -> None:
         """Let the actor there see to its agent; RayTrouble where it does not answer."""
-        await self._call("look_at", name=self._actor(ray_node))
+        await self._call_helper("look_at", name=self._agent_actor_name(ray_node))
 
     async def lives(self, folder: str, *, witness: str) -> bool:
         """Whether anything of the node with this folder lives, as the actor on the node
         of Ray `witness`, of the same machine, sees it."""
-        return bool(await self._call("lives", name=self._actor(witness), folder=folder))
+        return bool(
+            await self._call_helper(
+                "lives", name=self._agent_actor_name(witness), folder=folder
+            )
+        )
 
     async def end(self, ray_node: str, *, kill: bool) -> None:
         """End the agent there and the actor with it; with `kill` also what runs."""
-        await self._call("end", name=self._actor(ray_node), kill=kill)
+        await self._call_helper("end", name=self._agent_actor_name(ray_node), kill=kill)
 
     async def hold(self, ray_node: str, number: int) -> int:
         """Hold one more GPU of the node in Ray's books; its index on the machine."""
         name = start_options.hold_name(self.cluster, ray_node, number)
-        indices = await self._call("hold", name=name, ray_node=ray_node)
+        indices = await self._call_helper("hold", name=name, ray_node=ray_node)
         return int(indices[0])
 
     async def let_go(self, ray_node: str, number: int) -> None:
-        await self._call(
+        await self._call_helper(
             "let_go", name=start_options.hold_name(self.cluster, ray_node, number)
         )
 
     async def held(self, ray_node: str) -> list[int]:
         """Numbers of what is held there, by whichever head."""
         prefix = start_options.hold_name(self.cluster, ray_node, 0).removesuffix("0")
-        names = await self._call("held")
+        names = await self._call_helper("held")
         return [
             int(name.removeprefix(prefix)) for name in names if name.startswith(prefix)
         ]
 
     async def ask_for(self, bundles: Sequence[Mapping[str, float]]) -> None:
         """Tell Ray's autoscaler what waits for nodes."""
-        await self._call("ask_for", bundles=[dict(bundle) for bundle in bundles])
+        await self._call_helper("ask_for", bundles=[dict(bundle) for bundle in bundles])
 
     async def close(self) -> None:
         """End the helper; what it has made in Ray stays."""
         process, self._process = self._process, None
         if process is not None:
-            await _end(process)
+            await _kill_process(process)
         if self._reading is not None:
             await asyncio.gather(self._reading, return_exceptions=True)
 
@@ -134,11 +138,11 @@ class RayDriver:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    def _actor(self, ray_node: str) -> str:
+    def _agent_actor_name(self, ray_node: str) -> str:
         return start_options.actor_name(self.cluster, ray_node)
 
-    async def _call(self, call: str, **args: Any) -> Any:
-        process = await self._living()
+    async def _call_helper(self, call: str, **args: Any) -> Any:
+        process = await self._ensure_helper()
         assert process.stdin is not None
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -148,14 +152,16 @@ class RayDriver:
             async with asyncio.timeout(CALL_SECONDS):
                 return await answer
         except (TimeoutError, OSError) as silence:
-            await _end(process)  # it hangs in Ray, and may have kept others waiting
+            await _kill_process(
+                process
+            )  # it hangs in Ray, and may have kept others waiting
             raise RayTrouble(
                 f"Ray did not answer {call} within {CALL_SECONDS:g} s"
             ) from silence
         finally:
             self._waiting.pop(number, None)
 
-    async def _living(self) -> asyncio.subprocess.Process:
+    async def _ensure_helper(self) -> asyncio.subprocess.Process:
         """The helper, started again where it has died. Raises: RayTrouble."""
         async with self._starting:
             if self._process is None or self._process.returncode is not None:
@@ -186,7 +192,7 @@ class RayDriver:
                     line = await process.stdout.readline()
         finally:
             if not line:  # also where whoever asked is cancelled
-                await _end(process)
+                await _kill_process(process)
         if not line:
             raise RayTrouble(
                 f"no talk with the Ray cluster at {self.address}",
@@ -215,7 +221,7 @@ class RayDriver:
                 )
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _kill_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()

@@ -110,7 +110,7 @@ class RayEngine:
             driver=self._driver,
             scales=self.settings.scales,
             folder_there=self.folder_there,
-            revoke=self._revoke,
+            revoke=self._revoke_token,
             wake=self.links.wake,
         )
         if self.settings.hold:
@@ -252,10 +252,10 @@ class RayEngine:
         self.could_bring = left_of(
             self._kinds, [node for node in look.nodes if self._is_known(node)]
         )
-        await self._scale({row.id: row for row in look.nodes})
+        await self._scale_cluster({row.id: row for row in look.nodes})
         for row in look.nodes:
             ray_node_state = self.nodes.get(row.id)
-            if row.alive and self._sleeps(row):
+            if row.alive and self._is_asleep(row):
                 continue
             if row.alive:
                 self._deaths.lives(row.id)
@@ -265,7 +265,7 @@ class RayEngine:
                 continue
             if ray_node_state is not None:
                 ray_node_state.row = row
-            sleeps = self._sleeps(row)
+            sleeps = self._is_asleep(row)
             is_ours = (
                 ray_node_state is not None
                 or sleeps
@@ -274,15 +274,15 @@ class RayEngine:
             if is_ours and not self.links.hears(row.id):
                 await self._deaths.judge(row, look, sleeps=sleeps)
 
-    def _sleeps(self, row: RayNode) -> bool:
+    def _is_asleep(self, row: RayNode) -> bool:
         return self._sleepers is not None and self._sleepers.sleeps(row)
 
     def _is_known(self, row: RayNode) -> bool:
         """Whether the head has a report of the node; until then it is one that could
         come."""
-        return self._sleeps(row) or self.links.hears(row.id)
+        return self._is_asleep(row) or self.links.hears(row.id)
 
-    async def _scale(self, rows: Mapping[NodeId, RayNode]) -> None:
+    async def _scale_cluster(self, rows: Mapping[NodeId, RayNode]) -> None:
         """Ask Ray's autoscaler for what waits, and leave to it what is idle. Raises:
         Trouble."""
         if self._sleepers is None:
@@ -323,9 +323,11 @@ class RayEngine:
         if idle and now >= ray_node_state.fitted_at + (
             REFIT_SECONDS if not ray_node_state.trouble else LOOK_SECONDS
         ):
-            ray_node_state.fitting = asyncio.create_task(self._fit(ray_node_state))
+            ray_node_state.fitting = asyncio.create_task(
+                self._outfit_node(ray_node_state)
+            )
 
-    async def _fit(self, kept: RayNodeState) -> None:
+    async def _outfit_node(self, kept: RayNodeState) -> None:
         """Let the node have its files, and its agent run."""
         assert self._driver is not None
         try:
@@ -388,7 +390,7 @@ class RayEngine:
     def _token_file(self, node: NodeId) -> Path:
         return self._folder_here(node) / "token"
 
-    async def _revoke(self, node: NodeId) -> None:
+    async def _revoke_token(self, node: NodeId) -> None:
         """Its machine belongs to another node: should it come, it has a new token.
         Raises: Trouble."""
         self._token_file(node).unlink(missing_ok=True)

@@ -59,7 +59,9 @@ class Holds:
         after another."""
         node = self._nodes[row.id]
         if node.settling is None or node.settling.done():
-            node.settling = asyncio.create_task(self._settle(node, row, waiting))
+            node.settling = asyncio.create_task(
+                self._adjust_reservations(node, row, waiting)
+            )
 
     async def close(self) -> None:
         tasks = [
@@ -84,7 +86,9 @@ class Holds:
         for held_gpu in node.held.values():
             await self.driver.let_go(node.ray_node, held_gpu.number)
 
-    async def _settle(self, node: _Node, row: RayNode, waiting: Sequence[int]) -> None:
+    async def _adjust_reservations(
+        self, node: _Node, row: RayNode, waiting: Sequence[int]
+    ) -> None:
         try:
             if node.ray_node != row.ray_node:
                 node.held = await self._found(row)
@@ -100,7 +104,7 @@ class Holds:
                 await self.driver.let_go(row.ray_node, node.held[index].number)
             node.held = dict(hold_changes.held)
             for _ in range(hold_changes.take):
-                await self._take(node, row)
+                await self._reserve_gpu(node, row)
         except Trouble as trouble:
             log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
 
@@ -112,7 +116,7 @@ class Holds:
             for number in numbers
         }
 
-    async def _take(self, node: _Node, row: RayNode) -> None:
+    async def _reserve_gpu(self, node: _Node, row: RayNode) -> None:
         used = {held_gpu.number for held_gpu in node.held.values()}
         number = next(number for number in count() if number not in used)
         node.held[await self.driver.hold(row.ray_node, number)] = HeldGpu(number=number)

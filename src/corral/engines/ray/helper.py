@@ -69,7 +69,9 @@ class RayCalls:
             if node.resource_usage is not None
         }
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        own_count = self._unplaced({node["NodeID"] for node in nodes if node["Alive"]})
+        own_count = self._pending_gpu_count(
+            {node["NodeID"] for node in nodes if node["Alive"]}
+        )
         demands = status.resource_demands
         waiting = [
             {
@@ -84,12 +86,12 @@ class RayCalls:
         ]
         return {"nodes": nodes, "used": used, "waiting": waiting, "own": own_count}
 
-    def _unplaced(self, living: set[str]) -> int:
+    def _pending_gpu_count(self, living: set[str]) -> int:
         """Return how many GPUs are about to be reserved. Reservations on a dead node
         would wait forever, so they are released."""
         names = [
             group["name"]
-            for group in _groups()
+            for group in _placement_groups()
             if group["state"] in ("PENDING", "RESCHEDULING")
         ]
         own_names = [name for name in names if name.startswith(self._prefix)]
@@ -103,17 +105,17 @@ class RayCalls:
     ) -> Any:
         """The actor of this node with these files (base64), created if it does not
         exist."""
-        actor = self._actor(name, ray_node, node, folder)
+        actor = self._create_actor(name, ray_node, node, folder)
         read = {file: base64.b64decode(text) for file, text in files.items()}
-        return _answer(actor.outfit.remote(read))
+        return _get_result(actor.outfit.remote(read))
 
     def look_at(self, name: str) -> Any:
-        return _answer(self._known(name).look.remote())
+        return _get_result(self._known(name).look.remote())
 
     def lives(self, name: str, folder: str) -> Any:
         """Whether anything lives in a node's folder, asked of an actor on the same
         machine."""
-        return _answer(self._known(name).lives.remote(folder))
+        return _get_result(self._known(name).lives.remote(folder))
 
     def end(self, name: str, kill: bool) -> None:
         """End what the actor looks after, and then the actor for good; nothing where
@@ -123,7 +125,7 @@ class RayCalls:
         except ValueError:
             return
         try:
-            _answer(actor.end.remote(kill))
+            _get_result(actor.end.remote(kill))
         finally:
             ray.kill(actor, no_restart=True)
 
@@ -143,7 +145,7 @@ class RayCalls:
             remove_placement_group(group)
             raise TimeoutError("no GPU is free there")
         strategy = PlacementGroupSchedulingStrategy(group)
-        return _answer(_gpu_indices.options(scheduling_strategy=strategy).remote())
+        return _get_result(_gpu_indices.options(scheduling_strategy=strategy).remote())
 
     def let_go(self, name: str) -> None:
         try:
@@ -153,7 +155,11 @@ class RayCalls:
 
     def held(self) -> list[str]:
         """Names of the placement groups that exist."""
-        return [group["name"] for group in _groups() if group["state"] != "REMOVED"]
+        return [
+            group["name"]
+            for group in _placement_groups()
+            if group["state"] != "REMOVED"
+        ]
 
     def ask_for(self, bundles: list[dict[str, float]]) -> None:
         """Let Ray's autoscaler bring up nodes that could hold all these at once; an
@@ -163,7 +169,7 @@ class RayCalls:
     def _known(self, name: str) -> Any:
         return ray.get_actor(name, namespace=self._namespace)
 
-    def _actor(self, name: str, ray_node: str, node: str, folder: str) -> Any:
+    def _create_actor(self, name: str, ray_node: str, node: str, folder: str) -> Any:
         return (
             ray.remote(AgentActor)
             .options(
@@ -186,15 +192,15 @@ def _gpu_indices() -> list[str]:
     return [str(get_gpu_id) for get_gpu_id in ray.get_gpu_ids()]
 
 
-def _groups() -> list[Any]:
+def _placement_groups() -> list[Any]:
     return list(placement_group_table().values())
 
 
-def _answer(reference: Any) -> Any:
+def _get_result(reference: Any) -> Any:
     return ray.get(reference, timeout=ANSWER_SECONDS)
 
 
-def _obey(
+def _execute_call(
     helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], None]
 ) -> None:
     call_request = json.loads(line)
@@ -222,16 +228,16 @@ def main() -> None:
             out.write(json.dumps(answer).encode() + b"\n")
 
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_listen, args=[lines], daemon=True).start()
+    threading.Thread(target=_enqueue_lines, args=[lines], daemon=True).start()
     address, namespace = sys.argv[1:]
     helper = RayCalls(address, namespace)
     tell({"id": 0, "found": ray.__version__})
     with ThreadPoolExecutor(THREADS) as pool:
         while True:
-            pool.submit(_obey, helper, lines.get(), tell)
+            pool.submit(_execute_call, helper, lines.get(), tell)
 
 
-def _listen(lines: "SimpleQueue[bytes]") -> None:
+def _enqueue_lines(lines: "SimpleQueue[bytes]") -> None:
     """Pass on what is asked; the end of the input is the end of the caller."""
     for line in sys.stdin.buffer:
         lines.put(line)

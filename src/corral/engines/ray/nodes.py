@@ -80,12 +80,14 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapsh
     nodes = []
     for name, row in sorted(rows.items()):
         address = str(row["NodeManagerAddress"])
-        nodes.append(_node(name, row, used.get(row["NodeID"], {}), beside[address]))
+        nodes.append(
+            _node_from_row(name, row, used.get(row["NodeID"], {}), beside[address])
+        )
         beside[address] += 1
     waiting = [
         gpus
         for waiting_entry in answer["waiting"]
-        if (gpus := _gpus(waiting_entry["resources"]))
+        if (gpus := _whole_gpu_count(waiting_entry["resources"]))
         for _ in range(min(int(waiting_entry["count"]), MOST_WAITING))
     ]
     for _ in range(int(answer["own"])):  # they are Corral's, about to be held
@@ -104,7 +106,7 @@ def newest_of_each(
     the first to have it.
     """
     newest: dict[NodeId, Mapping[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: _turn(row, names)):
+    for row in sorted(rows, key=lambda row: _naming_order(row, names)):
         name = names.get(str(row["NodeID"])) or _name_of(row)
         if row["Alive"] and name in newest and newest[name]["Alive"]:
             name = NodeId(f"{name}-{row['NodeManagerPort']}")
@@ -112,7 +114,7 @@ def newest_of_each(
     return newest
 
 
-def _turn(
+def _naming_order(
     row: Mapping[str, Any], names: Mapping[str, NodeId]
 ) -> tuple[bool, bool, bool, str]:
     """The dead first, so that the living take their names; then who has a name
@@ -132,7 +134,7 @@ def _name_of(row: Mapping[str, Any]) -> NodeId:
     return NodeId(str(name).replace(":", "-").replace("%", "-"))
 
 
-def _node(
+def _node_from_row(
     name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index: int
 ) -> RayNode:
     resources = row.get("Resources", {})
@@ -143,11 +145,11 @@ def _node(
         address=str(row["NodeManagerAddress"]),
         alive=alive,
         index=index,
-        gpus=_gpus(resources),
+        gpus=_whole_gpu_count(resources),
         gpu_type=gpu_type_of(resources, row.get("Labels", {})),
         vendor=vendor_of(row.get("Labels", {}), resources),
         pretend=PRETEND_LABEL in row.get("Labels", {}),
-        gpus_used=_gpus(used),
+        gpus_used=_whole_gpu_count(used),
         labels=labels_of(row.get("Labels", {}), resources),
         death="" if alive else str(row.get("DeathReasonMessage") or "no reason given"),
         is_head=_HEAD in resources,
@@ -161,7 +163,7 @@ def was_handed_back(row: RayNode, *, scales: bool) -> bool:
     return scales and row.drained
 
 
-def _gpus(resources: Mapping[str, float]) -> int:
+def _whole_gpu_count(resources: Mapping[str, float]) -> int:
     """Whole GPUs: of one that is used in part, nothing can be given."""
     return -int(-float(resources.get("GPU", 0)) // 1)
 

@@ -48,14 +48,14 @@ class GpuUsers:
             self._seats[launch.key] = launch.seat.gpus
         runs = {launch.key for launch in wanted.run}
         self._wanted = frozenset(runs | {stop.key for stop in wanted.stop})
-        self._forget()
+        self._drop_stale_seats()
 
     def see(self, word: NodeFacts) -> None:
         over = (Phase.ENDED, Phase.REFUSED)
         self._seen = frozenset(
             attempt.key for attempt in word.seen if attempt.phase not in over
         )
-        self._forget()
+        self._drop_stale_seats()
 
     def busy(self, held: AbstractSet[int]) -> set[int]:
         """Return those of the reserved GPUs that are in use; all, if there is an
@@ -65,7 +65,7 @@ class GpuUsers:
             return set(held)
         return {index for key in attempt_keys for index in self._seats[key]}
 
-    def _forget(self) -> None:
+    def _drop_stale_seats(self) -> None:
         attempt_keys = self._wanted | self._seen
         self._seats = {
             key: gpus for key, gpus in self._seats.items() if key in attempt_keys
@@ -87,24 +87,27 @@ def moves(
     goes after LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
     """
     idle = {index for index in held if index not in busy}
-    wanted = sum(_served(waiting, free + len(idle))) - free
+    wanted = sum(_served_requests(waiting, free + len(idle))) - free
     leaving = [index for index in held if held[index].leaving_since is not None]
     if wanted <= 0:
         kept_gpus = {
             index: replace(held_gpu, leaving_since=None)
             for index, held_gpu in held.items()
         }
-        served = bool(_served(waiting, free))
+        served = bool(_served_requests(waiting, free))
         return HoldChanges(held=kept_gpus, take=0 if served else free)
     chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
     after = {
         index: replace(
-            held_gpu, leaving_since=_since(held_gpu, now) if index in chosen else None
+            held_gpu,
+            leaving_since=_release_start(held_gpu, now) if index in chosen else None,
         )
         for index, held_gpu in held.items()
     }
     gone = tuple(
-        index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS
+        index
+        for index in chosen
+        if now - _release_start(held[index], now) >= LEAVE_SECONDS
     )
     return HoldChanges(
         held={i: held_gpu for i, held_gpu in after.items() if i not in gone},
@@ -119,11 +122,11 @@ def offered(held: Mapping[int, HeldGpu]) -> frozenset[int]:
     )
 
 
-def _since(one: HeldGpu, now: float) -> float:
+def _release_start(one: HeldGpu, now: float) -> float:
     return now if one.leaving_since is None else one.leaving_since
 
 
-def _served(waiting: Sequence[int], room: int) -> list[int]:
+def _served_requests(waiting: Sequence[int], room: int) -> list[int]:
     """Return which waiting requests these GPUs would serve, the first first."""
     served = []
     for gpus in waiting:

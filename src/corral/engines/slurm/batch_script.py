@@ -52,10 +52,10 @@ def script_of(
             settings=settings,
         ),
         *time_of(first.limit_seconds, first.grace_seconds),
-        *_shape(gang, place),
+        *_resource_options(gang, place),
         *settings.lines,
     ]
-    return text_of(options, _body(gang, place))
+    return text_of(options, _script_body(gang, place))
 
 
 def text_of(options: Iterable[str], body: Iterable[str]) -> str:
@@ -89,7 +89,7 @@ def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
     return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
 
 
-def _shape(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
+def _resource_options(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     """Return the options for the nodes and the resources on each. All seats of a gang
     are alike."""
     seat = gang[0].seat
@@ -101,7 +101,7 @@ def _shape(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
         memory_bytes=seat.memory_bytes,
         most_memory_bytes=most,
         exclusive=seat.exclusive,
-        gres=_gres(gang, place) if seat.gpus else "",
+        gres=_format_gres(gang, place) if seat.gpus else "",
     )
 
 
@@ -132,7 +132,7 @@ def shape_of(
     return shape
 
 
-def _gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
+def _format_gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
     """GPUs of one type are asked for by it; where the nodes' differ, by their number
     alone."""
     types = {
@@ -144,7 +144,7 @@ def _gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
     return f"gpu{kind}:{len(gang[0].seat.gpus)}"
 
 
-def _body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
+def _script_body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     """One agent a node, which ends when its attempt is over; then so does the batch
     job."""
     folder = quote(place.folder)

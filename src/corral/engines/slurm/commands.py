@@ -93,7 +93,7 @@ class Commands:
 
     async def text(self, *words: str) -> str:
         """Return the output of the command. Raises: SlurmTrouble."""
-        code, out, errors = await self._run(words)
+        code, out, errors = await self._run_command(words)
         if code != 0:
             raise SlurmTrouble(f"{words[0]} failed: {errors}", hint=f"run: {words[0]}")
         return out
@@ -104,7 +104,9 @@ class Commands:
         Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
         now.
         """
-        code, out, errors = await self._run(("sbatch", "--parsable", str(script)))
+        code, out, errors = await self._run_command(
+            ("sbatch", "--parsable", str(script))
+        )
         if code == 0:
             return out.strip().partition(";")[0]
         if any(word in errors for word in NEVER):
@@ -113,7 +115,7 @@ class Commands:
             )
         raise SlurmTrouble(f"sbatch failed: {errors}", hint="run: sinfo")
 
-    async def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
+    async def _run_command(self, words: Sequence[str]) -> tuple[int, str, str]:
         """(exit code, output, the last line of what it complained of). Raises:
         SlurmTrouble."""
         try:

@@ -90,7 +90,9 @@ def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
     """
     lines = (line.split("|") for line in text.splitlines())
     return tuple(
-        _queued(words) for words in lines if words[1:] and words[1].startswith(PREFIX)
+        _parse_queued_job(words)
+        for words in lines
+        if words[1:] and words[1].startswith(PREFIX)
     )
 
 
@@ -117,7 +119,7 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
     return tuple(past)
 
 
-def _queued(words: Sequence[str]) -> SlurmJob:
+def _parse_queued_job(words: Sequence[str]) -> SlurmJob:
     if len(words) != len(FIELDS) + 1:
         raise ValueError(f"squeue printed {'|'.join(words)!r}")
     stripped = (word.strip() for word in words[:-1])
@@ -172,17 +174,19 @@ def tickets_of(
     """Return Slurm's report about each attempt of this cluster. Of several batch jobs
     with one name, which only a lost answer can cause, the most advanced one counts."""
     newest: dict[AttemptKey, SlurmJob] = {}
-    for job in sorted(jobs, key=_far):
+    for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
             newest[key] = job
-    return tuple(_ticket(key, job, slurm_places) for key, job in newest.items())
+    return tuple(
+        _ticket_from_job(key, job, slurm_places) for key, job in newest.items()
+    )
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
     """Waiting batch jobs alongside another of the same name: the one that speaks is
     left."""
     by_key: defaultdict[AttemptKey, list[SlurmJob]] = defaultdict(list)
-    for job in sorted(jobs, key=_far):
+    for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
             by_key[key].append(job)
     return tuple(
@@ -190,14 +194,14 @@ def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
     )
 
 
-def _far(job: SlurmJob) -> tuple[int, int]:
+def _progress_sort_key(job: SlurmJob) -> tuple[int, int]:
     """Running goes before over, and over before waiting; of two alike the first
     submitted."""
     come = 2 if not job.waits and not job.is_over else 1 if job.is_over else 0
     return come, -job.id
 
 
-def _ticket(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
+def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
     restarted = job.restarts > 0
     state = TicketState.RUNNING
     if job.is_over or restarted:

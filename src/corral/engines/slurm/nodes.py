@@ -91,19 +91,21 @@ def nodes_of(text: str) -> tuple[SlurmNode, ...]:
     Raises: ValueError for what Slurm does not print.
     """
     slurm_nodes = (
-        _node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line
+        _node_from_fields(dict(_split_fields(line)))
+        for line in text.splitlines()
+        if "NodeName=" in line
     )
     return tuple(node for node in slurm_nodes if not node.flags & ABSENT)
 
 
-def _fields(line: str) -> Iterator[tuple[str, str]]:
+def _split_fields(line: str) -> Iterator[tuple[str, str]]:
     """NAME=VALUE, where a value may hold spaces."""
     marks = list(_FIELD.finditer(line))
     for mark, after in zip(marks, [*marks[1:], None], strict=True):
         yield mark.group(1), line[mark.end() : after.start() if after else None].strip()
 
 
-def _node(said: dict[str, str]) -> SlurmNode:
+def _node_from_fields(said: dict[str, str]) -> SlurmNode:
     try:
         cpus = int(said.get("CPUEfctv") or said["CPUTot"])
         reserved_mib = int(said.get("MemSpecLimit", "0"))
@@ -113,12 +115,14 @@ def _node(said: dict[str, str]) -> SlurmNode:
             flags=frozenset(
                 said["State"].upper().replace("*", "+NOT_RESPONDING").split("+")
             ),
-            partitions=frozenset(_words(said.get("Partitions", ""))),
-            features=_words(said.get("ActiveFeatures", "")),
+            partitions=frozenset(_split_list(said.get("Partitions", ""))),
+            features=_split_list(said.get("ActiveFeatures", "")),
             gpus=gpus_of(said.get("Gres", "")),
             cpus=cpus,
             memory_bytes=max(int(said["RealMemory"]) - reserved_mib, 0) * _MIB,
-            used_gpus=sum(count for _, count in _gpus(said.get("GresUsed", ""))),
+            used_gpus=sum(
+                count for _, count in _parse_gres_gpus(said.get("GresUsed", ""))
+            ),
             used_cpus=int(said["CPUAlloc"]),
             used_memory_bytes=int(said["AllocMem"]) * _MIB,
             reason=said.get("Reason", "").partition(" [")[0],
@@ -127,16 +131,16 @@ def _node(said: dict[str, str]) -> SlurmNode:
         raise ValueError(f"a node that Slurm shows cannot be read: {wrong!r}") from None
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word and word != "(null)")
 
 
 def gpus_of(gres: str) -> tuple[str, ...]:
     """The type of each GPU in "gpu:h100:2(S:0-1)", "" where none is named."""
-    return tuple(kind for kind, count in _gpus(gres) for _ in range(count))
+    return tuple(kind for kind, count in _parse_gres_gpus(gres) for _ in range(count))
 
 
-def _gpus(gres: str) -> Iterator[tuple[str, int]]:
+def _parse_gres_gpus(gres: str) -> Iterator[tuple[str, int]]:
     """(type, how many) in "gpu:h100:2(S:0-1),gpu:a100:1(IDX:0),shard:4"."""
     for kind, count in _GRES.findall(gres):
         yield kind, int(count)

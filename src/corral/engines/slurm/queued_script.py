@@ -63,11 +63,11 @@ def asking_script_of(
     about = f"{_key_of(group)[0]} {first.spec.kin}"
     options = [
         *common(name, about=about, log=log, settings=settings),
-        *_array(group),
-        *_shape(first, grounds),
+        *_array_options(group),
+        *_resource_options(first, grounds),
         *settings.lines,
     ]
-    return text_of(options, _body(group, name, grounds))
+    return text_of(options, _script_body(group, name, grounds))
 
 
 def _is_array(group: Sequence[ExternalCandidate]) -> bool:
@@ -81,7 +81,7 @@ def _key_of(group: Sequence[ExternalCandidate]) -> AttemptKey:
     )
 
 
-def _array(group: Sequence[ExternalCandidate]) -> list[str]:
+def _array_options(group: Sequence[ExternalCandidate]) -> list[str]:
     if not _is_array(group):
         return []
     indices = ",".join(
@@ -91,7 +91,7 @@ def _array(group: Sequence[ExternalCandidate]) -> list[str]:
     return [f"--array={indices}" + (f"%{limit}" if limit is not None else "")]
 
 
-def _shape(one: ExternalCandidate, grounds: Grounds) -> list[str]:
+def _resource_options(one: ExternalCandidate, grounds: Grounds) -> list[str]:
     resources = one.shape.resources
     kinds = {kind for kind in grounds.gpu_types if kind.lower() == resources.gpu_type}
     kind = f":{min(kinds)}" if kinds else ""
@@ -110,7 +110,9 @@ def _shape(one: ExternalCandidate, grounds: Grounds) -> list[str]:
     ]
 
 
-def _body(group: Sequence[ExternalCandidate], name: str, grounds: Grounds) -> list[str]:
+def _script_body(
+    group: Sequence[ExternalCandidate], name: str, grounds: Grounds
+) -> list[str]:
     """It waits until the head has recorded where it is, and has brought what its agents
     need. One that was asked for again, or has begun, begins nothing."""
     first = group[0]

@@ -87,7 +87,7 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
     when = (
         ""
         if starts_at is None
-        else f"; Slurm expects it to start at {_clock(starts_at)}"
+        else f"; Slurm expects it to start at {_format_utc_time(starts_at)}"
     )
     return f"it waits in Slurm: {what}{named}{when}"
 
@@ -109,5 +109,5 @@ def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
     return _ENDS.get(state, ("", True))
 
 
-def _clock(at: float) -> str:
+def _format_utc_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime(MOMENT_FORM)

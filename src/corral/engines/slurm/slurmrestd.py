@@ -59,12 +59,14 @@ class Rest:
 
     async def submit(self, script: Path) -> str:
         text = script.read_text()
-        reply = await self._call("POST", "job/submit", body_of(text, self.env))
+        reply = await self._call_slurm_api(
+            "POST", "job/submit", body_of(text, self.env)
+        )
         return str(reply["job_id"])
 
     async def cancel(self, handles: Sequence[str]) -> None:
         for handle in handles:
-            await self._call("DELETE", f"job/{handle}", fine=_GONE)
+            await self._call_slurm_api("DELETE", f"job/{handle}", fine=_GONE)
 
     async def cancel_named(self, name: str) -> None:
         await self.cancel(
@@ -76,12 +78,12 @@ class Rest:
             await self._client.aclose()
 
     async def _rows(self, what: str) -> list[dict[str, Any]]:
-        rows = (await self._call("GET", what)).get(what)
+        rows = (await self._call_slurm_api("GET", what)).get(what)
         if not isinstance(rows, list):
             raise ValueError(f"slurmrestd named no {what}")
         return rows
 
-    async def _call(
+    async def _call_slurm_api(
         self, method: str, path: str, body: object = None, *, fine: Sequence[int] = ()
     ) -> dict[str, Any]:
         """`fine`: errors of Slurm's that change nothing. Raises: Unsupported,
@@ -92,10 +94,10 @@ class Rest:
         errors = [
             error_entry
             for error_entry in reply.get("errors") or []
-            if _number(error_entry) not in fine
+            if _slurm_error_code(error_entry) not in fine
         ]
         if errors:
-            self._complain(errors)
+            self._raise_slurm_errors(errors)
         return reply
 
     async def _check_version(self) -> None:
@@ -164,7 +166,7 @@ class Rest:
             "X-SLURM-USER-TOKEN": self._token(),
         }
 
-    def _complain(self, errors: Sequence[Mapping[str, Any]]) -> None:
+    def _raise_slurm_errors(self, errors: Sequence[Mapping[str, Any]]) -> None:
         """Raises: Unsupported, SlurmTrouble: what Slurm says, with the next step."""
         complaint = "; ".join(
             " ".join(
@@ -202,7 +204,7 @@ class Rest:
         return self.token_file.read_text().strip().removeprefix("SLURM_JWT=")
 
 
-def _number(error: Mapping[str, Any]) -> object:
+def _slurm_error_code(error: Mapping[str, Any]) -> object:
     return error.get("error_code") or error.get("error_number")
 
 

@@ -54,11 +54,11 @@ def body_of(script: str, env: Mapping[str, str]) -> dict[str, object]:
     for line in script.splitlines():
         if line.startswith("#SBATCH "):
             (option,) = shlex.split(line.removeprefix("#SBATCH "))[:1]
-            job |= _property(*option.removeprefix("--").partition("=")[::2])
+            job |= _property_of_option(*option.removeprefix("--").partition("=")[::2])
     return {"script": script, "job": job}
 
 
-def _property(option: str, value: str) -> dict[str, object]:
+def _property_of_option(option: str, value: str) -> dict[str, object]:
     if option in _TEXT:
         return {_TEXT[option]: value}
     if option in _FIXED:

@@ -69,10 +69,12 @@ def grown(work: Workload, factor: float) -> Workload:
         ]
     rows.sort()
     names = [field.name for field in fields(work) if field.name != "submits"]
-    columns = {name: _picked(getattr(work, name), rows) for name in names}
+    columns = {name: _select_rows(getattr(work, name), rows) for name in names}
     return Workload(submits=[at for at, _ in rows], **columns)
 
 
-def _picked(values: Sequence[Any], rows: Sequence[tuple[float, int]]) -> Sequence[Any]:
+def _select_rows(
+    values: Sequence[Any], rows: Sequence[tuple[float, int]]
+) -> Sequence[Any]:
     """None of a column that the log does not have."""
     return [values[row] for _, row in rows] if values else values

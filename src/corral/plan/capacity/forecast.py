@@ -88,7 +88,7 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
     makes them.
     """
     recent = list(past[-PERIODS * season :])
-    profile = _profile(recent, season)
+    profile = _seasonal_profile(recent, season)
     level = [
         value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)
     ]
@@ -105,7 +105,7 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
     ]
 
 
-def _profile(recent: Sequence[float], season: int) -> list[float]:
+def _seasonal_profile(recent: Sequence[float], season: int) -> list[float]:
     """Return the deviation of each step of a season from its mean, the next one
     first."""
     whole = len(recent) // season
@@ -188,7 +188,7 @@ class _Played:
         moments = (*self._origins, len(history))
         self._made = {at: method(history[:at], horizon, season) for at in moments}
 
-    def _off(self, at: int, ahead: int) -> float:
+    def _signed_error(self, at: int, ahead: int) -> float:
         return self._history[at + ahead] - self._made[at][ahead]
 
     def tried(self, name: str, change: float) -> MethodBacktest:
@@ -196,7 +196,9 @@ class _Played:
         last = len(self._history) - horizon
         tested = [at for at in self._origins if LEAST_PERIODS * season <= at <= last]
         errors = [
-            abs(self._off(at, ahead)) for at in tested for ahead in range(horizon)
+            abs(self._signed_error(at, ahead))
+            for at in tested
+            for ahead in range(horizon)
         ]
         mae = fsum(errors) / len(errors)
         losses: list[float] = []
@@ -213,7 +215,7 @@ class _Played:
                     (forecast_errors.value, 0.5),
                     (forecast_errors.high, 1 - MISS / 2),
                 )
-                losses += [_pinball(actual, end, share) for end, share in ends]
+                losses += [_pinball_loss(actual, end, share) for end, share in ends]
         return MethodBacktest(
             method=name,
             origins=len(tested),
@@ -237,7 +239,7 @@ class _Played:
             for old in range(
                 known_until, at - ahead
             ):  # a forecast's error is known once its step is over
-                off = self._off(old, ahead)
+                off = self._signed_error(old, ahead)
                 if old in error_by_step:
                     missed = (
                         not error_by_step[old].low
@@ -250,7 +252,9 @@ class _Played:
                 insort(ranked, off)
             known_until = max(known_until, at - ahead)
             if len(ranked) >= FEW or at == now:
-                error_by_step[at] = _interval(self._made[at][ahead], ranked, miss)
+                error_by_step[at] = _conformal_interval(
+                    self._made[at][ahead], ranked, miss
+                )
         return error_by_step
 
     def ahead(
@@ -262,11 +266,11 @@ class _Played:
             self._errors_by_step(ahead)[len(history)] for ahead in range(horizon)
         )
         whole = sorted(
-            fsum(self._off(old, at) for at in range(horizon))
+            fsum(self._signed_error(old, at) for at in range(horizon))
             for old in self._origins
             if old + horizon <= len(history)
         )
-        total = _interval(fsum(made), whole)
+        total = _conformal_interval(fsum(made), whole)
         return DemandForecast(
             history=tuple(history),
             step_hours=step_hours,
@@ -281,7 +285,7 @@ class _Played:
         )
 
 
-def _interval(
+def _conformal_interval(
     value: float, ranked: Sequence[float], miss: float = MISS
 ) -> ForecastErrors:
     """Return the interval by ranked earlier errors: the next one lies outside on either
@@ -297,7 +301,7 @@ def _interval(
     )
 
 
-def _pinball(actual: float, predicted: float, share: float) -> float:
+def _pinball_loss(actual: float, predicted: float, share: float) -> float:
     """Return the pinball loss of a quantile: `share` of what lies above it, and the
     rest of what lies below."""
     return (

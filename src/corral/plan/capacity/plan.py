@@ -115,7 +115,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     if not work.submits:
         raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
     remarks: list[str] = []
-    made, why = _forecast(request, remarks)
+    made, why = _forecast_demand(request, remarks)
     sized = None
     if request.target is not None and request.play is not None:
         remarks.append("each job runs as long as it did, and is submitted when it was")
@@ -143,7 +143,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     )
 
 
-def _forecast(
+def _forecast_demand(
     request: CapacityRequest, remarks: list[str]
 ) -> tuple[DemandForecast | None, str]:
     """Forecast by days if there are weeks of them, else by hours."""

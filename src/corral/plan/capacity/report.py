@@ -53,29 +53,29 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
 
 def report(found: Capacity) -> PlannerReport:
     tables: list[ReportTable] = []
-    figures = [_duration(found)]
+    figures = [_load_duration_figure(found)]
     if found.forecast is not None:
-        tables.append(_tried(found.forecast))
-        figures.insert(0, _ahead(found.forecast))
+        tables.append(_backtest_table(found.forecast))
+        figures.insert(0, _forecast_figure(found.forecast))
     if found.sized is not None:
-        tables.append(_sizes(found.sized))
-        figures.append(_waits(found.sized))
+        tables.append(_cluster_size_table(found.sized))
+        figures.append(_wait_time_figure(found.sized))
     return PlannerReport(
         title=f"Capacity for {len(found.request.work.submits):,} jobs",
-        verdict=_verdict(found),
-        answers=tuple(_answers(found)),
+        verdict=_verdict_text(found),
+        answers=tuple(_answer_figures(found)),
         tables=tuple(tables),
         figures=tuple(figures),
         assumed=found.remarks,
         warnings=(found.why_none,) if found.why_none else (),
-        data=_data(found),
+        data=_capacity_as_dict(found),
     )
 
 
-def _verdict(found: Capacity) -> str:
+def _verdict_text(found: Capacity) -> str:
     parts = []
     if found.forecast is not None:
-        total, days = found.forecast.total, _days(found.forecast)
+        total, days = found.forecast.total, _forecast_days(found.forecast)
         parts.append(
             f"The next {counted(days, 'day')} will ask for {total.value:,.0f} GPU-hours "
             f"({total.low:,.0f} to {total.high:,.0f}, four times of five)."
@@ -91,7 +91,7 @@ def _verdict(found: Capacity) -> str:
     return " ".join(parts) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
 
 
-def _answers(found: Capacity) -> Iterator[ReportFigure]:
+def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
     yield ReportFigure(
         name="demand so far", value=found.gpu_hours_month, unit="GPU h a month"
     )
@@ -99,7 +99,7 @@ def _answers(found: Capacity) -> Iterator[ReportFigure]:
         made = found.forecast
         total, busiest = made.total, max(made.steps, key=lambda step: step.high)
         yield ReportFigure(
-            name=f"next {counted(_days(made), 'day')}",
+            name=f"next {counted(_forecast_days(made), 'day')}",
             value=total.value,
             unit="GPU h",
             low=total.low,
@@ -134,11 +134,11 @@ def _answers(found: Capacity) -> Iterator[ReportFigure]:
             yield ReportFigure(name="more than there are", value=more, unit="GPUs")
 
 
-def _days(made: DemandForecast) -> float:
+def _forecast_days(made: DemandForecast) -> float:
     return len(made.steps) * made.step_hours / 24
 
 
-def _tried(made: DemandForecast) -> ReportTable:
+def _backtest_table(made: DemandForecast) -> ReportTable:
     return ReportTable(
         title="How good such forecasts of the past were",
         columns=columns(
@@ -165,7 +165,7 @@ def _tried(made: DemandForecast) -> ReportTable:
     )
 
 
-def _sizes(sized: Sized) -> ReportTable:
+def _cluster_size_table(sized: Sized) -> ReportTable:
     return ReportTable(
         title="Waits on more or fewer nodes",
         columns=columns(
@@ -193,7 +193,7 @@ def _sizes(sized: Sized) -> ReportTable:
     )
 
 
-def _ahead(made: DemandForecast) -> Figure:
+def _forecast_figure(made: DemandForecast) -> Figure:
     day = made.step_hours / 24
     past = len(made.history)
     return Figure(
@@ -218,7 +218,7 @@ def _ahead(made: DemandForecast) -> Figure:
     )
 
 
-def _duration(found: Capacity) -> Figure:
+def _load_duration_figure(found: Capacity) -> Figure:
     hours, points = 0.0, []
     for gpus, weight in found.demand:
         hours += weight
@@ -231,7 +231,7 @@ def _duration(found: Capacity) -> Figure:
     )
 
 
-def _waits(sized: Sized) -> Figure:
+def _wait_time_figure(sized: Sized) -> Figure:
     return Figure(
         title="Wait by the size of the cluster",
         x=TableColumn(name="GPUs"),
@@ -255,7 +255,7 @@ def _waits(sized: Sized) -> Figure:
     )
 
 
-def _data(found: Capacity) -> dict[str, Any]:
+def _capacity_as_dict(found: Capacity) -> dict[str, Any]:
     return {
         "gpu_hours_month": found.gpu_hours_month,
         "forecast": None if found.forecast is None else asdict(found.forecast),

@@ -93,13 +93,13 @@ def nodes_for_wait(
     tried: dict[int, SizeTried] = {}
 
     def meets(nodes: int) -> bool:
-        tried[nodes] = _tried(work, target, nodes, node_gpus, play)
+        tried[nodes] = _simulate_size(work, target, nodes, node_gpus, play)
         return tried[nodes].wait_seconds <= target.seconds
 
     low, high = least - 1, min(most, max(least, ceil(_mean_load(work) / node_gpus)))
     while not meets(high):
         if high == most:
-            raise _missed(target, tried[high])
+            raise _target_missed_error(target, tried[high])
         low, high = high, min(most, 2 * high)
     while high - low > 1:
         middle = (low + high) // 2
@@ -112,7 +112,7 @@ def nodes_for_wait(
     )
 
 
-def _tried(
+def _simulate_size(
     work: Workload, target: WaitTarget, nodes: int, node_gpus: int, play: Play
 ) -> SizeTried:
     outcome = play(work, [node_gpus] * nodes)
@@ -132,7 +132,7 @@ def _mean_load(work: Workload) -> float:
     return sum(seconds * gpus for seconds, gpus in pairs) / window
 
 
-def _missed(target: WaitTarget, best: SizeTried) -> Conflict:
+def _target_missed_error(target: WaitTarget, best: SizeTried) -> Conflict:
     return Conflict(
         f"even on {best.nodes:,} nodes {share_text(target.share)} of the jobs wait up to "
         f"{best.wait_seconds:.0f} s",

@@ -84,7 +84,7 @@ def fat_tree(
     if ends <= radix:
         return Fabric(tiers=1, radix=radix, leaves=1, down=radix, node_links=ends)
     if rail_only:
-        return _rails(nodes, rails, radix)
+        return _build_rail_fabric(nodes, rails, radix)
     down = int(radix * oversubscription / (1 + oversubscription))
     fabrics = [
         tree
@@ -94,19 +94,19 @@ def fat_tree(
     ]
     if fabrics:
         return min(fabrics, key=lambda tree: (tree.switches, tree.links, -tree.down))
-    if rails > 1 and _pods(_leaves(nodes, rails, down), radix) > radix:
+    if rails > 1 and _pod_count(_leaf_count(nodes, rails, down), radix) > radix:
         fabric = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
-        return _times(fabric, rails)
+        return _multiply_fabric(fabric, rails)
     return _three_tiers(
-        _leaves(nodes, rails, down), ends, radix, down, oversubscription
+        _leaf_count(nodes, rails, down), ends, radix, down, oversubscription
     )
 
 
-def _pods(leaves: int, radix: int) -> int:
+def _pod_count(leaves: int, radix: int) -> int:
     return -(-leaves // (radix // 2))
 
 
-def _times(one: Fabric, planes: int) -> Fabric:
+def _multiply_fabric(one: Fabric, planes: int) -> Fabric:
     return Fabric(
         tiers=one.tiers,
         radix=one.radix,
@@ -125,14 +125,14 @@ def _times(one: Fabric, planes: int) -> Fabric:
 
 def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
     """None where a spine has no port for each leaf."""
-    leaves = _leaves(nodes, rails, down)
+    leaves = _leaf_count(nodes, rails, down)
     if up < 1 or leaves > radix:
         return None
     return Fabric(
         tiers=2,
         radix=radix,
         leaves=leaves,
-        spines=_dividing(up, least=leaves * up / radix),
+        spines=_smallest_divisor(up, least=leaves * up / radix),
         down=down,
         up=up,
         node_links=nodes * rails,
@@ -140,7 +140,7 @@ def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric
     )
 
 
-def _rails(nodes: int, rails: int, radix: int) -> Fabric:
+def _build_rail_fabric(nodes: int, rails: int, radix: int) -> Fabric:
     if nodes > radix:
         raise SpecInvalid(
             f"rails of {nodes} nodes do not fit on switches of {radix} ports",
@@ -152,7 +152,7 @@ def _rails(nodes: int, rails: int, radix: int) -> Fabric:
     )
 
 
-def _leaves(nodes: int, rails: int, down: int) -> int:
+def _leaf_count(nodes: int, rails: int, down: int) -> int:
     """A leaf a rail for each group of `down` nodes; rails of few nodes share a leaf."""
     if nodes >= down:
         return -(-nodes // down) * rails
@@ -164,14 +164,14 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
     upwards of a leaf; the spines of one place in their pods share a plane of cores."""
     up = -int(-down // ratio)  # rounded up, so that no more is oversubscribed
     half = radix // 2
-    pods = _pods(leaves, radix)
+    pods = _pod_count(leaves, radix)
     if pods > radix:
         most = radix * half * down
         raise SpecInvalid(
             f"{ends:,} adapters do not fit under three tiers of switches with {radix} ports",
             hint=f"plan {most:,} adapters or fewer, or name a --switch with more ports",
         )
-    each_plane = _dividing(half, least=pods * half / radix)
+    each_plane = _smallest_divisor(half, least=pods * half / radix)
     return Fabric(
         tiers=3,
         radix=radix,
@@ -187,7 +187,7 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
     )
 
 
-def _dividing(whole: int, *, least: float) -> int:
+def _smallest_divisor(whole: int, *, least: float) -> int:
     """The least number that divides it and is not below `least`: links spread
     evenly."""
     return next(

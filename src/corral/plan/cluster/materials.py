@@ -163,16 +163,18 @@ def bill_of(
                     )
                 )
         if tree.links:
-            lines.append(_plain("cable", tree.links, 0.0, f"{network.name}"))
+            lines.append(_material_line("cable", tree.links, 0.0, f"{network.name}"))
         if network.modules:
             watts = network.modules * kind.module_watts
             lines.append(
-                _plain("transceiver in a switch", network.modules, watts, network.name)
+                _material_line(
+                    "transceiver in a switch", network.modules, watts, network.name
+                )
             )
     if nodes > 1:
         watts = adapters * net.adapter_module_watts
-        lines.append(_plain("transceiver in a server", adapters, watts, "GPUs"))
-        lines += _shared(nodes, storage)
+        lines.append(_material_line("transceiver in a server", adapters, watts, "GPUs"))
+        lines += _shared_lines(nodes, storage)
     return tuple(lines)
 
 
@@ -182,13 +184,13 @@ def heads_of(nodes: int) -> int:
     return 4 + nodes // round(rule("head-node", "nodes_each"))
 
 
-def _plain(what: str, count: int, watts: float, note: str) -> MaterialLine:
+def _material_line(what: str, count: int, watts: float, note: str) -> MaterialLine:
     return MaterialLine(
         what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note
     )
 
 
-def _shared(nodes: int, storage: Storage) -> list[MaterialLine]:
+def _shared_lines(nodes: int, storage: Storage) -> list[MaterialLine]:
     """Return what the nodes of a cluster share: storage, heads and log-in nodes."""
     heads = heads_of(nodes)
 

@@ -198,7 +198,7 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
             f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server"
         )
     nodes = gpus // gpu.node_gpus
-    net = _network(request, gpu, remarks)
+    net = _select_network(request, gpu, remarks)
     rails = max(
         1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps)
     )
@@ -228,14 +228,14 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         most_watts=most,
         liquid_watts=servers * built.watts * built.liquid_share,
         load=usual(request.load, known_assumptions["busy_draw"].value, remarks, LOAD),
-        pue=usual(request.pue, known_assumptions["pue"].value, remarks, _pue()),
-        carbon_kg_per_kwh=_carbon(request, remarks),
+        pue=usual(request.pue, known_assumptions["pue"].value, remarks, _pue_remark()),
+        carbon_kg_per_kwh=_carbon_intensity(request, remarks),
         kwh=_electricity(request, remarks),
         remarks=tuple(remarks),
     )
 
 
-def _pue() -> str:
+def _pue_remark() -> str:
     kinds = "; ".join(f"{title}: {pue:g}" for title, pue in usual_pue().items())
     return f"the site draws {{:g}} times what its machines do: --pue says another ({kinds})"
 
@@ -252,7 +252,7 @@ def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
     return usual_one
 
 
-def _carbon(request: ClusterRequest, remarks: list[str]) -> float:
+def _carbon_intensity(request: ClusterRequest, remarks: list[str]) -> float:
     if request.carbon is not None:
         return request.carbon
     carbon_region = region(request.region or WORLD)
@@ -264,7 +264,9 @@ def _carbon(request: ClusterRequest, remarks: list[str]) -> float:
     return carbon_region.carbon_g_per_kwh / 1e3
 
 
-def _network(request: ClusterRequest, gpu: Device, remarks: list[str]) -> NetworkKit:
+def _select_network(
+    request: ClusterRequest, gpu: Device, remarks: list[str]
+) -> NetworkKit:
     link_kind = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
     name = link_kind.name
     if link_kind.bytes_per_s != link(name).bytes_per_s:

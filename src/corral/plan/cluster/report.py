@@ -42,30 +42,31 @@ def report(plan: ClusterPlan) -> PlannerReport:
         verdict=(
             f"{plan.servers:,} x {plan.server.title} in {counted(plan.racks.count, 'rack')}, with "
             f"{joined}. "
-            f"{_watts(plan.most_watts)} at the most, {_watts(plan.site_watts)} with cooling; the "
-            f"GPUs alone {_watts(plan.gpu_watts)}."
+            f"{_format_watts(plan.most_watts)} at the most, "
+            f"{_format_watts(plan.site_watts)} with cooling; the "
+            f"GPUs alone {_format_watts(plan.gpu_watts)}."
         ),
-        answers=_answers(plan),
+        answers=_answer_figures(plan),
         tables=(
-            _bill(plan),
-            _networks(plan),
-            *_others(plan),
-            _storage(plan),
-            _site(plan),
+            _materials_table(plan),
+            _network_table(plan),
+            *_alternative_tables(plan),
+            _storage_table(plan),
+            _site_table(plan),
         ),
-        figures=(_waiting(plan),) if plan.nodes > 1 else (),
+        figures=(_storage_wait_figure(plan),) if plan.nodes > 1 else (),
         assumed=plan.remarks,
         sources=(
             "switches, servers and racks: catalog/data/equipment.csv",
             "counts of switches: NVIDIA DGX SuperPOD reference architectures for H100 and B200",
             "share of the power, PUE: catalog/data/economics.csv",
         ),
-        warnings=_warnings(plan),
-        data=_data(plan),
+        warnings=_warning_texts(plan),
+        data=_plan_as_dict(plan),
     )
 
 
-def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
+def _answer_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
     return (
         *_network_figures(plan),
         *_storage_figures(plan),
@@ -125,8 +126,8 @@ def _storage_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
     """Power, and the energy, carbon and money that a year of it takes."""
     request = plan.request
-    cooled = _taken(pue=request.pue)
-    drawn = _taken(pue=request.pue, busy_draw=request.load)
+    cooled = _default_assumptions(pue=request.pue)
+    drawn = _default_assumptions(pue=request.pue, busy_draw=request.load)
     return (
         ReportFigure(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
         ReportFigure(
@@ -135,12 +136,12 @@ def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             unit="kW",
             note="at the most",
         ),
-        _between(
+        _figure_with_range(
             "site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"
         ),
-        _between("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
-        _between("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
-        _between(
+        _figure_with_range("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
+        _figure_with_range("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
+        _figure_with_range(
             "electricity",
             plan.year_usd,
             "USD a year",
@@ -150,12 +151,12 @@ def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
     )
 
 
-def _taken(**said: float | None) -> list[Assumption]:
+def _default_assumptions(**said: float | None) -> list[Assumption]:
     """Return the assumptions of the catalog that the request did not replace."""
     return [assumptions()[name] for name, value in said.items() if value is None]
 
 
-def _between(
+def _figure_with_range(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
 ) -> ReportFigure:
     """A product, between what it is with all its assumptions low and with all of them
@@ -171,7 +172,7 @@ def _between(
     )
 
 
-def _bill(plan: ClusterPlan) -> ReportTable:
+def _materials_table(plan: ClusterPlan) -> ReportTable:
     rows = tuple(
         (
             line.what,
@@ -193,7 +194,7 @@ def _bill(plan: ClusterPlan) -> ReportTable:
     )
 
 
-def _networks(plan: ClusterPlan) -> ReportTable:
+def _network_table(plan: ClusterPlan) -> ReportTable:
     def row(net: Net) -> tuple[str | int | float, ...]:
         tree = net.fabric
         return (
@@ -227,7 +228,7 @@ def _networks(plan: ClusterPlan) -> ReportTable:
     )
 
 
-def _others(plan: ClusterPlan) -> tuple[ReportTable, ...]:
+def _alternative_tables(plan: ClusterPlan) -> tuple[ReportTable, ...]:
     """The GPUs' network at other oversubscriptions, and with rails alone where they
     fit."""
     if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
@@ -278,7 +279,7 @@ def _fabric_row(
     )
 
 
-def _storage(plan: ClusterPlan) -> ReportTable:
+def _storage_table(plan: ClusterPlan) -> ReportTable:
     storage = plan.storage
     every = storage.interval_seconds / 60
     return ReportTable(
@@ -304,7 +305,7 @@ def _storage(plan: ClusterPlan) -> ReportTable:
     )
 
 
-def _site(plan: ClusterPlan) -> ReportTable:
+def _site_table(plan: ClusterPlan) -> ReportTable:
     """Heat is what the machines draw; air and water carry it away by their capacity."""
     water_watts = plan.liquid_watts
     air_watts = plan.most_watts - water_watts
@@ -320,7 +321,7 @@ def _site(plan: ClusterPlan) -> ReportTable:
             ("servers in a full rack", racks.each, "servers"),
             ("power of a rack of servers", racks.most_watts / 1e3, "kW"),
             ("weight of the heaviest rack", racks.heaviest_kg, "kg"),
-            ("load on the floor below it", _floor(plan), "kg/m2"),
+            ("load on the floor below it", _floor_load(plan), "kg/m2"),
             ("floor below the racks", racks.count * rule("rack", "area"), "m2"),
             ("power of all machines", plan.most_watts / 1e3, "kW"),
             ("on the average", plan.mean_watts / 1e3, "kW"),
@@ -332,11 +333,11 @@ def _site(plan: ClusterPlan) -> ReportTable:
     )
 
 
-def _floor(plan: ClusterPlan) -> float:
+def _floor_load(plan: ClusterPlan) -> float:
     return plan.racks.heaviest_kg / rule("rack", "area")
 
 
-def _waiting(plan: ClusterPlan) -> Figure:
+def _storage_wait_figure(plan: ClusterPlan) -> Figure:
     """Return how long GPUs wait for checkpoints, by the write speed of the storage."""
     storage = plan.storage
     middle = log10(storage.write)
@@ -357,7 +358,7 @@ def _waiting(plan: ClusterPlan) -> Figure:
     )
 
 
-def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
+def _warning_texts(plan: ClusterPlan) -> tuple[str, ...]:
     warning_list = []
     storage = plan.storage
     if storage.idle > WIDE:
@@ -377,15 +378,15 @@ def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
         warning_list.append(
             f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack."
         )
-    if _floor(plan) > FLOOR_KG:
+    if _floor_load(plan) > FLOOR_KG:
         warning_list.append(
-            f"The floor bears {_floor(plan):,.0f} kg a m2 below a rack, where raised floors "
+            f"The floor bears {_floor_load(plan):,.0f} kg a m2 below a rack, where raised floors "
             f"usually bear {FLOOR_KG:,.0f}."
         )
     return tuple(warning_list)
 
 
-def _data(plan: ClusterPlan) -> dict[str, Any]:
+def _plan_as_dict(plan: ClusterPlan) -> dict[str, Any]:
     return {
         "request": asdict(plan.request),
         "gpu": plan.gpu.name,
@@ -414,6 +415,6 @@ def _data(plan: ClusterPlan) -> dict[str, Any]:
     }
 
 
-def _watts(watts: float) -> str:
+def _format_watts(watts: float) -> str:
     large = watts >= 1e6
     return f"{number_text(watts / (1e6 if large else 1e3))} {'MW' if large else 'kW'}"

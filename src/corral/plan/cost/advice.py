@@ -87,7 +87,7 @@ def _from_which_bill(found: Costs) -> str:
     return f"Owning is cheaper than a cloud bill of more than {usd_text(found.even_bill)} a month."
 
 
-def _wins(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
+def _own_win_share(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
     """Return how often owning costs less than the other of the two; None if neither is
     owning."""
     if OWN not in (best.name, next_best.name):
@@ -96,13 +96,13 @@ def _wins(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
 
 
 def _is_sure(best: OwnOrRent, next_best: OwnOrRent) -> bool:
-    wins = _wins(best, next_best)
+    wins = _own_win_share(best, next_best)
     return wins is None or not 1 - SURE < wins < SURE
 
 
 def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
     """Return what would decide where owning and renting cost about the same."""
-    wins = _wins(best, next_best)
+    wins = _own_win_share(best, next_best)
     if wins is None or _is_sure(best, next_best):
         return ""
     first = " and ".join(swing.name for swing in found.swings[:2])

@@ -156,17 +156,19 @@ class PriceAssumptions:
         kw = gpus * self.watts * of["node_watts"] / 1_000
         draw = used * of["busy_draw"] + (1 - used) * of["idle_draw"]
         lines = [
-            self._once("servers", servers),
-            self._once("network", network),
-            self._once("storage", storage),
-            self._once("spares", spares),
-            self._once("installation", servers * of["install_share"]),
-            self._monthly("power", kw * draw * of["pue"] * MONTH_HOURS * of["kwh"]),
-            self._monthly("space", kw * of["space_kw_month"]),
-            self._monthly("people", self._people(gpus)),
-            self._monthly("support", hardware * of["support_share"] / 12),
-            self._monthly("software licences", gpus * of["software_per_gpu"] / 12),
-            self._monthly("insurance and line", hardware * of["other_share"] / 12),
+            self._one_time_line("servers", servers),
+            self._one_time_line("network", network),
+            self._one_time_line("storage", storage),
+            self._one_time_line("spares", spares),
+            self._one_time_line("installation", servers * of["install_share"]),
+            self._monthly_line(
+                "power", kw * draw * of["pue"] * MONTH_HOURS * of["kwh"]
+            ),
+            self._monthly_line("space", kw * of["space_kw_month"]),
+            self._monthly_line("people", self._monthly_people_usd(gpus)),
+            self._monthly_line("support", hardware * of["support_share"] / 12),
+            self._monthly_line("software licences", gpus * of["software_per_gpu"] / 12),
+            self._monthly_line("insurance and line", hardware * of["other_share"] / 12),
         ]
         residual = hardware * of["yearly_value"] ** (self.months / 12)
         back = BillLine(
@@ -180,7 +182,9 @@ class PriceAssumptions:
         of, hours = self.of, gpus * MONTH_HOURS
         price = of["on_demand"]
         if kind == "reserved":
-            rent = self._monthly("rent", hours * price * (1 - of["reserved_discount"]))
+            rent = self._monthly_line(
+                "rent", hours * price * (1 - of["reserved_discount"])
+            )
         else:
             if kind == "spot":
                 price *= (1 - of["spot_discount"]) / (1 - of["spot_lost"])
@@ -190,9 +194,11 @@ class PriceAssumptions:
         return Bill(
             lines=(
                 rent,
-                self._monthly("storage", storage),
-                self._monthly("egress", self.egress_tb_month * of["egress"]),
-                self._monthly("people", self._people(gpus) * of["cloud_people"]),
+                self._monthly_line("storage", storage),
+                self._monthly_line("egress", self.egress_tb_month * of["egress"]),
+                self._monthly_line(
+                    "people", self._monthly_people_usd(gpus) * of["cloud_people"]
+                ),
             )
         )
 
@@ -220,22 +226,22 @@ class PriceAssumptions:
                 for line in rent.lines
                 if line.name == "rent"
             ),
-            self._monthly("rented storage", stored_cost),
-            self._monthly("egress", sent),
+            self._monthly_line("rented storage", stored_cost),
+            self._monthly_line("egress", sent),
         ]
-        lines.append(self._monthly("people", people * of["engineer"] / 12))
+        lines.append(self._monthly_line("people", people * of["engineer"] / 12))
         return Bill(lines=tuple(lines))
 
-    def _people(self, gpus: float) -> float:
+    def _monthly_people_usd(self, gpus: float) -> float:
         if gpus <= 0:
             return 0.0
         people = self.of["engineers_least"] + self.of["engineers_per_gpu"] * gpus
         return people * self.of["engineer"] / 12
 
-    def _once(self, name: str, usd: float) -> BillLine:
+    def _one_time_line(self, name: str, usd: float) -> BillLine:
         return BillLine(name=name, once=usd, usd=usd)
 
-    def _monthly(self, name: str, usd: float) -> BillLine:
+    def _monthly_line(self, name: str, usd: float) -> BillLine:
         return BillLine(name=name, monthly=usd, usd=usd * self.worth)
 
     def hours(self, gpus: float, used: float) -> float:

@@ -63,20 +63,20 @@ def bought(
     return AffordableGpus(
         by_capital=by_capital,
         by_whole_cost=most(lambda bill: bill.spent),
-        months=_months(prices, prices.own(by_capital, used), budget_usd),
+        months=_affordable_months(prices, prices.own(by_capital, used), budget_usd),
         node_gpus=node,
         node_once=node_bill.once,
         node_usd=node_bill.spent,
         rented_hours=hours,
         rented_gpus=hours / (prices.months * MONTH_HOURS),
         rented_months=rented_months(prices, gpus, used, budget_usd),
-        people_usd=_people(prices, used),
-        kept_gpus=_kept(prices, budget_usd, used, "on demand"),
-        kept_on_spot=_kept(prices, budget_usd, used, "spot"),
+        people_usd=_fixed_rent_cost(prices, used),
+        kept_gpus=_affordable_rent_gpus(prices, budget_usd, used, "on demand"),
+        kept_on_spot=_affordable_rent_gpus(prices, budget_usd, used, "spot"),
     )
 
 
-def _months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
+def _affordable_months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
     """Whole months for which the budget pays the bill, up to the years asked for."""
     monthly = sum(line.monthly for line in bill.lines)
     paid = bill.once
@@ -87,13 +87,15 @@ def _months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
     return prices.months
 
 
-def _people(prices: PriceAssumptions, used: float) -> float:
+def _fixed_rent_cost(prices: PriceAssumptions, used: float) -> float:
     """Return the part of a rent's bill that no number of GPUs changes."""
     first_usd, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
     return 2 * first_usd - two
 
 
-def _kept(prices: PriceAssumptions, budget_usd: float, used: float, kind: str) -> float:
+def _affordable_rent_gpus(
+    prices: PriceAssumptions, budget_usd: float, used: float, kind: str
+) -> float:
     """The bill is a straight line in the number of GPUs, from its people for the first
     one on."""
     first_usd, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))

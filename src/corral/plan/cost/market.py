@@ -50,7 +50,7 @@ def of_market(
         source = (
             f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
         )
-        market_terms["on_demand"] = _between(
+        market_terms["on_demand"] = _assumption_from_prices(
             known_assumptions["on_demand"], offers, f"{source}: corral plan prices"
         )
     terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
@@ -64,12 +64,12 @@ def of_market(
             [],
         )
         if off:
-            market_terms[name] = _between(
+            market_terms[name] = _assumption_from_prices(
                 known_assumptions[name], off, "the same clouds: corral plan prices"
             )
     market_terms.update(
         (assumption.name, assumption)
-        for assumption in _server(about, market, known_assumptions)
+        for assumption in _server_assumptions(about, market, known_assumptions)
     )
     if missing := untold(about, market):
         like = of_market(PRICED, market, years=years)
@@ -125,7 +125,7 @@ def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[
     return [share for share in off if 0 <= share < 1]
 
 
-def _server(
+def _server_assumptions(
     about: Device, market: PriceList, known: Mapping[str, Assumption]
 ) -> Iterator[Assumption]:
     usual = known["server_per_gpu"]
@@ -159,7 +159,9 @@ def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
     )
 
 
-def _between(usual: Assumption, seen: list[float], source: str) -> Assumption:
+def _assumption_from_prices(
+    usual: Assumption, seen: list[float], source: str
+) -> Assumption:
     """The middle of what was seen; with few seen, as wide as the usual one is."""
     value = median(seen)
     spread = (usual.low / usual.value, usual.high / usual.value)

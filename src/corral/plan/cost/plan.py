@@ -124,10 +124,12 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         request=request,
         prices=prices,
         known=known_terms,
-        ways=tuple(_way(name, request, prices, costs, hours) for name in (OWN, *RENTS)),
+        ways=tuple(
+            _build_way(name, request, prices, costs, hours) for name in (OWN, *RENTS)
+        ),
         saving=saving(prices.of),
         saving_band=band(saved),
-        cautions=tuple(_cautions(request, known_terms, market or listed())),
+        cautions=tuple(_caution_texts(request, known_terms, market or listed())),
         even_use_band=band([2.0 if share is None else share for share in even]),
         swings=tuple(tornado(known_terms, saving)),
         terms=terms(request, market or listed(), OWN),
@@ -139,9 +141,11 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         bought=bought(prices, request.budget_usd, used, gpus)
         if request.budget_usd
         else None,
-        hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
+        hybrid=best_mix(prices, _extend_to_full_year(request.demand))
+        if request.demand
+        else None,
         by_use=_by_use(prices, gpus),
-        remarks=tuple(_remarks(known_terms)),
+        remarks=tuple(_assumption_remarks(known_terms)),
     )
 
 
@@ -149,7 +153,7 @@ def bill_of(prices: PriceAssumptions, way: str, gpus: float, used: float) -> Bil
     return prices.own(gpus, used) if way == OWN else prices.rent(gpus, used, way)
 
 
-def _way(
+def _build_way(
     name: str,
     request: CostRequest,
     prices: PriceAssumptions,
@@ -185,7 +189,7 @@ def _by_use(
     )
 
 
-def _remarks(known: Mapping[str, Assumption]) -> list[str]:
+def _assumption_remarks(known: Mapping[str, Assumption]) -> list[str]:
     def numbers(one: Assumption) -> str:
         usual = f"{one.name} = {brief(one.value)} {one.unit}"
         return (
@@ -202,7 +206,7 @@ def _remarks(known: Mapping[str, Assumption]) -> list[str]:
     ]
 
 
-def _cautions(
+def _caution_texts(
     request: CostRequest, known: Mapping[str, Assumption], market: Market
 ) -> Iterator[str]:
     """Yield cautions about weak parts of the answer, before all else."""
@@ -221,7 +225,7 @@ def _cautions(
             )
 
 
-def _year(demand: Demand) -> Demand:
+def _extend_to_full_year(demand: Demand) -> Demand:
     """The hours of a year that the demand does not name ask for nothing."""
     rest = YEAR_HOURS - sum(hours for _, hours in demand)
     return (*demand, (0.0, rest)) if rest > 0 else demand

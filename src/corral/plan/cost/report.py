@@ -33,20 +33,20 @@ SHOWN: Final = 6
 
 def report(found: Costs) -> PlannerReport:
     request = found.request
-    tables = [_ways(found), terms_table(found.terms, OWN)]
+    tables = [_own_or_rent_table(found), terms_table(found.terms, OWN)]
     if found.clouds:
         tables.append(clouds_table(found.clouds))
-    tables += [year_table(found.year), _bill(found)]
+    tables += [year_table(found.year), _bill_table(found)]
     figures = [_use_figure(found), _swing_figure(found)]
     if found.hybrid is not None:
-        tables.append(_hybrid(found.hybrid))
+        tables.append(_hybrid_table(found.hybrid))
         figures.append(_hybrid_figure(found.hybrid))
     return PlannerReport(
         title=f"Cost of {request.gpus:,} x {device(request.gpu).title} for "
         f"{counted(request.years, 'year')}",
         verdict=advice(found),
-        answers=tuple(_answers(found)),
-        tables=(*tables, _swings(found)),
+        answers=tuple(_answer_figures(found)),
+        tables=(*tables, _sensitivity_table(found)),
         figures=tuple(figures),
         assumed=(
             f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
@@ -56,11 +56,11 @@ def report(found: Costs) -> PlannerReport:
             dict.fromkeys(assumption.source for assumption in found.known.values())
         ),
         warnings=(*found.cautions, OFFERS),
-        data=_data(found),
+        data=_costs_as_dict(found),
     )
 
 
-def _answers(found: Costs) -> Iterator[ReportFigure]:
+def _answer_figures(found: Costs) -> Iterator[ReportFigure]:
     for way in found.ways:
         low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
         name = f"{way.name}, a used GPU-hour"
@@ -68,7 +68,7 @@ def _answers(found: Costs) -> Iterator[ReportFigure]:
             name=name,
             value=way.per_hour,
             unit="USD",
-            band=_band(way),
+            band=_relative_band(way),
             low=low,
             high=high,
         )
@@ -78,7 +78,9 @@ def _answers(found: Costs) -> Iterator[ReportFigure]:
         name="break-even use",
         value="never" if rent.even_use is None else 100 * rent.even_use,
         unit="" if rent.even_use is None else "% of the hours",
-        note="" if spread is None else f"{_share(spread.low)} to {_share(spread.high)}",
+        note=""
+        if spread is None
+        else f"{_break_even_text(spread.low)} to {_break_even_text(spread.high)}",
     )
     yield ReportFigure(
         name="break-even month",
@@ -148,17 +150,17 @@ def _of_budget(found: Costs, own: AffordableGpus) -> Iterator[ReportFigure]:
         name="GPU-hours that it rents",
         value=own.rented_hours,
         unit="GPU h",
-        note=f"rent alone: {_alone(own, years)}",
+        note=f"rent alone: {_rent_only_text(own, years)}",
     )
 
 
-def _alone(own: AffordableGpus, years: str) -> str:
+def _rent_only_text(own: AffordableGpus, years: str) -> str:
     if own.rented_gpus >= 1:
         return f"{own.rented_gpus:,.1f} GPUs around the clock for {years}"
     return f"1 GPU around the clock for {own.rented_hours / MONTH_HOURS:,.0f} months"
 
 
-def _ways(found: Costs) -> ReportTable:
+def _own_or_rent_table(found: Costs) -> ReportTable:
     return ReportTable(
         title="Own or rent",
         columns=columns(
@@ -188,7 +190,7 @@ def _ways(found: Costs) -> ReportTable:
     )
 
 
-def _bill(found: Costs) -> ReportTable:
+def _bill_table(found: Costs) -> ReportTable:
     rows = [
         (way.name, line.name, line.once or None, line.monthly or None, line.usd)
         for way in (found.way(OWN), found.way("on demand"))
@@ -208,7 +210,7 @@ def _bill(found: Costs) -> ReportTable:
     )
 
 
-def _hybrid(found: Hybrid) -> ReportTable:
+def _hybrid_table(found: Hybrid) -> ReportTable:
     named = (
         (found.best, "best"),
         (found.all_own, "all own"),
@@ -250,7 +252,7 @@ def _use_figure(found: Costs) -> Figure:
     )
 
 
-def _swings(found: Costs) -> ReportTable:
+def _sensitivity_table(found: Costs) -> ReportTable:
     return ReportTable(
         title="What the answer hangs on: what owning saves against renting on demand",
         columns=columns(
@@ -290,17 +292,17 @@ def _swing_figure(found: Costs) -> Figure:
     )
 
 
-def _band(way: OwnOrRent) -> float | None:
+def _relative_band(way: OwnOrRent) -> float | None:
     if way.band is None or not way.per_hour:
         return None
     return max(way.band.high / way.per_hour - 1, 1 - way.band.low / way.per_hour)
 
 
-def _share(used: float) -> str:
+def _break_even_text(used: float) -> str:
     return "never" if used > 1 else share_text(used)
 
 
-def _data(found: Costs) -> dict[str, Any]:
+def _costs_as_dict(found: Costs) -> dict[str, Any]:
     return {
         "request": asdict(found.request) | {"assume": dict(found.request.assume)},
         "assumptions": {

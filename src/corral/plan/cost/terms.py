@@ -80,12 +80,12 @@ def terms(request: CostRequest, market: Market, own: str) -> tuple[CostTerm, ...
     """Return one year, three years and the years asked for, each with the prices of its
     term."""
     return tuple(
-        _term(replace(request, years=years), market, own)
+        _build_term(replace(request, years=years), market, own)
         for years in sorted({*TERMS, request.years})
     )
 
 
-def _term(request: CostRequest, market: Market, own: str) -> CostTerm:
+def _build_term(request: CostRequest, market: Market, own: str) -> CostTerm:
     prices = prices_of(request, values_of(assumed(request, market)))
     gpus, used = request.gpus, request.utilisation
     rents = {kind: prices.rent(gpus, used, kind) for kind in RENTS}

@@ -125,7 +125,7 @@ class Fitting:
 def fitting(ask: FitUse) -> Fitting:
     """In how many GPUs a model fits for each purpose, with what is nearest where it
     does not."""
-    fits = tuple(_fit(ask, purpose) for purpose in Purpose)
+    fits = tuple(_find_fit(ask, purpose) for purpose in Purpose)
     best = fits[0].best
     return Fitting(
         ask=ask,
@@ -138,25 +138,27 @@ def fitting(ask: FitUse) -> Fitting:
 def longest_context(ask: FitUse, gpus: int) -> int:
     """Return the tokens of each sequence that `gpus` GPUs can serve; 0 if they cannot
     serve any."""
-    return _largest(
-        lambda size: _fits(replace(ask, context=size), Purpose.INFERENCE, gpus), LONGEST
+    return _largest_that_holds(
+        lambda size: _fits_on_gpus(replace(ask, context=size), Purpose.INFERENCE, gpus),
+        LONGEST,
     )
 
 
 def largest_batch(ask: FitUse, gpus: int) -> int:
     """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they
     cannot."""
-    return _largest(
-        lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST
+    return _largest_that_holds(
+        lambda size: _fits_on_gpus(replace(ask, batch=size), Purpose.INFERENCE, gpus),
+        LONGEST,
     )
 
 
-def _fits(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
+def _fits_on_gpus(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
     fit_candidate = on_gpus(ask, gpus, purpose)
     return fit_candidate is not None and fit_candidate.fits
 
 
-def _largest(holds: Callable[[int], bool], most: int) -> int:
+def _largest_that_holds(holds: Callable[[int], bool], most: int) -> int:
     """The largest number up to `most` for which it holds, given that it holds for all
     smaller."""
     low, high = 0, 1
@@ -169,13 +171,15 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _fit(ask: FitUse, purpose: Purpose) -> Fit:
+def _find_fit(ask: FitUse, purpose: Purpose) -> Fit:
     tried: list[FitCandidate] = []
-    for gpus in _counts(ask):
+    for gpus in _gpu_counts(ask):
         if (fit_candidate := on_gpus(ask, gpus, purpose)) is None:
             continue
         if fit_candidate.fits:
-            between = _between(ask, purpose, tried[-1].gpus if tried else 0, gpus)
+            between = _intermediate_candidate(
+                ask, purpose, tried[-1].gpus if tried else 0, gpus
+            )
             return Fit(
                 purpose=purpose,
                 tried=(*tried, *between, fit_candidate)[: len(tried) + 1],
@@ -184,11 +188,11 @@ def _fit(ask: FitUse, purpose: Purpose) -> Fit:
     return Fit(
         purpose=purpose,
         tried=tuple(tried),
-        nearest=tuple(_nearest(ask, purpose, tried[-1])),
+        nearest=tuple(_suggest_changes(ask, purpose, tried[-1])),
     )
 
 
-def _between(
+def _intermediate_candidate(
     ask: FitUse, purpose: Purpose, fewer: int, more: int
 ) -> Iterator[FitCandidate]:
     """The first count in whole nodes between one that is too small and one that fits,
@@ -207,45 +211,50 @@ def _between(
             return
 
 
-def _counts(ask: FitUse) -> list[int]:
+def _gpu_counts(ask: FitUse) -> list[int]:
     """GPUs to try: doubled from 1, and the limit itself."""
     most = ask.gpus or MOST_GPUS
     counts = [2**power for power in range(most.bit_length()) if 2**power <= most]
     return counts if most in counts else [*counts, most]
 
 
-def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]:
+def _suggest_changes(
+    ask: FitUse, purpose: Purpose, last: FitCandidate
+) -> Iterator[str]:
     """Yield what would fit: more GPUs, fewer bytes a weight, a shorter context, a
     smaller batch; if none of these does, all of them on the most GPUs that are
     tried."""
-    wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
+    wider = _find_fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
-        yield f"{_gpus(wider.gpus)} ({wider.best.layout})"
-    lesser = list(_lesser(ask, purpose, last.gpus))
+        yield f"{_format_gpu_count(wider.gpus)} ({wider.best.layout})"
+    lesser = list(_reduced_alternatives(ask, purpose, last.gpus))
     yield from lesser
     if wider and not wider.gpus and not lesser:
         yield from wider.nearest
 
 
-def _lesser(ask: FitUse, purpose: Purpose, gpus: int) -> Iterator[str]:
+def _reduced_alternatives(ask: FitUse, purpose: Purpose, gpus: int) -> Iterator[str]:
     """Yield alternatives that fit on `gpus` GPUs: smaller weights, shorter context,
     smaller batch."""
     eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
     for precision in (eight, Precision.INT4):
         frozen = purpose in (Purpose.INFERENCE, Purpose.LORA)
         fewer_bytes = frozen and precision.bytes < ask.precision.bytes
-        if fewer_bytes and _fits(replace(ask, precision=precision), purpose, gpus):
-            yield f"weights in {precision} on {_gpus(gpus)}"
-    shorter = _largest(
-        lambda size: _fits(replace(ask, context=size), purpose, gpus), ask.context
+        if fewer_bytes and _fits_on_gpus(
+            replace(ask, precision=precision), purpose, gpus
+        ):
+            yield f"weights in {precision} on {_format_gpu_count(gpus)}"
+    shorter = _largest_that_holds(
+        lambda size: _fits_on_gpus(replace(ask, context=size), purpose, gpus),
+        ask.context,
     )
     if shorter:
-        yield f"a context of {shorter:,} tokens on {_gpus(gpus)}"
+        yield f"a context of {shorter:,} tokens on {_format_gpu_count(gpus)}"
     if purpose is Purpose.INFERENCE and (fewer := largest_batch(ask, gpus)):
-        yield f"{fewer:,} sequences at once on {_gpus(gpus)}"
+        yield f"{fewer:,} sequences at once on {_format_gpu_count(gpus)}"
 
 
-def _gpus(count: int) -> str:
+def _format_gpu_count(count: int) -> str:
     return counted(count, "GPU")
 
 
@@ -272,7 +281,7 @@ def on_gpus(
 Option = tuple[str, Mapping[str, float]]
 
 
-def _widths(ask: FitUse, gpus: int) -> Iterator[int]:
+def _tensor_parallel_sizes(ask: FitUse, gpus: int) -> Iterator[int]:
     """Over how many GPUs a layer can be cut, widest first: they share its heads and a
     node."""
     node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
@@ -281,8 +290,8 @@ def _widths(ask: FitUse, gpus: int) -> Iterator[int]:
             yield width
 
 
-def _serving(ask: FitUse, gpus: int) -> Iterator[Option]:
-    for tensor in _widths(ask, gpus):
+def _serving_options(ask: FitUse, gpus: int) -> Iterator[Option]:
+    for tensor in _tensor_parallel_sizes(ask, gpus):
         pipeline = gpus // tensor
         if pipeline <= ask.model.layers:
             serving = ServingReplica(
@@ -298,7 +307,7 @@ def _serving(ask: FitUse, gpus: int) -> Iterator[Option]:
             yield in_short(TrainLayout(tensor=tensor, pipeline=pipeline)), memory.parts
 
 
-def _sharded(gpus: int) -> Iterator[TrainLayout]:
+def _sharded_layouts(gpus: int) -> Iterator[TrainLayout]:
     """All states shared out over all GPUs; a long sequence cut over a few of them."""
     for context in (1, 2, 4, 8, 16):
         if gpus % context == 0:
@@ -310,40 +319,40 @@ def _sharded(gpus: int) -> Iterator[TrainLayout]:
             )
 
 
-def _adapting(ask: FitUse, gpus: int) -> Iterator[Option]:
+def _lora_options(ask: FitUse, gpus: int) -> Iterator[Option]:
     """All states shared out; where a layer by itself is too large for that, cut as in
     pre-training."""
     state = BytesPerParameter(weight=ask.precision.bytes)
-    for layout in (*_sharded(gpus), *_cut(ask, gpus)):
-        step = _step(ask, layout, state)
+    for layout in (*_sharded_layouts(gpus), *_partitioned_layouts(ask, gpus)):
+        step = _build_train_step(ask, layout, state)
         memory = adapter_memory(
             step, layout, rank=ask.rank, architecture=ask.device.architecture
         )
         yield in_short(layout), _device_parts(memory, gpus)
 
 
-def _tuning(ask: FitUse, gpus: int) -> Iterator[Option]:
+def _fine_tuning_options(ask: FitUse, gpus: int) -> Iterator[Option]:
     """All states shared out; where a layer by itself is too large for that, as in
     pre-training."""
-    for layout in _sharded(gpus):
-        yield in_short(layout), _trained(ask, layout, FINE_TUNED)
+    for layout in _sharded_layouts(gpus):
+        yield in_short(layout), _training_memory_parts(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
 
 
 def _pretraining(ask: FitUse, gpus: int) -> Iterator[Option]:
     """Megatron-LM's layouts; where none of them fits, all states shared out (FSDP)."""
-    for layout in (*_cut(ask, gpus), *_sharded(gpus)):
-        yield in_short(layout), _trained(ask, layout, BytesPerParameter())
+    for layout in (*_partitioned_layouts(ask, gpus), *_sharded_layouts(gpus)):
+        yield in_short(layout), _training_memory_parts(ask, layout, BytesPerParameter())
 
 
-def _cut(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
+def _partitioned_layouts(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
     """Without recomputation first, and with as few cuts as will do."""
     for recompute in (Recompute.NONE, Recompute.FULL):
-        for layout in sorted(_grids(ask, gpus), key=_cuts):
+        for layout in sorted(_parallel_grids(ask, gpus), key=_partition_sort_key):
             yield replace(layout, recompute=recompute)
 
 
-def _cuts(layout: TrainLayout) -> tuple[int, int, int]:
+def _partition_sort_key(layout: TrainLayout) -> tuple[int, int, int]:
     return (
         layout.pipeline * layout.tensor * layout.context,
         layout.context,
@@ -351,8 +360,8 @@ def _cuts(layout: TrainLayout) -> tuple[int, int, int]:
     )
 
 
-def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
-    for tensor in _widths(ask, gpus):
+def _parallel_grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
+    for tensor in _tensor_parallel_sizes(ask, gpus):
         for pipeline in (1, 2, 4, 8, 16, 32, 64):
             for context in (1, 2, 4, 8, 16):
                 data, rest = divmod(gpus, tensor * pipeline * context)
@@ -372,15 +381,17 @@ def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
                 )
 
 
-def _trained(
+def _training_memory_parts(
     ask: FitUse, layout: TrainLayout, state: BytesPerParameter
 ) -> Mapping[str, float]:
-    step = _step(ask, layout, state)
+    step = _build_train_step(ask, layout, state)
     memory = training_memory(step, layout, architecture=ask.device.architecture)
     return _device_parts(memory, layout.gpus)
 
 
-def _step(ask: FitUse, layout: TrainLayout, state: BytesPerParameter) -> TrainStep:
+def _build_train_step(
+    ask: FitUse, layout: TrainLayout, state: BytesPerParameter
+) -> TrainStep:
     eight = ask.trained is Precision.FP8
     return TrainStep(
         model=ask.model,
@@ -405,8 +416,8 @@ def _device_parts(memory: TrainMemory, gpus: int) -> dict[str, float]:
 
 
 _OPTIONS: Final[Mapping[Purpose, Callable[[FitUse, int], Iterator[Option]]]] = {
-    Purpose.INFERENCE: _serving,
-    Purpose.LORA: _adapting,
-    Purpose.FULL: _tuning,
+    Purpose.INFERENCE: _serving_options,
+    Purpose.LORA: _lora_options,
+    Purpose.FULL: _fine_tuning_options,
     Purpose.PRETRAINING: _pretraining,
 }

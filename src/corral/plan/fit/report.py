@@ -57,36 +57,36 @@ def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
     ask = found.ask
     return PlannerReport(
         title=f"{ask.model.name} on {ask.device.title}",
-        verdict=_verdict(found),
-        answers=tuple(_answers(found)),
-        tables=(_by_purpose(found), _by_part(found), _tried(found)),
-        figures=_figures(found),
-        assumed=(*assumed, *_assumed(ask)),
+        verdict=_verdict_text(found),
+        answers=tuple(_answer_figures(found)),
+        tables=(_by_purpose(found), _by_part(found), _candidate_table(found)),
+        figures=_context_figures(found),
+        assumed=(*assumed, *_assumption_texts(ask)),
         sources=(*SOURCES, *_band_sentences()),
         warnings=tuple(f"{caution}." for caution in cautions(ask.model, ask.context)),
-        data=_data(found),
+        data=_fitting_as_dict(found),
     )
 
 
-def _verdict(found: Fitting) -> str:
+def _verdict_text(found: Fitting) -> str:
     ask, serving = found.ask, found.of(Purpose.INFERENCE)
     request_text = (
         f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
     )
     trained = "; ".join(
-        f"{fit.purpose} {_count(fit)}"
+        f"{fit.purpose} {_fit_text(fit)}"
         for fit in found.fits
         if fit.purpose is not Purpose.INFERENCE
     )
     if serving.gpus is None:
         first = (
-            f"{request_text} do not fit on {_gpus(serving.best.gpus)}: "
-            f"{_shortage(serving.best)}"
+            f"{request_text} do not fit on {_format_gpu_count(serving.best.gpus)}: "
+            f"{_shortage_text(serving.best)}"
         )
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
-        return f"{first}.{near} {_capital(trained)}."
+        return f"{first}.{near} {_capitalize_first(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
-    needs = f"Serving {request_text} needs {_gpus(serving.gpus)}{layout}; {trained}."
+    needs = f"Serving {request_text} needs {_format_gpu_count(serving.gpus)}{layout}; {trained}."
     return f"{needs} {why}" if (why := _why_not_fewer(serving)) else needs
 
 
@@ -98,7 +98,7 @@ def _why_not_fewer(serving: Fit) -> str:
     cache, usable = fewer.parts["KV cache"], fewer.usable
     weights, rest = fewer.parts["weights"], fewer.needed - cache
     few, room = (
-        _capital(_gpus(fewer.gpus)),
+        _capitalize_first(_format_gpu_count(fewer.gpus)),
         f"of the {usable / GB:.1f} GB that can be used",
     )
     if weights > usable:
@@ -109,24 +109,25 @@ def _why_not_fewer(serving: Fit) -> str:
             f"and one step it is {rest / GB:.1f}, before a token is cached."
         )
     return (
-        f"On {_gpus(fewer.gpus)} weights and one step leave {(usable - rest) / GB:.1f} GB for a KV "
+        f"On {_format_gpu_count(fewer.gpus)} weights and one step leave "
+        f"{(usable - rest) / GB:.1f} GB for a KV "
         f"cache of {cache / GB:.1f}."
     )
 
 
-def _capital(words: str) -> str:
+def _capitalize_first(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _gpus(count: int) -> str:
+def _format_gpu_count(count: int) -> str:
     return counted(count, "GPU")
 
 
-def _count(fit: Fit) -> str:
-    return "does not fit" if fit.gpus is None else _gpus(fit.gpus)
+def _fit_text(fit: Fit) -> str:
+    return "does not fit" if fit.gpus is None else _format_gpu_count(fit.gpus)
 
 
-def _shortage(tried: FitCandidate) -> str:
+def _shortage_text(tried: FitCandidate) -> str:
     """Return why it does not fit, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
     parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
@@ -134,7 +135,7 @@ def _shortage(tried: FitCandidate) -> str:
     return f"{need:,.1f} GB a GPU ({parts}) where {usable:,.1f} can be used"
 
 
-def _answers(found: Fitting) -> Iterator[ReportFigure]:
+def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
     ask = found.ask
     yield ReportFigure(
         name="parameters", value=ask.model.parameters / 1e9, unit="billion"
@@ -155,9 +156,9 @@ def _answers(found: Fitting) -> Iterator[ReportFigure]:
             value=fit.best.needed / GB,
             unit="GB a GPU",
             band=_memory_band(fit.purpose),
-            note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
+            note=f"of {fit.best.usable / GB:.1f} on {_format_gpu_count(fit.best.gpus)}",
         )
-    on = f"on {_gpus(found.of(Purpose.INFERENCE).best.gpus)}"
+    on = f"on {_format_gpu_count(found.of(Purpose.INFERENCE).best.gpus)}"
     longest, most = found.longest, found.most
     each_on = f"each of {counted(found.ask.batch, 'sequence')} {on}"
     yield ReportFigure(
@@ -204,9 +205,10 @@ def _by_part(found: Fitting) -> ReportTable:
     part_names = {name for fit in found.fits for name in fit.best.parts}
     names = [name for name in PARTS if name in part_names]
     rows: list[tuple[Cell, ...]] = [
-        (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
+        (name, *(_bytes_to_gb(fit.best.parts.get(name)) for fit in found.fits))
+        for name in names
     ]
-    rows.append(("sum", *(_gb(fit.best.needed) for fit in found.fits)))
+    rows.append(("sum", *(_bytes_to_gb(fit.best.needed) for fit in found.fits)))
     return ReportTable(
         title="Memory of the fullest GPU by part",
         columns=(
@@ -221,11 +223,11 @@ def _by_part(found: Fitting) -> ReportTable:
     )
 
 
-def _gb(size: float | None) -> float | None:
+def _bytes_to_gb(size: float | None) -> float | None:
     return None if size is None else round(size / GB, 2)
 
 
-def _tried(found: Fitting) -> ReportTable:
+def _candidate_table(found: Fitting) -> ReportTable:
     return ReportTable(
         title="What was tried",
         columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "verdict"),
@@ -235,7 +237,7 @@ def _tried(found: Fitting) -> ReportTable:
                 fit_candidate.gpus,
                 fit_candidate.layout,
                 round(fit_candidate.needed / GB, 1),
-                "fits" if fit_candidate.fits else _shortage(fit_candidate),
+                "fits" if fit_candidate.fits else _shortage_text(fit_candidate),
             )
             for fit in found.fits
             for fit_candidate in fit.tried
@@ -243,7 +245,7 @@ def _tried(found: Fitting) -> ReportTable:
     )
 
 
-def _figures(found: Fitting) -> tuple[Figure, ...]:
+def _context_figures(found: Fitting) -> tuple[Figure, ...]:
     """Memory of the serving layout over the context; empty where nothing serves."""
     ask, best = found.ask, found.of(Purpose.INFERENCE).best
     if not best.fits:
@@ -263,7 +265,7 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
     )
     return (
         Figure(
-            title=f"Memory of {ask.batch:,} sequences on {_gpus(best.gpus)}",
+            title=f"Memory of {ask.batch:,} sequences on {_format_gpu_count(best.gpus)}",
             x=TableColumn(name="context", unit="tokens"),
             y=TableColumn(name="memory", unit="GB a GPU"),
             series=(
@@ -274,7 +276,7 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
     )
 
 
-def _assumed(ask: FitUse) -> Iterator[str]:
+def _assumption_texts(ask: FitUse) -> Iterator[str]:
     share = overhead(ask.device.architecture).kept_free
     yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
     yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
@@ -287,7 +289,7 @@ def _assumed(ask: FitUse) -> Iterator[str]:
     yield WHOLE
 
 
-def _data(found: Fitting) -> dict[str, Any]:
+def _fitting_as_dict(found: Fitting) -> dict[str, Any]:
     return {
         "model": found.ask.model.name,
         "device": found.ask.device.name,

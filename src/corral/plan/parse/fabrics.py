@@ -63,7 +63,9 @@ def _by_rate(text: str, gpu: Device) -> LinkKind:
     )
     named = said_across(rate, node_gpus=gpu.node_gpus)
     if named is None:
-        named = said_across(f"{rate} {_family(gpu.fabric)}", node_gpus=gpu.node_gpus)
+        named = said_across(
+            f"{rate} {_fabric_family(gpu.fabric)}", node_gpus=gpu.node_gpus
+        )
     if named is None or not _LEAST <= named.bytes_per_s <= _MOST:
         hint = "write for example '280 Gb/s infiniband', '100 Gb/s ethernet', or a name: ib-ndr"
         raise SpecInvalid(f"{text!r} is not the rate of a network", hint=hint)
@@ -71,7 +73,7 @@ def _by_rate(text: str, gpu: Device) -> LinkKind:
     return replace(named, title=f"{family}, {named.bytes_per_s * 8e-9:g} Gb/s a GPU")
 
 
-def _family(fabric: LinkKind) -> str:
+def _fabric_family(fabric: LinkKind) -> str:
     kind = fabric.name.split("-")[0]
     return {"ib": "infiniband"}.get(kind, kind)
 

@@ -44,7 +44,7 @@ ACROSS: Final = (
 def said_inside(text: str) -> LinkKind | None:
     """Return the link between GPUs of a node at the stated rate; None if none is named.
     About twice the link's own rate means both directions."""
-    named = _named(text.lower(), INSIDE)
+    named = _match_link(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
     if named is None or rate is None:
         return named
@@ -65,7 +65,7 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
     A rate is that of one adapter for each GPU, unless the text also has a number of
     adapters or a rate per node.
     """
-    named = _named(text.lower(), ACROSS)
+    named = _match_link(text.lower(), ACROSS)
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
     if named is None or rate is None:
         return named
@@ -88,7 +88,7 @@ def said_between_nodes(text: str) -> float | None:
     return float(rate[1]) * 1e9 if rate else None
 
 
-def _named(text: str, known: tuple[tuple[str, str], ...]) -> LinkKind | None:
+def _match_link(text: str, known: tuple[tuple[str, str], ...]) -> LinkKind | None:
     for pattern, name in known:
         if match := re.search(pattern, text):
             return link(match.expand(name))

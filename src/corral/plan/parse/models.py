@@ -45,11 +45,11 @@ def model_said(text: str) -> Model:
     """
     model_text = text.strip()
     if model_text.startswith("{"):
-        return model_of_config(_config(model_text))
+        return model_of_config(_parse_config(model_text))
     return _of_dimensions(model_text) if "=" in model_text else model(model_text)
 
 
-def _config(text: str) -> Mapping[str, Any]:
+def _parse_config(text: str) -> Mapping[str, Any]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -69,7 +69,9 @@ def _of_dimensions(text: str) -> Model:
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in _DIMENSIONS:
-            raise ModelRefused(f"a model has no dimension {name!r}", hint=_near(name))
+            raise ModelRefused(
+                f"a model has no dimension {name!r}", hint=_suggest_dimension(name)
+            )
         if not (value.isdecimal() and value.isascii() and len(value) < 20):
             raise ModelRefused(f"{name} of the model is {value!r}", hint=_FORM)
         sizes[name] = int(value)
@@ -88,7 +90,7 @@ def _of_dimensions(text: str) -> Model:
     )
 
 
-def _near(name: str) -> str:
+def _suggest_dimension(name: str) -> str:
     near = get_close_matches(name, _DIMENSIONS, n=1)
     return f"did you mean {near[0]}? {_FORM}" if near else _FORM
 

@@ -44,7 +44,7 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPr
     low = text.lower()
     if "see submission" in low or "best" in low:
         return _narrowest(device)
-    stored_precision = _named(low)
+    stored_precision = _parse_stored_precision(low)
     if "kv" in low and not narrow_cache:
         narrow_cache = bool(re.search(r"fp8[^,;]*kv|kv[^,;]*fp8", low))
     narrow = (
@@ -60,7 +60,7 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPr
     )
 
 
-def _named(low: str) -> StoredPrecision:
+def _parse_stored_precision(low: str) -> StoredPrecision:
     half = Precision.FP16
     for name, bits in GGUF_BITS.items():
         if name in low:

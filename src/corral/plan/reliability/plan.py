@@ -109,21 +109,24 @@ def reliability(run: ReliabilityRequest) -> Reliability:
     """
     remarks: list[str] = []
     sources: list[str] = []
-    run = _sized(run, remarks)
-    rate, low, high = _rates(run, remarks, sources)
+    run = _resolve_parameters(run, remarks)
+    rate, low, high = _failure_rates(run, remarks, sources)
     unsaved = _unsaved_seconds(run, remarks) if run.async_saves else 0.0
-    saving = _saving(run, rate, unsaved, remarks)
+    saving = _checkpoint_costs(run, rate, unsaved, remarks)
     best, worst, finest = (
-        _best(run, _at_rate(run, saving, per), unsaved) for per in (rate, high, low)
+        _best_interval(run, _at_rate(run, saving, per), unsaved)
+        for per in (rate, high, low)
     )
     if best.goodput < 0.01:
-        raise _endless(run, saving)
+        raise _no_progress_error(run, saving)
     wall = best.wall_days * DAY
     failures = wall / saving.mtbf_seconds
-    repair = _or(
+    repair = _value_or_usual(
         run.repair_hours, "repair", remarks, "a broken node is back after {:g} h"
     )
-    few, spares, many = (_spares(run, repair, per) for per in (low, rate, high))
+    few, spares, many = (
+        _required_spares(run, repair, per) for per in (low, rate, high)
+    )
     return Reliability(
         run=run,
         rate=rate,
@@ -136,11 +139,11 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         worst=worst,
         finest=finest,
         intervals=(replace(best, name="exact"), *_intervals(run, saving)),
-        faster=_faster(run, saving, unsaved),
+        faster=_faster_recoveries(run, saving, unsaved),
         spares=spares,
         spares_few=few,
         spares_many=many,
-        spared=_spared(run, spares, NODE_HOURS / rate, repair),
+        spared=_spare_options(run, spares, NODE_HOURS / rate, repair),
         by_part=tuple(
             (name, share * failures) for name, share in part_shares(run.each)
         ),
@@ -149,7 +152,9 @@ def reliability(run: ReliabilityRequest) -> Reliability:
     )
 
 
-def _sized(run: ReliabilityRequest, remarks: list[str]) -> ReliabilityRequest:
+def _resolve_parameters(
+    run: ReliabilityRequest, remarks: list[str]
+) -> ReliabilityRequest:
     """With the parameters of what a save holds, where the size of a save is to be
     known.
 
@@ -191,7 +196,7 @@ def mtbf_seconds(nodes: int, rate: float) -> float:
     return 1_000 * DAY / (rate * nodes)
 
 
-def _rates(
+def _failure_rates(
     run: ReliabilityRequest, remarks: list[str], sources: list[str]
 ) -> tuple[float, float, float]:
     if run.rate is not None:
@@ -212,7 +217,7 @@ def _rates(
     return usual.usual * factor, usual.low * factor, usual.high * factor
 
 
-def _saving(
+def _checkpoint_costs(
     run: ReliabilityRequest, rate: float, unsaved_seconds: float, remarks: list[str]
 ) -> Saving:
     """Return the checkpoint costs. Steps after a checkpoint that was not fully written
@@ -266,7 +271,9 @@ def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
     return _write_seconds(run, [])
 
 
-def _or(given: float | None, name: str, remarks: list[str], words: str) -> float:
+def _value_or_usual(
+    given: float | None, name: str, remarks: list[str], words: str
+) -> float:
     if given is not None:
         return given
     usual = recovery(name)
@@ -278,17 +285,17 @@ def _at_rate(run: ReliabilityRequest, saving: Saving, rate: float) -> Saving:
     return replace(saving, mtbf_seconds=mtbf_seconds(run.nodes, rate))
 
 
-def _best(
+def _best_interval(
     run: ReliabilityRequest, saving: Saving, unsaved_seconds: float
 ) -> IntervalOutcome:
     """At the best interval; none is shorter than a save in the background takes."""
     work = run.days * DAY
-    return _kept(
+    return _evaluate_interval(
         "best", run, max(work / best_parts(work, saving), unsaved_seconds), saving
     )
 
 
-def _kept(
+def _evaluate_interval(
     name: str, run: ReliabilityRequest, interval_seconds: float, saving: Saving
 ) -> IntervalOutcome:
     wall = expected_seconds(run.days * DAY, interval_seconds, saving)
@@ -310,10 +317,12 @@ def _intervals(run: ReliabilityRequest, saving: Saving) -> list[IntervalOutcome]
     even = {
         name: work / max(1, round(work / seconds)) for name, seconds in named.items()
     }
-    return [_kept(name, run, seconds, saving) for name, seconds in even.items()]
+    return [
+        _evaluate_interval(name, run, seconds, saving) for name, seconds in even.items()
+    ]
 
 
-def _faster(
+def _faster_recoveries(
     run: ReliabilityRequest, saving: Saving, unsaved_seconds: float
 ) -> tuple[Faster, ...]:
     pairs = [(share, 1.0) for share in QUICKER] + [
@@ -325,7 +334,7 @@ def _faster(
         Faster(
             restart_share=restart,
             stall_share=stall,
-            kept=_best(
+            kept=_best_interval(
                 run,
                 replace(
                     saving,
@@ -339,7 +348,9 @@ def _faster(
     )
 
 
-def _spares(run: ReliabilityRequest, repair_hours: float, rate: float) -> int | None:
+def _required_spares(
+    run: ReliabilityRequest, repair_hours: float, rate: float
+) -> int | None:
     return spares_for(
         run.nodes,
         run.availability,
@@ -349,7 +360,7 @@ def _spares(run: ReliabilityRequest, repair_hours: float, rate: float) -> int | 
     )
 
 
-def _spared(
+def _spare_options(
     run: ReliabilityRequest, spares: int | None, node_hours: float, repair_hours: float
 ) -> tuple[Spared, ...]:
     most = run.nodes if spares is None else min(run.nodes, spares + MORE_SPARES)
@@ -369,7 +380,7 @@ def _spared(
     )
 
 
-def _endless(run: ReliabilityRequest, saving: Saving) -> Conflict:
+def _no_progress_error(run: ReliabilityRequest, saving: Saving) -> Conflict:
     """With the largest run of the same saves that keeps half of its time."""
     low, high = 0, run.nodes
     while high - low > 1:

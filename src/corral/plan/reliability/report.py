@@ -38,52 +38,56 @@ def report(found: Reliability) -> PlannerReport:
     nodes, days = counted(run.nodes, "node"), counted(run.days, "day")
     return PlannerReport(
         title=f"Reliability: {nodes} of {counted(run.each, 'GPU')}, {days}",
-        verdict=_verdict(found),
-        answers=tuple(_answers(found)),
+        verdict=_verdict_text(found),
+        answers=tuple(_answer_figures(found)),
         tables=(
             _intervals(found),
-            _faster(found),
-            _spares(found),
-            _parts(found),
-            _seen(found),
+            _recovery_table(found),
+            _spare_node_table(found),
+            _failing_parts_table(found),
+            _observed_rates_table(found),
         ),
         figures=(_by_interval(found), _by_nodes(found)),
         assumed=found.remarks,
         sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
         warnings=(CLUMPS,),
-        data=_data(found),
+        data=_reliability_as_dict(found),
     )
 
 
-def _verdict(found: Reliability) -> str:
+def _verdict_text(found: Reliability) -> str:
     run, best = found.run, found.best
     verdict = (
-        f"A failure every {_span(found.mtbf_hours)}: save every "
-        f"{_span(best.interval_seconds / 3_600)}, which keeps {share_text(best.goodput, 1)} of the "
+        f"A failure every {_format_hours(found.mtbf_hours)}: save every "
+        f"{_format_hours(best.interval_seconds / 3_600)}, which keeps "
+        f"{share_text(best.goodput, 1)} of the "
         f"time, so that {counted(run.days, 'day')} of work take {best.wall_days:,.1f}"
     )
     if found.spares:
         verdict += f". Have {counted(found.spares, 'spare node')} ready"
-    saved = {name: _saved(found, faster) for name, faster in _halves(found).items()}
+    saved = {
+        name: _saved_gpu_hours(found, faster)
+        for name, faster in _half_time_options(found).items()
+    }
     most = max(saved, key=lambda name: saved[name])
     if saved[most] < 1:
         return f"{verdict}."
     return f"{verdict}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
 
 
-def _halves(found: Reliability) -> dict[str, Faster]:
+def _half_time_options(found: Reliability) -> dict[str, Faster]:
     pairs = {
         (faster.restart_share, faster.stall_share): faster for faster in found.faster
     }
     return {"restarting": pairs[(0.5, 1.0)], "saving": pairs[(1.0, 0.5)]}
 
 
-def _saved(found: Reliability, one: Faster) -> float:
+def _saved_gpu_hours(found: Reliability, one: Faster) -> float:
     """GPU-hours."""
     return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
 
 
-def _answers(found: Reliability) -> Iterator[ReportFigure]:
+def _answer_figures(found: Reliability) -> Iterator[ReportFigure]:
     """Each between what it is at the low rate and at the high one."""
     run = found.run
     yield from _failure_figures(found)
@@ -114,14 +118,14 @@ def _failure_figures(found: Reliability) -> Iterator[ReportFigure]:
         name="chance of at least one failure",
         value=100 * found.chance,
         unit="%",
-        low=100 * _chance(finest, hours / few),
-        high=100 * _chance(worst, hours / many),
+        low=100 * _failure_probability(finest, hours / few),
+        high=100 * _failure_probability(worst, hours / many),
     )
     yield ReportFigure(
         name="failures",
         value=found.failures,
-        low=_failures(finest, hours / few),
-        high=_failures(worst, hours / many),
+        low=_expected_failures(finest, hours / few),
+        high=_expected_failures(worst, hours / many),
         note="expected over the run",
     )
 
@@ -148,16 +152,20 @@ def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
         value=best.wall_days,
         unit="d",
         low=finest.wall_days,
-        high=_ends(worst.wall_days),
+        high=_finite_or_none(worst.wall_days),
     )
 
 
 def _loss_figures(found: Reliability) -> Iterator[ReportFigure]:
     outcomes = (found.best, found.finest, found.worst)
-    lost = [_lost(found, interval_outcome) for interval_outcome in outcomes]
+    lost = [_lost_hours_of(found, interval_outcome) for interval_outcome in outcomes]
     usd_per_gpu_hour = found.run.usd_per_gpu_hour
     yield ReportFigure(
-        name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2])
+        name="lost",
+        value=lost[0],
+        unit="GPU h",
+        low=lost[1],
+        high=_finite_or_none(lost[2]),
     )
     if usd_per_gpu_hour is not None:
         usd = [lost_hours * usd_per_gpu_hour for lost_hours in lost]
@@ -166,20 +174,20 @@ def _loss_figures(found: Reliability) -> Iterator[ReportFigure]:
             value=usd[0],
             unit="USD",
             low=usd[1],
-            high=_ends(usd[2]),
+            high=_finite_or_none(usd[2]),
         )
 
 
-def _lost(found: Reliability, kept: IntervalOutcome) -> float:
+def _lost_hours_of(found: Reliability, kept: IntervalOutcome) -> float:
     """GPU-hours to saves, restarts and work done twice."""
     return (kept.wall_days - found.run.days) * 24 * found.run.held_gpus
 
 
-def _failures(kept: IntervalOutcome, mtbf_hours: float) -> float:
+def _expected_failures(kept: IntervalOutcome, mtbf_hours: float) -> float:
     return kept.wall_days * 24 / mtbf_hours
 
 
-def _chance(kept: IntervalOutcome, mtbf_hours: float) -> float:
+def _failure_probability(kept: IntervalOutcome, mtbf_hours: float) -> float:
     return chance_of_failure(kept.wall_days * 24, mtbf_hours)
 
 
@@ -194,7 +202,7 @@ def _intervals(found: Reliability) -> ReportTable:
                 interval.name,
                 interval.interval_seconds / 60,
                 100 * interval.goodput,
-                _ends(interval.wall_days),
+                _finite_or_none(interval.wall_days),
             )
             for interval in found.intervals
         ),
@@ -202,7 +210,7 @@ def _intervals(found: Reliability) -> ReportTable:
     )
 
 
-def _faster(found: Reliability) -> ReportTable:
+def _recovery_table(found: Reliability) -> ReportTable:
     return ReportTable(
         title="What a faster restart or save would buy",
         columns=columns(
@@ -216,14 +224,14 @@ def _faster(found: Reliability) -> ReportTable:
                 found.saving.restart_seconds * faster.restart_share / 60,
                 found.saving.save_seconds * faster.stall_share,
                 100 * faster.kept.goodput,
-                _saved(found, faster),
+                _saved_gpu_hours(found, faster),
             )
             for faster in found.faster
         ),
     )
 
 
-def _spares(found: Reliability) -> ReportTable:
+def _spare_node_table(found: Reliability) -> ReportTable:
     return ReportTable(
         title="Spare nodes",
         columns=columns("spares", ("enough nodes are up", "% of the time")),
@@ -232,7 +240,7 @@ def _spares(found: Reliability) -> ReportTable:
     )
 
 
-def _parts(found: Reliability) -> ReportTable:
+def _failing_parts_table(found: Reliability) -> ReportTable:
     rows = sorted(found.by_part, key=lambda part: -part[1])
     return ReportTable(
         title="What will fail",
@@ -242,7 +250,7 @@ def _parts(found: Reliability) -> ReportTable:
     )
 
 
-def _seen(found: Reliability) -> ReportTable:
+def _observed_rates_table(found: Reliability) -> ReportTable:
     nodes = found.run.nodes
     return ReportTable(
         title="What clusters have seen",
@@ -318,18 +326,18 @@ def _by_nodes(found: Reliability) -> Figure:
     )
 
 
-def _span(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     if hours >= 72:
         return f"{hours / 24:.1f} days"
     return f"{hours:.2g} h" if hours >= 1.5 else f"{hours * 60:.0f} min"
 
 
-def _ends(days: float) -> float | None:
+def _finite_or_none(days: float) -> float | None:
     """None of what never ends: no number says so."""
     return days if isfinite(days) else None
 
 
-def _data(found: Reliability) -> dict[str, Any]:
+def _reliability_as_dict(found: Reliability) -> dict[str, Any]:
     whole = asdict(found)
     for interval_row in (
         whole["best"],
@@ -337,7 +345,7 @@ def _data(found: Reliability) -> dict[str, Any]:
         whole["finest"],
         *whole["intervals"],
     ):
-        interval_row["wall_days"] = _ends(interval_row["wall_days"])
+        interval_row["wall_days"] = _finite_or_none(interval_row["wall_days"])
     return whole | {
         "nodes": found.run.nodes,
         "mtbf_hours": found.mtbf_hours,

@@ -54,7 +54,7 @@ def predict(row: Row) -> Predicted:
     """
     collective = _collective(row.get("collective", ""))
     remarks: list[str] = []
-    size = _size(row, remarks)
+    size = _collective_bytes(row, remarks)
     place = place_of(row)
     remarks += place.remarks
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith(
@@ -66,14 +66,16 @@ def predict(row: Row) -> Predicted:
         seconds = small_all_reduce_seconds(size, place.group, place.wires)
         return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
     ways = collective_ways(collective, size, place.group, place.wires)
-    collective_choices = [way for way in ways if way.algorithm == _asked(algorithm)]
+    collective_choices = [
+        way for way in ways if way.algorithm == _requested_algorithm(algorithm)
+    ]
     seconds = min(way.seconds for way in collective_choices or ways)
     if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
         seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
     return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
 
 
-def _size(row: Row, remarks: list[str]) -> float:
+def _collective_bytes(row: Row, remarks: list[str]) -> float:
     """Return the bytes of the collective.
 
     Without a size in the row, an exchange of tokens takes it from the notes. Tokens are
@@ -83,7 +85,7 @@ def _size(row: Row, remarks: list[str]) -> float:
     Raises: RowRefused, if the notes do not give the number of exchanged tokens. Source:
     arXiv:2412.19437, section 3.3.
     """
-    if (size_bytes := _number(row, "size_bytes")) is not None:
+    if (size_bytes := _parse_number(row, "size_bytes")) is not None:
         return size_bytes
     name, notes = row.get("collective", ""), row.get("notes", "")
     if "moe" not in name:
@@ -109,26 +111,26 @@ def place_of(row: Row) -> RowTopology:
     """Raises: RowRefused where neither the GPU nor its links are known, or they do not
     fit."""
     remarks: list[str] = []
-    known_device = _device(row.get("gpu", ""))
-    gpus = _number(row, "n_gpus")
+    known_device = _find_device(row.get("gpu", ""))
+    gpus = _parse_number(row, "n_gpus")
     if not gpus or gpus < 1:
         raise RowRefused(
             "its number of GPUs is not given", hint="fill the column n_gpus"
         )
-    nodes = _nodes(row, round(gpus), known_device, remarks)
+    nodes = _node_count(row, round(gpus), known_device, remarks)
     if gpus % nodes:
         raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
     each = round(gpus) // nodes
     text = row.get("intra_link", "")
     if "bridge" in text.lower() and nodes == 1:
-        return _bridged(round(gpus), known_device, text, remarks)
+        return _bridged_topology(round(gpus), known_device, text, remarks)
     inside = said_inside(text)
     if inside is None:
-        inside = _usual(known_device, "scale_up")
+        inside = _default_link(known_device, "scale_up")
         remarks.append(f"intra_link: {inside.title}, as is usual for this GPU")
     domain = max(each, known_device.domain_gpus if known_device else each)
     node_gpus = round(
-        _number(row, "gpus_per_node")
+        _parse_number(row, "gpus_per_node")
         or (known_device.node_gpus if known_device else each)
     )
     measured = said_between_nodes(row.get("inter_link", ""))
@@ -139,7 +141,7 @@ def place_of(row: Row) -> RowTopology:
     ):
         wires = _measured_between(measured, inside, each, known_device, remarks)
     else:
-        fabric = _fabric(row, nodes, known_device, node_gpus, remarks)
+        fabric = _resolve_fabric(row, nodes, known_device, node_gpus, remarks)
         wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
     per_domain = each
     if nodes > 1 and known_device is not None and is_in_rack(row, known_device):
@@ -175,7 +177,7 @@ def _measured_between(
 ) -> Wires:
     """A rate that one pair had. Near to that of the adapter that each such GPU usually
     has, it is taken to be that of each; far below, to be shared by the node."""
-    usual = _usual(known, "fabric")
+    usual = _default_link(known, "fabric")
     is_own = bytes_per_s > usual.bytes_per_s / 2
     remarks.append(
         f"inter_link: the rate measured between two nodes, {'for each GPU' if is_own else 'shared'}"
@@ -184,7 +186,7 @@ def _measured_between(
     return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
 
 
-def _bridged(
+def _bridged_topology(
     gpus: int, known: Device | None, text: str, remarks: list[str]
 ) -> RowTopology:
     """Bridges join a few GPUs, and the host's PCIe these pairs."""
@@ -204,20 +206,20 @@ def _bridged(
     return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
 
 
-def _fabric(
+def _resolve_fabric(
     row: Row, nodes: int, known: Device | None, node_gpus: int, remarks: list[str]
 ) -> LinkKind | None:
     if nodes == 1:
         return known.fabric if known else None
     fabric = said_across(row.get("inter_link", ""), node_gpus=node_gpus)
     if fabric is None:
-        fabric = _usual(known, "fabric")
+        fabric = _default_link(known, "fabric")
         remarks.append(f"inter_link: {fabric.title}, as is usual for this GPU")
-    rate = _number(row, "nic_GBps_per_gpu")
+    rate = _parse_number(row, "nic_GBps_per_gpu")
     return fabric if rate is None else replace(fabric, bytes_per_s=rate * 1e9)
 
 
-def _usual(known: Device | None, which: str) -> LinkKind:
+def _default_link(known: Device | None, which: str) -> LinkKind:
     if known is None:
         raise RowRefused(
             "neither the GPU nor the link is one that the catalog knows",
@@ -227,16 +229,16 @@ def _usual(known: Device | None, which: str) -> LinkKind:
     return link_kind
 
 
-def _nodes(row: Row, gpus: int, known: Device | None, remarks: list[str]) -> int:
-    nodes = _number(row, "nodes")
+def _node_count(row: Row, gpus: int, known: Device | None, remarks: list[str]) -> int:
+    nodes = _parse_number(row, "nodes")
     if nodes is not None and nodes >= 1:
         return round(nodes)
-    each = _number(row, "gpus_per_node") or (known.node_gpus if known else 8)
+    each = _parse_number(row, "gpus_per_node") or (known.node_gpus if known else 8)
     remarks.append(f"nodes: {each:.0f} GPUs in each")
     return ceil(gpus / each)
 
 
-def _device(text: str) -> Device | None:
+def _find_device(text: str) -> Device | None:
     for name in _spellings(text):
         try:
             return device(name)
@@ -264,7 +266,7 @@ def _collective(text: str) -> Collective:
     return NAMES[plain]
 
 
-def _asked(algorithm: str) -> Algorithm | None:
+def _requested_algorithm(algorithm: str) -> Algorithm | None:
     """The algorithm that the row was forced to; None where the library chose."""
     if "nvls" in algorithm and "off" not in algorithm:
         return None if "ring" in algorithm else Algorithm.IN_SWITCH
@@ -273,7 +275,7 @@ def _asked(algorithm: str) -> Algorithm | None:
     return Algorithm.TREE if "tree" in algorithm else None
 
 
-def _number(row: Row, column: str) -> float | None:
+def _parse_number(row: Row, column: str) -> float | None:
     try:
         return float(row.get(column) or "")
     except ValueError:

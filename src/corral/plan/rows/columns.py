@@ -51,7 +51,7 @@ def check_columns(
         raise ColumnsMissing(
             f"a table of {kind} needs the columns {', '.join(NEEDED[kind])}; "
             f"this one has no {' and no '.join(missing)}",
-            hint=_hint(kind, columns),
+            hint=_column_hint(kind, columns),
         )
     if measured and not any(name in columns for name in MEASURED[kind]):
         raise ColumnsMissing(
@@ -60,7 +60,7 @@ def check_columns(
         )
 
 
-def _hint(kind: str, columns: Collection[str]) -> str:
+def _column_hint(kind: str, columns: Collection[str]) -> str:
     others = [
         kind_name
         for kind_name in NEEDED

@@ -70,13 +70,15 @@ def predict(row: Row) -> Predicted:
     row = {**dict.fromkeys(COLUMNS, ""), **row}
     server = server_of(row, remarks)
     try:
-        values = _values(row, server, remarks)
+        values = _predict_values(row, server, remarks)
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
     return Predicted(values=values, remarks=tuple(remarks))
 
 
-def _values(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+def _predict_values(
+    row: Row, server: BenchmarkServer, remarks: list[str]
+) -> dict[str, float]:
     scenario = row["scenario"].lower()
     if (benchmark := said_benchmark(row)) is not None:
         return _benchmark(server, benchmark, remarks)
@@ -84,16 +86,16 @@ def _values(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, 
     if "production" in scenario:
         raise RowRefused("averages over days of production say nothing of their load")
     if "in-flight" in scenario or "max throughput" in scenario:
-        return _full(row, server, remarks)
+        return _predict_max_throughput(row, server, remarks)
     if scenario.startswith("online") or row["requests_per_s"].strip():
-        return _online(row, server, remarks)
+        return _predict_online(row, server, remarks)
     if number(row, "batch_or_concurrency") is None:
         if not any(word in scenario for word in ("batch", "latency", "single")):
-            return _full(row, server, remarks)
+            return _predict_max_throughput(row, server, remarks)
         remarks.append("a batch of 1")
     if "concurren" in scenario or "closed" in scenario:
-        return _together(row, server, remarks)
-    return _static(row, server, remarks)
+        return _predict_concurrent(row, server, remarks)
+    return _predict_static_batch(row, server, remarks)
 
 
 def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
@@ -106,7 +108,7 @@ def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
         )
 
 
-def _lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
+def _token_lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
     prompt, output = number(row, "input_len"), number(row, "output_len")
     if prompt is None:
         prompt = 1 if row["scenario"] == "batch 1 decode" else PROMPTED
@@ -121,8 +123,10 @@ def _lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
     return round(prompt), round(output)
 
 
-def _static(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
-    prompt, output = _lengths(row, remarks)
+def _predict_static_batch(
+    row: Row, server: BenchmarkServer, remarks: list[str]
+) -> dict[str, float]:
+    prompt, output = _token_lengths(row, remarks)
     replica, copies = server.replica, server.copies
     batch = max(1, round((number(row, "batch_or_concurrency") or 1) / copies))
     first = prefill_seconds(replica, batch=batch, tokens=prompt)
@@ -143,9 +147,11 @@ def _static(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, 
     }
 
 
-def _full(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+def _predict_max_throughput(
+    row: Row, server: BenchmarkServer, remarks: list[str]
+) -> dict[str, float]:
     """Requests enough for the largest batch that memory allows, all the time."""
-    prompt, output = _lengths(row, remarks)
+    prompt, output = _token_lengths(row, remarks)
     replica = server.replica
     most = most_sequences(replica, prompt + output)
     if most < 1:
@@ -159,25 +165,29 @@ def _full(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, fl
     return {"pred_output_tokens_per_s_total": server.copies * rate * output}
 
 
-def _limits(row: Row, server: BenchmarkServer, prompt: int, output: int) -> BatchLimits:
+def _read_batch_limits(
+    row: Row, server: BenchmarkServer, prompt: int, output: int
+) -> BatchLimits:
     """Return the limits in the row's notes by the engine's own names, or the engine's
     defaults; never more sequences than fit into memory."""
     notes = row["notes"]
     batch_limits = BatchLimits()
-    sequences = _after(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
-    tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or batch_limits.tokens
+    sequences = _match_number(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
+    tokens = (
+        _match_number(r"max_num_batched_tokens=(\d+)", notes) or batch_limits.tokens
+    )
     batch_limit = max(1, most_sequences(server.replica, prompt + output // 2))
     return BatchLimits(
         sequences=round(min(sequences, batch_limit)), tokens=round(tokens)
     )
 
 
-def _after(pattern: str, text: str) -> float | None:
+def _match_number(pattern: str, text: str) -> float | None:
     match = re.search(pattern, text)
     return float(match[1]) if match else None
 
 
-def _rates(row: Row) -> list[float]:
+def _request_rates(row: Row) -> list[float]:
     """Requests a second: of the row, or of the stages that its notes name."""
     if (rate := number(row, "requests_per_s")) is not None:
         if rate <= 0:
@@ -190,12 +200,15 @@ def _rates(row: Row) -> list[float]:
     )
 
 
-def _online(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
-    prompt, output = _lengths(row, remarks)
+def _predict_online(
+    row: Row, server: BenchmarkServer, remarks: list[str]
+) -> dict[str, float]:
+    prompt, output = _token_lengths(row, remarks)
     shared = min(
-        _after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0
+        _match_number(r"shared system prompt of (\d+)", row["notes"]) or 0.0,
+        prompt - 1.0,
     )
-    limits = _limits(row, server, prompt, output)
+    limits = _read_batch_limits(row, server, prompt, output)
     stages = [
         served(
             server.replica,
@@ -204,7 +217,7 @@ def _online(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, 
             ),
             limits,
         )
-        for rate in _rates(row)
+        for rate in _request_rates(row)
     ]
     if any(math.isinf(stage.ttft) for stage in stages):
         busy = max(stage.busy for stage in stages)
@@ -233,13 +246,13 @@ def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
     }
 
 
-def _together(
+def _predict_concurrent(
     row: Row, server: BenchmarkServer, remarks: list[str]
 ) -> dict[str, float]:
-    prompt, output = _lengths(row, remarks)
+    prompt, output = _token_lengths(row, remarks)
     many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
     load = Load(rate=0.0, prompt=prompt, output=output)
-    limits = _limits(row, server, prompt, output)
+    limits = _read_batch_limits(row, server, prompt, output)
     return _of_stages(
         [served_together(server.replica, load, many, limits)], server.copies
     )

@@ -69,7 +69,7 @@ def collective_us(row: Row) -> float | None:
     return number(row, "time_us")
 
 
-def _column(name: str) -> Callable[[Row], float | None]:
+def _column_reader(name: str) -> Callable[[Row], float | None]:
     return lambda row: number(row, name)
 
 
@@ -93,18 +93,21 @@ MEASURES: Final[Mapping[str, tuple[MeasuredColumn, ...]]] = {
             name="step time",
             predicted="pred_step_time_s",
             unit="s",
-            measured=_column("iter_time_s_median"),
+            measured=_column_reader("iter_time_s_median"),
         ),
         MeasuredColumn(
             name="memory",
             predicted="pred_memory_gb_per_gpu",
             unit="GB",
-            measured=_column("mem_max_allocated_gb"),
+            measured=_column_reader("mem_max_allocated_gb"),
         ),
     ),
     "inference": tuple(
         MeasuredColumn(
-            name=name, predicted=f"pred_{column}", unit=unit, measured=_column(column)
+            name=name,
+            predicted=f"pred_{column}",
+            unit=unit,
+            measured=_column_reader(column),
         )
         for name, column, unit in (
             ("throughput", "output_tokens_per_s_total", "tokens/s"),

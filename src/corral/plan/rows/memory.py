@@ -53,9 +53,9 @@ def predict(row: Row) -> Predicted:
     remarks: list[str] = []
     try:
         memory, run = (
-            _t5(known_row, remarks)
+            _predict_t5(known_row, remarks)
             if known_row["family"] == "t5"
-            else _decoder(known_row, remarks)
+            else _predict_decoder(known_row, remarks)
         )
         rates = run.rates(known_row, remarks)
     except (ValueError, ArithmeticError) as wrong:
@@ -68,14 +68,14 @@ def predict(row: Row) -> Predicted:
     return Predicted(values=values | rates, remarks=tuple(remarks))
 
 
-def _decoder(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
+def _predict_decoder(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
     layout = layout_of(row, remarks)
     step = step_of(row, remarks)
     memory = memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
     return memory, TimedRun(steps=(step,), layout=layout)
 
 
-def _t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
+def _predict_t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
     flags = flags_of(row)
     halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
     if not all(half.isdigit() for half in halves):
@@ -178,11 +178,11 @@ def model_of(row: Row, remarks: list[str]) -> Model:
         has_bias=not latent and "disable-bias-linear" not in flags,
         positions=0 if rotates else number(row, "seq_len"),
         latent=latent,
-        experts=_experts(row, flags, ffn),
+        experts=_parse_experts(row, flags, ffn),
     )
 
 
-def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
+def _parse_experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
     if not row["num_experts"]:
         return None
     own_ffn = number(row, "moe_ffn", ffn)
@@ -255,7 +255,10 @@ def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
         data = gcd(max(gpus // model_parallel, 1), whole)
         remarks.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
     flags = flags_of(row)
-    layers, (first, last, interleave) = number(row, "layers"), _split(flags, pipeline)
+    layers, (first, last, interleave) = (
+        number(row, "layers"),
+        _parse_pipeline_split(flags, pipeline),
+    )
     pieces = number(row, "vp_layers", 0) * pipeline
     return TrainLayout(
         data=data,
@@ -268,7 +271,7 @@ def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
         if pieces
         else max(interleave, _named_pieces(row)),
         micro_batch=number(row, "micro_batch"),
-        shard=_shard(row),
+        shard=_parse_sharding(row),
         sequence_parallel=row["sequence_parallel"] == "True",
         recompute=_recompute(flags),
         first_layers=first,
@@ -296,7 +299,9 @@ def _named_pieces(row: Row) -> int:
     return int(match[1]) if match else 1
 
 
-def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
+def _parse_pipeline_split(
+    flags: Mapping[str, str], pipeline: int
+) -> tuple[int, int, int]:
     """Layers of the first and the last stage, 0 where they are as the others, and the
     pieces a stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer,
     | ends a piece."""
@@ -311,7 +316,7 @@ def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
     return own_layers[0], own_layers[-1], len(layers) // pipeline
 
 
-def _shard(row: Row) -> Shard:
+def _parse_sharding(row: Row) -> Shard:
     """Muon's states are whole on each GPU, unless its parameters are laid out for
     sharing."""
     if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:

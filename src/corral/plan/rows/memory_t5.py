@@ -40,7 +40,7 @@ def t5_memory(
     encoding = replace(step, sequence=ENCODED)
     encoder = kept_by_layer(encoding, layout, has_experts=False)
     decoder = kept_by_layer(step, layout, has_experts=False)
-    crossing = decoder_layers * _crossed(step, encoding, layout)
+    crossing = decoder_layers * _cross_attention_bytes(step, encoding, layout)
     kept_bytes = (
         (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
     )
@@ -70,7 +70,9 @@ def t5_steps(
     )
 
 
-def _crossed(decoding: TrainStep, encoding: TrainStep, layout: TrainLayout) -> float:
+def _cross_attention_bytes(
+    decoding: TrainStep, encoding: TrainStep, layout: TrainLayout
+) -> float:
     """Return the activations of cross-attention in one layer: a norm in and out and a
     mask, queries and the output, keys and values of the whole encoded input; without a
     flash kernel the scores of each pair, with their mask."""

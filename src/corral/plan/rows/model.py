@@ -40,7 +40,7 @@ def model_of_row(row: Row, remarks: list[str]) -> Model:
     )
     has_dimensions = not (layers is None or hidden is None or heads is None)
     vocab = whole(row, "vocab")
-    known_model = _known(name, has_dimensions=has_dimensions)
+    known_model = _find_catalog_model(name, has_dimensions=has_dimensions)
     if known_model is not None and (
         known_model.experts or known_model.latent or not has_dimensions
     ):
@@ -68,7 +68,7 @@ def model_of_row(row: Row, remarks: list[str]) -> Model:
         vocab=vocab,
         is_gated=False,
     )
-    return _gated(plain, number(row, "params"), remarks)
+    return _choose_mlp_form(plain, number(row, "params"), remarks)
 
 
 def sequence_of(row: Row, remarks: list[str]) -> int:
@@ -82,7 +82,7 @@ def sequence_of(row: Row, remarks: list[str]) -> int:
     if (sequence := whole(row, "seq_len")) is not None:
         return sequence
     name = row.get("model", "")
-    known_model = _known(name, has_dimensions=True)
+    known_model = _find_catalog_model(name, has_dimensions=True)
     if known_model is None and not (row.get("layers") or row.get("params")):
         raise RowRefused(
             "the row does not say how long a sequence is",
@@ -116,14 +116,14 @@ def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
     )
     inside = max(parameters - vocab * width, parameters / 2)
     layers = whole(row, "layers") or max(round(inside / (12 * width**2)), 1)
-    heads = whole(row, "heads") or _heads(width, whole(row, "tp") or 1)
+    heads = whole(row, "heads") or _choose_head_count(width, whole(row, "tp") or 1)
     remarks.append(
         f"{layers} layers, {width} wide, with {heads} heads, for {parameters:.3g} parameters"
     )
     return layers, width, heads
 
 
-def _heads(width: int, shared_by: int) -> int:
+def _choose_head_count(width: int, shared_by: int) -> int:
     """Return a number of heads as close to 128 wide as divides evenly, also over the
     GPUs that share them."""
     aim = max(round(width / _WIDTH / shared_by), 1)
@@ -145,7 +145,7 @@ def _size_said(name: str) -> float:
     return float(size[1]) * 1e9 if size else 0.0
 
 
-def _known(name: str, *, has_dimensions: bool) -> Model | None:
+def _find_catalog_model(name: str, *, has_dimensions: bool) -> Model | None:
     try:
         return model(name)
     except NotFound:
@@ -166,7 +166,9 @@ def _with_layers(known: Model, layers: int) -> Model:
     )
 
 
-def _gated(plain: Model, parameters: float | None, remarks: list[str]) -> Model:
+def _choose_mlp_form(
+    plain: Model, parameters: float | None, remarks: list[str]
+) -> Model:
     """With the form of MLP and output layer that comes nearest to what the model
     weighs."""
     forms = [

@@ -124,7 +124,7 @@ def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho, ties at their mean rank. None where one of them does not vary."""
-    ranks = (_ranks(first), _ranks(second))
+    ranks = (_average_ranks(first), _average_ranks(second))
     means = [fmean(rank_list) for rank_list in ranks]
     moved = [
         [rank - mean for rank in rank_list]
@@ -137,7 +137,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float |
     return float(shared / (spread[0] * spread[1]) ** 0.5)
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
+def _average_ranks(values: Sequence[float]) -> list[float]:
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     at = 0

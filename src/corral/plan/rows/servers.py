@@ -43,12 +43,18 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
         gpu = device(row["gpu"])
     except NotFound as unknown:
         raise RowRefused(unknown.message, hint=unknown.hint) from unknown
-    gpus = _whole(row, "n_gpus", 1, remarks)
+    gpus = _read_positive_int(row, "n_gpus", 1, remarks)
     runs = engine(row["engine"])
     if runs.name == "default":
         remarks.append("an engine like those that are measured")
-    tensor, pipeline = _whole(row, "tp", 1, []), _whole(row, "pp", 1, [])
-    data, expert = _whole(row, "dp", 1, []), _whole(row, "ep", 1, [])
+    tensor, pipeline = (
+        _read_positive_int(row, "tp", 1, []),
+        _read_positive_int(row, "pp", 1, []),
+    )
+    data, expert = (
+        _read_positive_int(row, "dp", 1, []),
+        _read_positive_int(row, "ep", 1, []),
+    )
     if runs.name == LAYER_SPLIT:
         tensor, pipeline = 1, max(tensor * pipeline, gpus)
     attends_apart = data > 1 and expert > 1
@@ -78,7 +84,7 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
     )
 
 
-def _whole(row: Row, column: str, default: int, remarks: list[str]) -> int:
+def _read_positive_int(row: Row, column: str, default: int, remarks: list[str]) -> int:
     value = number(row, column)
     if value is None:
         remarks.append(f"{column} of {default}")
@@ -126,8 +132,8 @@ def model_of(row: Row, remarks: list[str]) -> Model:
             hidden=sizes["hidden"],
             heads=sizes["heads"],
             vocab=sizes["vocab"],
-            kv_heads=_whole(row, "kv_heads", sizes["heads"], []),
-            ffn=_whole(row, "ffn", 4 * sizes["hidden"], []),
+            kv_heads=_read_positive_int(row, "kv_heads", sizes["heads"], []),
+            ffn=_read_positive_int(row, "ffn", 4 * sizes["hidden"], []),
             parameters=number(row, "params") or 0,
             name=row["model"],
         )

@@ -102,13 +102,15 @@ def read(row: Row) -> TrainingRow:
         raise RowRefused(
             "the run keeps its model in the memory of the host, and fetches it"
         )
-    used = _device(row)
+    used = _read_device(row)
     by = software(library(row))
     model = model_of_row(row, remarks)
     sequence = sequence_of(row, remarks)
     row = _with_batch(row, sequence, remarks)
     gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
-    layout = _by_slices(row, _layout(row, gpus, by, model, remarks), used, remarks)
+    layout = _by_slices(
+        row, _build_layout(row, gpus, by, model, remarks), used, remarks
+    )
     batch = whole(row, "global_batch")
     even = layout.data * layout.micro_batch
     if batch is not None and batch < even:
@@ -136,7 +138,7 @@ def read(row: Row) -> TrainingRow:
         step=step,
         layout=layout,
         device=used,
-        wires=_wires(row, used, gpus),
+        wires=_build_wires(row, used, gpus),
         by=by,
         batch=float(asked_batch),
         batch_is_given=batch is not None,
@@ -204,7 +206,7 @@ def library(row: Row) -> str:
     return DEFAULT
 
 
-def _device(row: Row) -> Device:
+def _read_device(row: Row) -> Device:
     try:
         return device(row.get("gpu", ""))
     except NotFound as wrong:
@@ -216,7 +218,7 @@ def _gpus_of_parts(row: Row) -> int:
     return parts[0] * parts[1] * parts[2] * parts[3]
 
 
-def _layout(
+def _build_layout(
     row: Row, gpus: int, by: Software, model: Model, remarks: list[str]
 ) -> TrainLayout:
     tensor, pipeline, context, expert = (
@@ -241,9 +243,9 @@ def _layout(
         pipeline=pipeline,
         context=context,
         expert=expert,
-        interleave=_pieces(row, pipeline, by, model, remarks),
+        interleave=_pipeline_interleave(row, pipeline, by, model, remarks),
         micro_batch=_micro_batch(row, gpus // apart, by, remarks),
-        shard=_sharding(row, by, remarks),
+        shard=_read_sharding(row, by, remarks),
         sequence_parallel=in_sequence,
         recompute=_recompute(recompute_text),
     )
@@ -279,7 +281,7 @@ def _by_slices(
     return replace(layout, replicas=slices)
 
 
-def _pieces(
+def _pipeline_interleave(
     row: Row, pipeline: int, by: Software, model: Model, remarks: list[str]
 ) -> int:
     if pipeline == 1:
@@ -293,7 +295,7 @@ def _pieces(
     return model.layers // pipeline
 
 
-def _sharding(row: Row, by: Software, remarks: list[str]) -> Shard:
+def _read_sharding(row: Row, by: Software, remarks: list[str]) -> Shard:
     sharding_text = row.get("fsdp_zero_stage", "").lower()
     if not sharding_text and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
         remarks.append("everything is sharded (FSDP)")
@@ -301,10 +303,10 @@ def _sharding(row: Row, by: Software, remarks: list[str]) -> Shard:
     if not sharding_text and by.interleaves:  # as recipes of the library do
         remarks.append("the optimizer is sharded (ZeRO-1)")
         return Shard.OPTIMIZER
-    return _shard(sharding_text)
+    return _parse_shard(sharding_text)
 
 
-def _shard(said: str) -> Shard:
+def _parse_shard(said: str) -> Shard:
     if "zero-2" in said or "shard_grad_op" in said or "zero2" in said:
         return Shard.GRADIENTS
     if "fsdp" in said or "zero-3" in said or "zero3" in said:
@@ -350,7 +352,7 @@ def _has_flash(by: Software, remarks: list[str]) -> bool:
     return True
 
 
-def _wires(row: Row, used: Device, gpus: int) -> Wires:
+def _build_wires(row: Row, used: Device, gpus: int) -> Wires:
     nodes = whole(row, "nodes") or 1
     each = max(gpus // nodes, 1)
     domain = used.domain_gpus
@@ -358,7 +360,9 @@ def _wires(row: Row, used: Device, gpus: int) -> Wires:
         domain = min(domain, each)  # smaller nodes than usual
     wires_text = row.get("interconnect", "").lower()
     return Wires(
-        scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(wires_text, used)
+        scale_up=used.scale_up,
+        domain_gpus=domain,
+        fabric=_parse_fabric(wires_text, used),
     )
 
 
@@ -370,5 +374,5 @@ def _named_fabric(said: str) -> LinkKind | None:
     return None
 
 
-def _fabric(said: str, used: Device) -> LinkKind:
+def _parse_fabric(said: str, used: Device) -> LinkKind:
     return _named_fabric(said) or used.fabric

@@ -50,7 +50,7 @@ def row_memory_gb(
     return (memory.reserved if "reserved" in kind else memory.allocated_peak) / 1e9
 
 
-def _notes(row: Row) -> str:
+def _cumulative_notes(row: Row) -> str:
     notes_text = row.get("notes", "").lower()
     if "cumulative" not in notes_text:
         return notes_text
@@ -62,8 +62,8 @@ def row_memory(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> TrainMemory:
     """Memory of the last rank where the measure says so, else of the fullest one."""
-    notes = _notes(row)
-    step = _kept(notes, step, library)
+    notes = _cumulative_notes(row)
+    step = _apply_library_defaults(notes, step, library)
     if "no sequence parallel" in notes:
         layout = replace(layout, sequence_parallel=False)
     if library == "torchtitan" and layout.recompute is Recompute.SELECTIVE:
@@ -82,7 +82,7 @@ def row_memory(
     return training_memory(step, layout, stage=stage, architecture=architecture)
 
 
-def _kept(notes: str, step: TrainStep, library: str) -> TrainStep:
+def _apply_library_defaults(notes: str, step: TrainStep, library: str) -> TrainStep:
     """Return what the library keeps, and in which precision."""
     model = step.model
     if library.startswith("megatron"):

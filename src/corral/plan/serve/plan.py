@@ -156,17 +156,17 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
     serves all requests at the lowest cost is kept. Raises: NotFound, ModelRefused,
     SpecInvalid, TargetsMissed.
     """
-    _check(request)
+    _validate_request(request)
     engine_said(request.engine)
     model = model_said(request.model)
-    cautions = tuple(_beyond(request, model))
+    cautions = tuple(_context_cautions(request, model))
     offers = listed or prices()
     fleets: list[ReplicaSet] = []
     unfit: list[Unfit] = []
     for candidate in _candidates(request, offers):
         try:
             best_set = _best_of(
-                candidate, model, request, _price(candidate, request, offers)
+                candidate, model, request, _gpu_hour_price(candidate, request, offers)
             )
         except Unsuited as unsuited:
             if request.gpu:
@@ -177,19 +177,19 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
         else:
             unfit.append(best_set)
     if not fleets:
-        raise _missed(request, model, unfit)
-    fleets.sort(key=_cost)
+        raise _targets_missed_error(request, model, unfit)
+    fleets.sort(key=_cost_sort_key)
     return ServePlan(
         request=request,
         model=model,
         fleets=tuple(fleets),
         unfit=tuple(unfit),
-        remarks=tuple(_remarks(request, model, offers)),
+        remarks=tuple(_assumption_remarks(request, model, offers)),
         cautions=cautions,
     )
 
 
-def _check(request: ServeRequest) -> None:
+def _validate_request(request: ServeRequest) -> None:
     check(request)
     if not 0 <= request.shared < request.input:
         raise SpecInvalid(
@@ -207,7 +207,7 @@ def _check(request: ServeRequest) -> None:
         )
 
 
-def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
+def _context_cautions(request: ServeRequest, model: Model) -> Iterator[str]:
     """Yield a caution if a request is longer than the context that the model was made
     for.
 
@@ -241,7 +241,9 @@ def _candidates(request: ServeRequest, offers: PriceList) -> Iterator[Device]:
             yield gpu_device
 
 
-def _price(one: Device, request: ServeRequest, offers: PriceList) -> float | None:
+def _gpu_hour_price(
+    one: Device, request: ServeRequest, offers: PriceList
+) -> float | None:
     if request.usd_per_gpu_hour is not None:
         return request.usd_per_gpu_hour
     if not offers.rent(one.name, request.price):
@@ -254,12 +256,12 @@ def _best_of(
 ) -> ReplicaSet | Unfit:
     best: ReplicaSet | None = None
     unfit = Unfit(device=one, why="no layout comes out even")
-    for replica in _replicas(one, model, request):
+    for replica in _candidate_replicas(one, model, request):
         if replica.pipeline > 1 and (best or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
-        replica_set = _fleet(replica, request, usd)
+        replica_set = _size_replica_set(replica, request, usd)
         if isinstance(replica_set, Unfit):
-            unfit = min(replica_set, unfit, key=_miss)
+            unfit = min(replica_set, unfit, key=_latency_sum)
         elif best is None or (replica_set.gpus, replica_set.replicas) < (
             best.gpus,
             best.replicas,
@@ -268,11 +270,13 @@ def _best_of(
     return best or unfit
 
 
-def _miss(one: Unfit) -> float:
+def _latency_sum(one: Unfit) -> float:
     return one.ttft + one.itl
 
 
-def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
+def _candidate_replicas(
+    one: Device, model: Model, request: ServeRequest
+) -> Iterator[Replica]:
     weights = kept_in(request.precision, one, model.published)
     precision = (
         precision_said(request.kv_precision) if request.kv_precision else half(one)
@@ -299,7 +303,7 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
             yield replace(whole, tensor=widths[-1], pipeline=stages)
 
 
-def _fleet(
+def _size_replica_set(
     replica: Replica, request: ServeRequest, usd: float | None
 ) -> ReplicaSet | Unfit:
     batch_limit = most_sequences(replica, request.input + request.output)
@@ -316,12 +320,14 @@ def _fleet(
     )
     most = capacity(replica, load, limits)
     alone = served(replica, replace(load, rate=ALONE * most), limits)
-    if not _keeps(alone, request):
+    if not _is_within_targets(alone, request):
         return _too_slow(replica, alone, request)
     low, high = ALONE * most, most
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        is_within = _keeps(served(replica, replace(load, rate=rate), limits), request)
+        is_within = _is_within_targets(
+            served(replica, replace(load, rate=rate), limits), request
+        )
         low, high = (rate, high) if is_within else (low, rate)
     count = ceil(request.qps / low)
     return ReplicaSet(
@@ -334,7 +340,7 @@ def _fleet(
     )
 
 
-def _keeps(one: Served, request: ServeRequest) -> bool:
+def _is_within_targets(one: Served, request: ServeRequest) -> bool:
     ttft, itl = request.ttft_p90 or inf, request.itl_p90 or inf
     first, next_one = one.ttft_quantile(SHARE) * 1e3, one.itl_quantile(SHARE) * 1e3
     return isfinite(first) and first <= ttft and next_one <= itl
@@ -352,15 +358,15 @@ def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
     return Unfit(device=replica.device, why=why, ttft=ttft, itl=itl)
 
 
-def _cost(one: ReplicaSet) -> tuple[float, int]:
+def _cost_sort_key(one: ReplicaSet) -> tuple[float, int]:
     return (inf if one.usd_per_hour is None else one.usd_per_hour, one.gpus)
 
 
-def _missed(
+def _targets_missed_error(
     request: ServeRequest, model: Model, unfit: Sequence[Unfit]
 ) -> TargetsMissed:
     """With the GPU that comes nearest."""
-    nearest = min(unfit, key=_miss, default=None)
+    nearest = min(unfit, key=_latency_sum, default=None)
     if nearest is None:
         return TargetsMissed(
             "no GPU has a price of this kind",
@@ -386,8 +392,8 @@ def _that_fits(request: ServeRequest, model: Model) -> str:
         with suppress(Unsuited):
             fit = (
                 each
-                for each in _replicas(gpu_device, model, request)
-                if _holds(each, request)
+                for each in _candidate_replicas(gpu_device, model, request)
+                if _can_hold_request(each, request)
             )
             replicas += islice(fit, 1)
     if not replicas:
@@ -396,11 +402,13 @@ def _that_fits(request: ServeRequest, model: Model) -> str:
     return f"it fits {counted(best.gpus, 'GPU')} of --gpu {best.device.name}"
 
 
-def _holds(replica: Replica, request: ServeRequest) -> bool:
+def _can_hold_request(replica: Replica, request: ServeRequest) -> bool:
     return most_sequences(replica, request.input + request.output) >= 1
 
 
-def _remarks(request: ServeRequest, model: Model, offers: PriceList) -> Iterator[str]:
+def _assumption_remarks(
+    request: ServeRequest, model: Model, offers: PriceList
+) -> Iterator[str]:
     yield (
         "requests come independently of each other (Poisson), each with "
         f"{counted(request.input, 'token')} in and {request.output:,} out"
@@ -418,10 +426,10 @@ def _remarks(request: ServeRequest, model: Model, offers: PriceList) -> Iterator
     if request.itl_p90 is None:
         yield "any time between tokens: --itl-p90 sets a target"
     if request.usd_per_gpu_hour is None:
-        yield from _priced(request, offers)
+        yield from _price_remarks(request, offers)
 
 
-def _priced(request: ServeRequest, offers: PriceList) -> Iterator[str]:
+def _price_remarks(request: ServeRequest, offers: PriceList) -> Iterator[str]:
     how = PRICED[request.price]
     if request.gpu and not offers.rent(device(request.gpu).name, request.price):
         yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"

@@ -51,8 +51,8 @@ def report(plan: ServePlan) -> PlannerReport:
         verdict=f"{best.gpus:,} x {best.replica.device.title} ({spread}){price}: 90 % of the "
         f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
         f"next within {best.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
-        answers=tuple(_answers(best)),
-        tables=(_fleets(plan), *_unfit(plan), _times(best)),
+        answers=tuple(_answer_figures(best)),
+        tables=(_replica_set_table(plan), *_unfit_tables(plan), _latency_table(best)),
         figures=(_by_load(best),),
         assumed=plan.remarks,
         sources=(
@@ -61,17 +61,17 @@ def report(plan: ServePlan) -> PlannerReport:
             *_band_sentences(best),
         ),
         warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
-        data=_data(plan),
+        data=_plan_as_dict(plan),
     )
 
 
-def _band(best: ReplicaSet, name: str) -> ErrorBand | None:
+def _error_band_of(best: ReplicaSet, name: str) -> ErrorBand | None:
     return gpu_band(name, best.replica.device.chip)
 
 
 def _band_sentences(best: ReplicaSet) -> Iterator[str]:
     for name, what in MEASURED_TIMES.items():
-        if (error_band := _band(best, name)) is not None:
+        if (error_band := _error_band_of(best, name)) is not None:
             yield error_band.sentence(what)
 
 
@@ -84,11 +84,11 @@ def _unmeasured(best: ReplicaSet) -> Iterator[str]:
         )
 
 
-def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
+def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
     each, replica = best.each, best.replica
     first, then, whole = (
         None if error_band is None else error_band.quoted
-        for error_band in map(partial(_band, best), MEASURED_TIMES)
+        for error_band in map(partial(_error_band_of, best), MEASURED_TIMES)
     )
     yield ReportFigure(name="GPUs", value=best.gpus)
     yield ReportFigure(name="replicas", value=best.replicas)
@@ -145,7 +145,7 @@ def batch_note(most: int, queue_seconds: float) -> str:
     return f"on average; {most:,} at the most{for_place}"
 
 
-def _fleets(plan: ServePlan) -> ReportTable:
+def _replica_set_table(plan: ServePlan) -> ReportTable:
     return ReportTable(
         title="What keeps the targets",
         columns=columns(
@@ -178,7 +178,7 @@ def _fleets(plan: ServePlan) -> ReportTable:
     )
 
 
-def _unfit(plan: ServePlan) -> Iterator[ReportTable]:
+def _unfit_tables(plan: ServePlan) -> Iterator[ReportTable]:
     if plan.unfit:
         yield ReportTable(
             title="What does not",
@@ -187,7 +187,7 @@ def _unfit(plan: ServePlan) -> Iterator[ReportTable]:
         )
 
 
-def _times(best: ReplicaSet) -> ReportTable:
+def _latency_table(best: ReplicaSet) -> ReportTable:
     each = best.each
     percents = (10, 25, 50, 75, 90, 95, 99, 99.9)
     return ReportTable(
@@ -239,7 +239,7 @@ def _by_load(best: ReplicaSet) -> Figure:
     )
 
 
-def _data(plan: ServePlan) -> dict[str, Any]:
+def _plan_as_dict(plan: ServePlan) -> dict[str, Any]:
     return {
         "request": asdict(plan.request),
         "fleets": [_fleet_data(fleet) for fleet in plan.fleets],

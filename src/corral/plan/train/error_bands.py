@@ -25,7 +25,7 @@ class Bands:
 
     @classmethod
     def of(cls, ask: TrainAsk) -> "Bands":
-        name, kind = _kind(ask)
+        name, kind = _classify_run(ask)
         step = gpu_band(f"training.step_time.{name}", ask.device.chip)
         is_own = step is not None and step.name.endswith(f".{ask.device.chip}")
         like = f"{kind}, on {ask.device.chip.upper() if is_own else 'other GPUs than this'}"
@@ -52,7 +52,7 @@ class Bands:
             )
 
 
-def _kind(ask: TrainAsk) -> tuple[str, str]:
+def _classify_run(ask: TrainAsk) -> tuple[str, str]:
     if ask.frozen:
         return "lora", "LoRA on frozen models"
     if ask.model.experts is not None:

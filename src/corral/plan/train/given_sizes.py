@@ -44,9 +44,9 @@ def refuse_impossible(ask: TrainAsk) -> None:
         ]
         raise NoLayout(
             f"{ask.sequence:,} tokens are not cut into {pieces} pieces of {SHORTEST:,} or more",
-            hint=f"give --context-parallel {_or(can or [1])}",
+            hint=f"give --context-parallel {_join_with_or(can or [1])}",
         )
-    together = _together(ask)
+    together = _least_model_gpus(ask)
     if ask.gpus % together:
         raise NoLayout(
             f"{counted(ask.gpus, 'GPU')} do not come out even in groups of {together:,}, which is "
@@ -61,22 +61,22 @@ def _refuse_tensor(ask: TrainAsk) -> None:
     if ask.tensor and heads % ask.tensor:
         raise NoLayout(
             f"{ask.model.name} has {heads} heads, which do not divide by {ask.tensor}",
-            hint=f"give --tensor {_or(can)}",
+            hint=f"give --tensor {_join_with_or(can)}",
         )
     if ask.tensor > near:
         raise NoLayout(
             f"tensor parallelism of {ask.tensor} goes beyond the {counted(near, 'GPU')} of "
             f"{ask.device.title} that fast links join",
-            hint=f"give --tensor {_or(can)}",
+            hint=f"give --tensor {_join_with_or(can)}",
         )
 
 
-def _or(numbers: Sequence[int]) -> str:
+def _join_with_or(numbers: Sequence[int]) -> str:
     *first, last = map(str, numbers)
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _together(ask: TrainAsk) -> int:
+def _least_model_gpus(ask: TrainAsk) -> int:
     """GPUs that one copy of the model has at the least, by the sizes that were
     given."""
     return max(ask.tensor, 1) * max(ask.pipeline, 1) * max(ask.context, 1)
@@ -85,7 +85,7 @@ def _together(ask: TrainAsk) -> int:
 def least(ask: TrainAsk) -> Fitting | None:
     """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes;
     None where none does on as many as are ever tried."""
-    each = lcm(_together(ask), ask.device.node_gpus)
+    each = lcm(_least_model_gpus(ask), ask.device.node_gpus)
 
     def on(times: int) -> Fitting | None:
         wider = replace(ask, gpus=times * each)

@@ -140,7 +140,7 @@ class Turned:
     nearest: str = ""
 
 
-def _amount(size_bytes: float) -> str:
+def _format_bytes(size_bytes: float) -> str:
     return (
         f"{size_bytes / 1e9:.1f} GB"
         if size_bytes >= 1e8
@@ -173,7 +173,7 @@ class RefusedLayouts:
         if self._over is None:
             return ""
         over, layout = self._over
-        return f"{words(layout)} is {_amount(over)} a GPU too large"
+        return f"{words(layout)} is {_format_bytes(over)} a GPU too large"
 
     def commonest(self) -> str:
         """Return why most layouts were refused, except for the requested sizes."""
@@ -195,7 +195,9 @@ class RefusedLayouts:
         )
 
 
-def _memory(ask: TrainAsk, step: TrainStep, layout: TrainLayout) -> TrainMemory:
+def _estimate_memory(
+    ask: TrainAsk, step: TrainStep, layout: TrainLayout
+) -> TrainMemory:
     architecture = ask.device.architecture
     if ask.frozen:
         return adapter_memory(step, layout, rank=ask.rank, architecture=architecture)
@@ -220,7 +222,7 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
                 )
 
 
-def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
+def _refusal_reason(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
     """Return why a division of the GPUs is not worth timing; None if it is."""
     model = ask.model
     size_pairs = (
@@ -253,17 +255,17 @@ Fitting = tuple[TrainLayout, TrainMemory]
 def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
     """Yield the layouts that fit; the others are counted with their reason."""
     for grid in grids(ask):
-        if why := _refusal(ask, step, grid):
+        if why := _refusal_reason(ask, step, grid):
             tally.down(why)
             continue
-        for shard in _shards(ask, grid):
-            for expert in _experts(ask.model, grid):
-                yield from _sizes(
+        for shard in _shard_options(ask, grid):
+            for expert in _expert_parallel_sizes(ask.model, grid):
+                yield from _micro_batch_layouts(
                     ask, step, replace(grid, shard=shard, expert=expert), tally
                 )
 
 
-def _sizes(
+def _micro_batch_layouts(
     ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
 ) -> Iterator[Fitting]:
     """Yield layouts by the size of the micro batch; layers are recomputed only if it
@@ -273,19 +275,19 @@ def _sizes(
             tally.down("leaves a part of a micro batch over")
             continue
         sized = replace(base, micro_batch=micro)
-        for pieces in _pieces(ask.model, step, sized):
+        for pieces in _interleave_options(ask.model, step, sized):
             layout = replace(sized, interleave=pieces)
-            memory = _memory(ask, step, layout)
+            memory = _estimate_memory(ask, step, layout)
             if memory.device > ask.usable_bytes:
                 layout = replace(layout, recompute=Recompute.FULL)
-                memory = _memory(ask, step, layout)
+                memory = _estimate_memory(ask, step, layout)
             if memory.device > ask.usable_bytes:
                 tally.too_large(memory.device - ask.usable_bytes, layout)
                 continue
             yield layout, memory
 
 
-def _shards(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
+def _shard_options(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
     if grid.data * grid.context == 1:
         return (Shard.NONE,)
     # a pipeline would gather for each micro batch
@@ -294,7 +296,7 @@ def _shards(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
     return (Shard.OPTIMIZER, Shard.PARAMETERS)
 
 
-def _experts(model: Model, grid: TrainLayout) -> tuple[int, ...]:
+def _expert_parallel_sizes(model: Model, grid: TrainLayout) -> tuple[int, ...]:
     """Over how many GPUs of a stage experts are spread: a node, a few, or as many as
     can be."""
     if model.experts is None:
@@ -303,7 +305,9 @@ def _experts(model: Model, grid: TrainLayout) -> tuple[int, ...]:
     return tuple(sorted({most, *(gcd(most, some) for some in SPREADS)}))
 
 
-def _pieces(model: Model, step: TrainStep, layout: TrainLayout) -> tuple[int, ...]:
+def _interleave_options(
+    model: Model, step: TrainStep, layout: TrainLayout
+) -> tuple[int, ...]:
     """1, as many as a stage has layers, and a number between. Embedding and output
     matrix count as a layer each where the layers do not come out even
     (perf/sharding.py)."""

@@ -69,7 +69,7 @@ class Trained:
         return model_flops(self.ask.step) / (
             self.chosen.time.seconds
             * self.ask.gpus
-            * _peak(self.ask.device, self.ask.precision)
+            * _peak_flops(self.ask.device, self.ask.precision)
         )
 
 
@@ -84,7 +84,7 @@ def model_flops(step: TrainStep) -> float:
     return (2 * trained * products + 2 * 3 * square) * step.tokens
 
 
-def _peak(used: Device, precision: Precision) -> float:
+def _peak_flops(used: Device, precision: Precision) -> float:
     return (
         used.flops.get(precision)
         or used.flops.get(Precision.BF16)
@@ -99,21 +99,21 @@ def search(ask: TrainAsk) -> Trained:
     """
     refuse_impossible(ask)
     tally = RefusedLayouts()
-    layout_candidates = _timed(ask, tally)
+    layout_candidates = _time_layouts(ask, tally)
     if not layout_candidates:
         raise refused(ask, tally)
     done = Trained(
         ask=ask,
-        chosen=_simplest(layout_candidates),
+        chosen=_choose_simplest(layout_candidates),
         best=tuple(layout_candidates[:KEPT]),
         turned=tally.turned(),
         considered=len(layout_candidates) + tally.count,
         timed=len(layout_candidates),
     )
-    return replace(done, levers=tuple(_levers(done)))
+    return replace(done, levers=tuple(_evaluate_levers(done)))
 
 
-def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
+def _time_layouts(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
     step, wires, by = ask.step, ask.wires, software(ask.by)
     layout_candidates: list[LayoutCandidate] = []
     for layout, memory in layouts(ask, step, tally):
@@ -126,7 +126,7 @@ def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
     )
 
 
-def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
+def _choose_simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
     """Return the candidate within `TIE` of the fastest that divides in the fewest
     ways."""
     near = [
@@ -134,10 +134,10 @@ def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
         for layout_candidate in found
         if layout_candidate.time.seconds <= (1 + TIE) * found[0].time.seconds
     ]
-    return min(near, key=lambda one: (_ways(one.layout), one.time.seconds))
+    return min(near, key=lambda one: (_count_divisions(one.layout), one.time.seconds))
 
 
-def _ways(layout: TrainLayout) -> int:
+def _count_divisions(layout: TrainLayout) -> int:
     cuts = (
         layout.tensor,
         layout.pipeline,
@@ -153,31 +153,31 @@ def _ways(layout: TrainLayout) -> int:
     )
 
 
-def _levers(done: Trained) -> Iterator[Lever]:
+def _evaluate_levers(done: Trained) -> Iterator[Lever]:
     """Each change by itself, over the layouts that are best as it is."""
     ask = done.ask
     wires = ask.wires
     faster = replace(wires.fabric, bytes_per_s=2 * wires.fabric.bytes_per_s)
     nearer = replace(wires.scale_up, bytes_per_s=2 * wires.scale_up.bytes_per_s)
     if ask.gpus > wires.domain_gpus:
-        yield _changed(
+        yield _evaluate_change(
             done,
             f"twice the bandwidth of {wires.fabric.title}",
             replace(wires, fabric=faster),
         )
     if ask.gpus > 1:
-        yield _changed(
+        yield _evaluate_change(
             done,
             f"twice the bandwidth of {wires.scale_up.title}",
             replace(wires, scale_up=nearer),
         )
     twice = replace(ask.step, global_batch=2 * ask.step.global_batch)
-    yield _changed(
+    yield _evaluate_change(
         done, f"a batch of {twice.global_batch:,} sequences", wires, step=twice
     )
 
 
-def _changed(
+def _evaluate_change(
     done: Trained, change: str, wires: Wires, *, step: TrainStep | None = None
 ) -> Lever:
     ask = done.ask
@@ -198,12 +198,12 @@ def _changed(
 def with_device(done: Trained, other: Device) -> Lever | None:
     """The same run on as many of another GPU, in its own best layout; None where none
     fits."""
-    layout_candidates = _timed(
+    layout_candidates = _time_layouts(
         replace(done.ask, device=other, fabric=None), RefusedLayouts()
     )
     if not layout_candidates:
         return None
-    chosen = _simplest(layout_candidates)
+    chosen = _choose_simplest(layout_candidates)
     return Lever(
         change=other.title,
         gain=done.chosen.time.seconds / chosen.time.seconds,

@@ -67,35 +67,35 @@ def report(
     bands = Bands.of(found.ask)
     published_fits = published(found.ask)
     return PlannerReport(
-        title=_title(found.ask),
-        verdict=_verdict(found),
-        answers=tuple(_answers(found, bands, price_gpu_hour)),
+        title=_report_title(found.ask),
+        verdict=_verdict_text(found),
+        answers=tuple(_answer_figures(found, bands, price_gpu_hour)),
         tables=(
-            _layouts(found),
+            _layouts_table(found),
             _by_part(found),
             *published_table(found, published_fits),
-            _turned(found),
-            _lifts(found, others),
+            _refusals_table(found),
+            _levers_table(found, others),
         ),
         figures=(_parts_figure(found),),
-        assumed=(*assumed, *_assumed(found)),
+        assumed=(*assumed, *_list_assumptions(found)),
         sources=(*SOURCES, *bands.sentences()),
         warnings=tuple(
             f"{caution}."
             for caution in (
-                *_cautions(found),
+                *_list_cautions(found),
                 *published_cautions(found, published_fits),
             )
         ),
-        data=_data(found, others),
+        data=_result_fields(found, others),
     )
 
 
-def _title(ask: TrainAsk) -> str:
+def _report_title(ask: TrainAsk) -> str:
     return f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}"
 
 
-def _cautions(found: Trained) -> Iterator[str]:
+def _list_cautions(found: Trained) -> Iterator[str]:
     ask = found.ask
     yield from cautions(ask.model, ask.sequence)
     yield from Bands.of(ask).cautions()
@@ -106,7 +106,7 @@ def _cautions(found: Trained) -> Iterator[str]:
         )
 
 
-def _verdict(found: Trained) -> str:
+def _verdict_text(found: Trained) -> str:
     layout, step = found.chosen.layout, found.ask.step
     best = max(found.levers, key=lambda one: one.gain)
     lift = (
@@ -116,12 +116,13 @@ def _verdict(found: Trained) -> str:
     )
     return (
         f"{words(layout)} ({settings(layout)}): {found.chosen.time.seconds:.2f} s a step of "
-        f"{step.tokens:,} tokens, {_span(found.seconds)}, {share_text(found.mfu)} of the peak. "
+        f"{step.tokens:,} tokens, {_duration_text(found.seconds)}, "
+        f"{share_text(found.mfu)} of the peak. "
         f"{bottleneck(found.chosen.time)}; {lift}."
     )
 
 
-def _span(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     value, unit = lasting(seconds)
     return f"{number_text(value)} {unit}"
 
@@ -138,7 +139,7 @@ def bottleneck(time: StepTime) -> str:
     return f"{bottleneck_text}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
 
 
-def _answers(
+def _answer_figures(
     found: Trained, known: Bands, price: float | None
 ) -> Iterator[ReportFigure]:
     ask, chosen = found.ask, found.chosen
@@ -197,7 +198,7 @@ def _megawatt_hours(found: Trained) -> float:
     return found.ask.gpus * watts * found.seconds / 3_600 / 1e6
 
 
-def _layouts(found: Trained) -> ReportTable:
+def _layouts_table(found: Trained) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     chosen = found.chosen
     others = [
@@ -216,7 +217,8 @@ def _layouts(found: Trained) -> ReportTable:
                 layout_candidate.memory.device / 1e9,
                 KINDS[
                     max(
-                        _waits(layout_candidate.time).items(), key=lambda part: part[1]
+                        _noncompute_times(layout_candidate.time).items(),
+                        key=lambda part: part[1],
                     )[0]
                 ],
             )
@@ -236,7 +238,7 @@ def _layouts(found: Trained) -> ReportTable:
     )
 
 
-def _waits(time: StepTime) -> dict[str, float]:
+def _noncompute_times(time: StepTime) -> dict[str, float]:
     computing = ("matmul", "attention", "elementwise")
     return {name: size for name, size in time.parts.items() if name not in computing}
 
@@ -254,7 +256,7 @@ def _by_part(found: Trained) -> ReportTable:
     )
 
 
-def _turned(found: Trained) -> ReportTable:
+def _refusals_table(found: Trained) -> ReportTable:
     return ReportTable(
         title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
         columns=columns("a layout that", "layouts", "nearest"),
@@ -264,7 +266,7 @@ def _turned(found: Trained) -> ReportTable:
     )
 
 
-def _lifts(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
+def _levers_table(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
     return ReportTable(
         title="What would make it faster",
         columns=columns("change", ("tokens a second", "times"), "layout"),
@@ -289,7 +291,7 @@ def _parts_figure(found: Trained) -> Figure:
     )
 
 
-def _assumed(found: Trained) -> Iterator[str]:
+def _list_assumptions(found: Trained) -> Iterator[str]:
     ask, known_assumptions = found.ask, assumptions()
     if not ask.global_batch:
         yield (
@@ -304,7 +306,7 @@ def _assumed(found: Trained) -> Iterator[str]:
         yield f"{known_assumptions[name].title}: {known_assumptions[name].value:g} times"
 
 
-def _data(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
+def _result_fields(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
     return {
         "chosen": _candidate(found.chosen.layout, found.chosen.time),
         "best": [

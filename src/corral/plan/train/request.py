@@ -78,8 +78,10 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
 
     Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
     """
-    trained = search(_ask(request))
-    price, price_remarks = _price(request, trained.ask.device, listed or prices())
+    trained = search(_ask_from_request(request))
+    price, price_remarks = _gpu_hour_price(
+        request, trained.ask.device, listed or prices()
+    )
     if request.lora:
         price_remarks = (
             *published_remarks(request.precision, trained.ask.model),
@@ -92,12 +94,12 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
     return report(
         trained,
         price_gpu_hour=price,
-        others=tuple(_others(trained)),
+        others=tuple(_other_gpu_levers(trained)),
         assumed=price_remarks,
     )
 
 
-def _ask(request: TrainRequest) -> TrainAsk:
+def _ask_from_request(request: TrainRequest) -> TrainAsk:
     check(request)
     used = device(request.gpu)
     precision_text, lora = request.precision, request.lora
@@ -127,7 +129,7 @@ def _ask(request: TrainRequest) -> TrainAsk:
     )
 
 
-def _price(
+def _gpu_hour_price(
     request: TrainRequest, used: Device, listed: PriceList
 ) -> tuple[float | None, tuple[str, ...]]:
     """USD a GPU-hour, and what was taken for it."""
@@ -142,7 +144,7 @@ def _price(
     )
 
 
-def _others(found: Trained) -> list[Lever]:
+def _other_gpu_levers(found: Trained) -> list[Lever]:
     """Return the levers that multiply such numbers."""
     own_device, precision = found.ask.device, found.ask.precision
     others = [

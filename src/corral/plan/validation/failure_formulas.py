@@ -39,10 +39,10 @@ class FormulaCheck:
 def held_failures(rows: Sequence[Row]) -> tuple[FormulaCheck, ...]:
     """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where
     one that is needed is not there."""
-    return (*_means(rows), *_goodputs(rows))
+    return (*_mtbf_checks(rows), *_goodput_checks(rows))
 
 
-def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
+def _mtbf_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     """Mean times between failures, of each cluster by the others; and of jobs on
     RSC-1."""
     for cluster_failures in seen():
@@ -53,7 +53,7 @@ def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
         if cluster_failures.name == "rsc-1"
     )
     for gpus in (16_384, 131_072):
-        hours = _number(
+        hours = _metric_value(
             rows, "RSC-1 projection", "job mean time to failure, projected", gpus
         )
         own_hours = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
@@ -65,9 +65,11 @@ def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
             low=0.9 * own_hours,
             high=1.1 * own_hours,
         )
-    hours = _number(rows, "RSC-1 fit", "job mean time to failure, measured", 1_024)
+    hours = _metric_value(
+        rows, "RSC-1 fit", "job mean time to failure, measured", 1_024
+    )
     rate = rate_of("ampere", without="rsc-1")
-    yield _mean(
+    yield _compare_mtbf(
         "RSC-1's jobs of 1,024 GPUs, by other clusters",
         128,
         hours,
@@ -80,7 +82,7 @@ def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
 def _left_out(one: ClusterFailures) -> FormulaCheck:
     others = rate_of(one.architecture, without=one.name)
     hours = mtbf_seconds(one.nodes, one.rate) / 3_600
-    return _mean(
+    return _compare_mtbf(
         f"{one.title}, by the other clusters",
         one.nodes,
         hours,
@@ -90,7 +92,7 @@ def _left_out(one: ClusterFailures) -> FormulaCheck:
     )
 
 
-def _mean(
+def _compare_mtbf(
     what: str, nodes: int, hours: float, usual: float, low_rate: float, high_rate: float
 ) -> FormulaCheck:
     return FormulaCheck(
@@ -103,17 +105,17 @@ def _mean(
     )
 
 
-def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
+def _goodput_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and
     of MegaScale's 175B model by the rates of others."""
-    counted = round(_number(rows, LLAMA, "interruptions total", 16_384))
+    counted = round(_metric_value(rows, LLAMA, "interruptions total", 16_384))
     llama = ReliabilityRequest(
         gpus=16_384,
         days=49.0,
         rate=counted / (2_048 * 54) * 1_000,
         counted=counted,
         parameters=405e9,
-        write_gb_per_s=_number(
+        write_gb_per_s=_metric_value(
             rows, LLAMA, "storage fabric sustained throughput", 16_384
         ),
     )
@@ -134,7 +136,7 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
         yield FormulaCheck(
             what=f"goodput: {what}",
             unit="%",
-            measured=_number(rows, system, metric, gpus),
+            measured=_metric_value(rows, system, metric, gpus),
             predicted=100 * plan_found.best.goodput,
             low=100 * plan_found.worst.goodput,
             high=100 * plan_found.finest.goodput,
@@ -142,7 +144,7 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
         )
 
 
-def _number(rows: Sequence[Row], system: str, metric: str, gpus: int) -> float:
+def _metric_value(rows: Sequence[Row], system: str, metric: str, gpus: int) -> float:
     for row in rows:
         if (row["system"], row["metric"], row["n_gpus"]) == (system, metric, str(gpus)):
             return float(row["value"])

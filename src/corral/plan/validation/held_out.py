@@ -110,14 +110,14 @@ def spread(pairs: Sequence[Pair]) -> Spread:
     )
     return Spread(
         mean=fmean(fmean(sizes) for sizes in by_source.values()),
-        median=_quantile(weighed, 0.5),
-        p90=_quantile(weighed, 0.9),
+        median=_weighted_quantile(weighed, 0.5),
+        p90=_weighted_quantile(weighed, 0.9),
         rows=len(pairs),
         sources=len(by_source),
     )
 
 
-def _quantile(weighed: Sequence[tuple[float, float]], share: float) -> float:
+def _weighted_quantile(weighed: Sequence[tuple[float, float]], share: float) -> float:
     so_far = 0.0
     for size, weight in weighed:
         so_far += weight
@@ -160,7 +160,7 @@ def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
     yield from (
         (f"{name}.{chip}", chip_spread) for chip, chip_spread in sorted(chips.items())
     )
-    yield unmeasured(name), _widest(whole, list(chips.values()))
+    yield unmeasured(name), _unmeasured_spread(whole, list(chips.values()))
 
 
 def _by_chip(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
@@ -171,7 +171,7 @@ def _by_chip(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     return groups
 
 
-def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
+def _unmeasured_spread(whole: Spread, chips: Sequence[Spread]) -> Spread:
     known_spreads = chips or [whole]
     return Spread(
         mean=max(whole.mean, fmean(chip_spread.mean for chip_spread in known_spreads)),

@@ -51,11 +51,11 @@ def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
     for pair in pairs:
         if pair.row.get("nodes", "") not in ("", "1"):
             sweeps[tuple(pair.row.get(name, "") for name in _SAME)].append(pair)
-    choice_list = [_choice(sweep) for sweep in sweeps.values()]
+    choice_list = [_evaluate_sweep(sweep) for sweep in sweeps.values()]
     return tuple(choice for choice in choice_list if choice.layouts >= LEAST_SWEEP)
 
 
-def _choice(sweep: Sequence[Pair]) -> Choice:
+def _evaluate_sweep(sweep: Sequence[Pair]) -> Choice:
     layouts: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in sweep:
         layouts[tuple(pair.row.get(name, "") for name in (*_SIZES, *_KINDS))].append(
@@ -71,14 +71,14 @@ def _choice(sweep: Sequence[Pair]) -> Choice:
         source=row.get("source", ""),
         what=f"{row.get('model', '')} on {row.get('n_gpus', '')} {row.get('gpu', '')}",
         layouts=len(layouts),
-        layout=_words(layouts[chosen][0].row),
+        layout=_layout_text(layouts[chosen][0].row),
         chosen=measured[chosen],
         best=min(measured.values()),
         worst=max(measured.values()),
     )
 
 
-def _words(row: Row) -> str:
+def _layout_text(row: Row) -> str:
     sizes = ((name, row.get(name, "")) for name in _SIZES)
     words = [f"{name} {size}" for name, size in sizes if size not in ("", "1")]
     return ", ".join(words).replace("_", " ")

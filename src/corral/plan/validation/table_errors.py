@@ -45,7 +45,7 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
         title=title,
         verdict=f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.",
         answers=(),
-        tables=tuple(_tables(kind, outcome, measures)),
+        tables=tuple(_error_tables(kind, outcome, measures)),
         figures=tuple(
             scatter(measure, outcome.pairs[measure.name], "gpu") for measure in measures
         ),
@@ -54,7 +54,8 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
             "rows": outcome.rows,
             "refused": dict(outcome.refused),
             "errors": {
-                measure.name: _data(outcome.pairs[measure.name]) for measure in measures
+                measure.name: _error_fields(outcome.pairs[measure.name])
+                for measure in measures
             },
             "parts": {
                 name: asdict(errors)
@@ -88,12 +89,12 @@ def parts(
     ]
 
 
-def _data(pairs: Sequence[Pair]) -> dict[str, object]:
+def _error_fields(pairs: Sequence[Pair]) -> dict[str, object]:
     errors = errors_of(pairs)
     return asdict(errors) if errors else {}
 
 
-def _tables(
+def _error_tables(
     kind: str, outcome: TablePredictions, measures: Sequence[MeasuredColumn]
 ) -> list[ReportTable]:
     whole = [
@@ -152,10 +153,10 @@ def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figu
     """Predicted over measured; on the diagonal they are the same."""
     groups = by(pairs, column)
     named = list(groups)[:MOST_COLOURS]
-    series = [_points(name, groups[name]) for name in named]
+    series = [_scatter_series(name, groups[name]) for name in named]
     rest = [pair for name, some in groups.items() if name not in named for pair in some]
     if rest:
-        series.append(_points("others", rest))
+        series.append(_scatter_series("others", rest))
     return Figure(
         title=f"{measure.name}: predicted over measured, by {column}",
         x=TableColumn(name="measured", unit=measure.unit),
@@ -167,7 +168,7 @@ def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figu
     )
 
 
-def _points(name: str, pairs: Sequence[Pair]) -> FigureSeries:
+def _scatter_series(name: str, pairs: Sequence[Pair]) -> FigureSeries:
     return FigureSeries(
         name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs)
     )

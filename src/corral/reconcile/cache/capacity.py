@@ -46,7 +46,9 @@ class CapacityCache:
         dirty = set(changed) | self._see_nodes(draft) | self._see_coming(draft)
         dirty |= {id for id in self._blamed if self._is_trusted_anew(draft, id)}
         if dirty:
-            node_rooms_by_node = {id: self._room(draft, id, seats) for id in dirty}
+            node_rooms_by_node = {
+                id: self._build_room(draft, id, seats) for id in dirty
+            }
             come = [room for room in node_rooms_by_node.values() if room is not None]
             self._floor = self._floor.changed(come, node_rooms_by_node.keys())
         return self._floor
@@ -84,7 +86,7 @@ class CapacityCache:
         known_suspicion = suspicion_of(self._nodes[id], draft.now.wall)
         return room is not None and room.suspicion != known_suspicion
 
-    def _room(self, draft: Draft, id: NodeId, seats: Seats) -> NodeRoom | None:
+    def _build_room(self, draft: Draft, id: NodeId, seats: Seats) -> NodeRoom | None:
         """None: it takes no work."""
         node = draft.node(id)
         if node is None or id not in self._heard or not node.takes_work:
@@ -93,7 +95,7 @@ class CapacityCache:
         if not node.inventory.is_whole:
             room.lack()
         for allocation in seats.on(id):
-            _occupy(draft, room, allocation)
+            _occupy_seat(draft, room, allocation)
         for job, seat in self._coming.get(id, ()):
             room.take(seat, kin=job.spec.kin, apart_from=job.spec.place.apart_from)
         return room
@@ -106,7 +108,7 @@ def _coming_to(draft: Draft) -> Coming:
     return dict(coming_by_node)
 
 
-def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
+def _occupy_seat(draft: Draft, room: NodeRoom, held: Allocation) -> None:
     job = draft.job(held.job)
     kin, apart_from = (
         (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())

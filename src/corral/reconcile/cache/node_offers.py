@@ -30,7 +30,7 @@ class Offers:
         nodes, nodes_by_node = draft.all_nodes(), self._nodes
         new = [node for id, node in nodes.items() if nodes_by_node.get(id) is not node]
         is_same = len(nodes) == len(nodes_by_node) and all(
-            _same(nodes_by_node.get(n.id), n) for n in new
+            _has_same_offer(nodes_by_node.get(n.id), n) for n in new
         )
         nodes_by_node.update((node.id, node) for node in new)
         if self._offered is None or not is_same:
@@ -46,7 +46,7 @@ class Offers:
         return self._offered
 
 
-def _same(before: Node | None, node: Node) -> bool:
+def _has_same_offer(before: Node | None, node: Node) -> bool:
     """Whether it has the same, whatever else its row says, and whatever others hold of
     it."""
     return (

@@ -26,9 +26,9 @@ class Memo:
 
     def __init__(self) -> None:
         self.queued, self.live, self._offers = Queued(), LiveJobs(), Offers()
-        self._begin()
+        self._reset_caches()
 
-    def _begin(self) -> None:
+    def _reset_caches(self) -> None:
         self._seats, self._rooms, self._holdings = (
             Seats(),
             CapacityCache(),
@@ -45,7 +45,7 @@ class Memo:
             nodes = {allocation.seat.node for allocation in (*allocations, *come)}
             self.floor = self._rooms.of(draft, self._seats, nodes)
         except BaseException:  # the parts are in step with one another no more
-            self._begin()
+            self._reset_caches()
             raise
 
     @property

@@ -59,28 +59,28 @@ class LiveJobs:
         """Update the running jobs to the draft."""
         live = draft.by_id(*LIVE)
         for id in self._jobs.keys() - live.keys():
-            self._drop(self._jobs.pop(id))
+            self._remove_job(self._jobs.pop(id))
         job_of = self._jobs.get
         for job in [job for id, job in live.items() if job_of(id) is not job]:
             if job.id in self._jobs:
-                self._drop(self._jobs.pop(job.id))
+                self._remove_job(self._jobs.pop(job.id))
             attempt = draft.attempt(job.id)
             if attempt is not None:
                 self._jobs[job.id] = job
-                insort(self.groups.setdefault(_alike(job), []), _listed(job))
+                insort(self.groups.setdefault(_group_key(job), []), _sort_entry(job))
                 if job.spec.max_duration_seconds is not None:
                     self.with_limit[job.id] = job
                 if attempt.protected_until is not None:
                     self.elders.add(job.id)
 
-    def _drop(self, job: Job) -> None:
+    def _remove_job(self, job: Job) -> None:
         self.looked.pop(job.id, None)
         self.with_limit.pop(job.id, None)
         self.elders.discard(job.id)
-        group = self.groups[_alike(job)]
-        del group[bisect_left(group, _listed(job))]
+        group = self.groups[_group_key(job)]
+        del group[bisect_left(group, _sort_entry(job))]
         if not group:
-            del self.groups[_alike(job)]
+            del self.groups[_group_key(job)]
 
 
 def lent_to(draft: Draft, live: LiveJobs) -> float:
@@ -130,7 +130,7 @@ def roster_of(
             return _look_again(draft, live, job, attempt, over)
         return None
 
-    leaving = sorted(map(_listed, draft.in_states(*LEAVING)))
+    leaving = sorted(map(_sort_entry, draft.in_states(*LEAVING)))
     return Roster(groups, [listed.job for listed in leaving], look)
 
 
@@ -159,12 +159,12 @@ def _may_give_way(draft: Draft, job: Job, beyond: frozenset[QueueName]) -> bool:
     return draft.tree.queue(spec.queue).preempt == Preempt.ANY
 
 
-def _alike(job: Job) -> Alike:
+def _group_key(job: Job) -> Alike:
     spec = job.spec
     return (spec.queue, spec.priority, spec.checkpoint is not None, spec.preemptible)
 
 
-def _listed(job: Job) -> Listed:
+def _sort_entry(job: Job) -> Listed:
     return Listed(order_of(job), job.id)
 
 

@@ -45,9 +45,9 @@ class Seats:
             allocation for allocation in come if allocation.state != SeatState.RELEASED
         ]
         for allocation in allocations:
-            self._drop(allocation)
+            self._remove_allocation(allocation)
         for allocation in come:
-            self._put(allocation)
+            self._add_allocation(allocation)
         over = {
             id for id in self._of if id not in draft.world.jobs and id not in draft.jobs
         }
@@ -57,11 +57,11 @@ class Seats:
         same = [known_rows[key] for key in turned]
         return [*allocations, *same], [*come, *same]
 
-    def _put(self, one: Allocation) -> None:
+    def _add_allocation(self, one: Allocation) -> None:
         self._rows[one.key] = self._on[one.seat.node][one.key] = one
         self._of[one.job].add(one.key)
 
-    def _drop(self, one: Allocation) -> None:
+    def _remove_allocation(self, one: Allocation) -> None:
         del self._rows[one.key], self._on[one.seat.node][one.key]
         self._of[one.job].remove(one.key)
         if not self._of[one.job]:

@@ -87,12 +87,12 @@ class Queued:
             self._have_saves = set()
         queued = draft.by_id(JobState.QUEUED)
         for id in self._jobs.keys() - queued.keys():
-            self._drop(id)
+            self._remove_job(id)
         job_of = self._jobs.get
         new = [job for id, job in queued.items() if job_of(id) is not job]
-        self._learn(new if self._newest >= 0 else list(draft.all_jobs()))
+        self._learn_arrivals(new if self._newest >= 0 else list(draft.all_jobs()))
         for job in [*new, *(queued[id] for id in self._have_saves)]:
-            self._put(job, make(job))
+            self._update_job(job, make(job))
         return self._groups
 
     def of_nodes(self, draft: Draft) -> OfNodes:
@@ -109,7 +109,7 @@ class Queued:
             self._inventories, self._nodes = inventories, OfNodes.of(inventories)
         return self._nodes
 
-    def _learn(self, jobs: Sequence[Job]) -> None:
+    def _learn_arrivals(self, jobs: Sequence[Job]) -> None:
         """Learn from jobs that were submitted since the last pass, in order."""
         came = [job for job in jobs if job.submitted > self._newest]
         for job in sorted(
@@ -118,9 +118,9 @@ class Queued:
             self.shares.arrive(job.spec.shapes[0])
             self._newest = job.submitted
 
-    def _put(self, job: Job, gang: Waiting | None) -> None:
+    def _update_job(self, job: Job, gang: Waiting | None) -> None:
         if gang is None:
-            self._drop(job.id)
+            self._remove_job(job.id)
             return
         self._jobs[job.id] = job
         if job.spec.checkpoint is not None and job.attempt > 0:
@@ -128,7 +128,7 @@ class Queued:
         if self._groups.get(job.id) != gang:
             self._groups.put(gang)
 
-    def _drop(self, id: JobId) -> None:
+    def _remove_job(self, id: JobId) -> None:
         self._jobs.pop(id, None)
         self._have_saves.discard(id)
         self._groups.drop(id)

@@ -164,7 +164,7 @@ def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
 def see_reservations(draft: Draft) -> None:
     """Note who has gone; end what is wanted no more, or can no longer be had."""
     for reservation in list(draft.world.reservations.values()):
-        victims = tuple(_seen(draft, victim) for victim in reservation.victims)
+        victims = tuple(_update_victim(draft, victim) for victim in reservation.victims)
         for victim in victims:
             _keep_for_moved(draft, reservation, victim)
         ended = _why_ended(draft, reservation)
@@ -194,7 +194,7 @@ def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
     )
 
 
-def _seen(draft: Draft, victim: Victim) -> Victim:
+def _update_victim(draft: Draft, victim: Victim) -> Victim:
     job = draft.job(victim.job)
     here = job is not None and job.attempt == victim.attempt
     if victim.gone_at is not None or (here and job and job.state.is_on_nodes):
@@ -255,22 +255,24 @@ def take_in(draft: Draft, decision: Decision) -> None:
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
-        _drop(draft, job)
+        _end_reservation(draft, job)
     before = _told_before(draft) if decision.reserved else {}
     for reserved in decision.reserved:
-        _record(draft, reserved, decision.preempted, before.get(reserved.job, []))
+        _record_reservation(
+            draft, reserved, decision.preempted, before.get(reserved.job, [])
+        )
     for reservation in list(standing_reservations(draft)):
         _tell_due(draft, reservation)
 
 
-def _record(
+def _record_reservation(
     draft: Draft,
     reserved: Reserved,
     preempted: tuple[Preempted, ...],
     before: list[Victim],
 ) -> None:
     victims = tuple(
-        _victim(draft, preempted)
+        _build_victim(draft, preempted)
         for preempted in preempted
         if preempted.by == reserved.job
     )
@@ -289,7 +291,7 @@ def _record(
     draft.tell(EventKind.RESERVED, text, job=reserved.job)
 
 
-def _victim(draft: Draft, one: Preempted) -> Victim:
+def _build_victim(draft: Draft, one: Preempted) -> Victim:
     job, attempt = draft.job(one.job), draft.attempt(one.job)
     assert job is not None
     assert attempt is not None
@@ -352,7 +354,7 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
             victims_by_job.setdefault(attempt.gave_way_to, []).append(
-                _seen(draft, victim)
+                _update_victim(draft, victim)
             )
     return victims_by_job
 
@@ -376,7 +378,7 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
     return PreemptWhy.SERVICE if is_equal else PreemptWhy.PRIORITY
 
 
-def _drop(draft: Draft, id: JobId) -> None:
+def _end_reservation(draft: Draft, id: JobId) -> None:
     reservation = draft.reservations.get(id) or draft.world.reservations[id]
     ended = replace(reservation, ended="what was kept is there no more")
     draft.reservations[id] = ended

@@ -93,7 +93,7 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
         )
     blocks, buckets = -(-size // BLOCK), 1 + STEPS + wide
     types = 1 + max((row.gpu_type for row in rows), default=0)
-    domain = _domains(rows)
+    domain = _number_domains(rows)
     racks = 1 + max(domain[size : 2 * size], default=0)
     cluster = ClusterArrays(
         nodes=size,
@@ -102,16 +102,16 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
         buckets=buckets,
         racks=racks,
         types=types,
-        gpus=_filled([row.gpus for row in rows]),
-        slices=_filled([row.slices for row in rows]),
-        gpu_type=_filled([row.gpu_type for row in rows]),
+        gpus=_int_column([row.gpus for row in rows]),
+        slices=_int_column([row.slices for row in rows]),
+        gpu_type=_int_column([row.gpu_type for row in rows]),
         gpu_group=column(size * wide, "int"),
-        domain=_filled(domain),
-        free_cpu=_filled([row.cpu_millis for row in rows]),
-        free_memory=_filled([row.memory_mib for row in rows]),
+        domain=_int_column(domain),
+        free_cpu=_int_column([row.cpu_millis for row in rows]),
+        free_memory=_int_column([row.memory_mib for row in rows]),
         free_gpu=column(size * wide, "int"),
-        free_millis=_filled([row.gpus * WHOLE for row in rows]),
-        free_whole=_filled([row.gpus for row in rows]),
+        free_millis=_int_column([row.gpus * WHOLE for row in rows]),
+        free_whole=_int_column([row.gpus for row in rows]),
         seats=column(size, "int"),
         usable=column(size, "bool", True),
         alone=column(size, "bool", False),
@@ -138,7 +138,7 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
     return cluster
 
 
-def _domains(rows: Sequence[NodeColumns]) -> list[int]:
+def _number_domains(rows: Sequence[NodeColumns]) -> list[int]:
     """Return the domains by level and row; a domain lies in one domain of the next
     level, whatever its number is."""
     keys: list[list[tuple[object, ...]]] = [
@@ -155,7 +155,7 @@ def _domains(rows: Sequence[NodeColumns]) -> list[int]:
     return [numbers[at][key] for at, level in enumerate(keys) for key in level]
 
 
-def _filled(values: Sequence[int]) -> Any:
+def _int_column(values: Sequence[int]) -> Any:
     made = column(len(values), "int")
     for at, value in enumerate(values):
         made[at] = value
@@ -193,8 +193,8 @@ def refile(cluster: ClusterArrays, node: int) -> None:
     if old == new:
         return
     cluster.bucket[node] = new
-    _add(cluster, old, node, -1)
-    _add(cluster, new, node, 1)
+    _update_bucket(cluster, old, node, -1)
+    _update_bucket(cluster, new, node, 1)
     rack = cluster.domain[RACK * cluster.nodes + node]
     idle = STEPS + cluster.gpus[node]
     cluster.rack_whole[rack] += (new == idle) * 1 - (old == idle) * 1
@@ -209,7 +209,7 @@ def prefer(cluster: ClusterArrays, group: int, node: int, likes: bool) -> None:
 
 
 @compiled
-def _add(cluster: ClusterArrays, bucket: int, node: int, change: int) -> None:
+def _update_bucket(cluster: ClusterArrays, bucket: int, node: int, change: int) -> None:
     if bucket == NOWHERE:
         return
     start = bucket * (cluster.blocks + 1)
@@ -260,7 +260,7 @@ def lower(
 ) -> None:
     """`take`, but for the buckets: for a look at what would be, undone before anybody
     places."""
-    _change(cluster, node, mask, -millis)
+    _change_free_gpus(cluster, node, mask, -millis)
     cluster.free_cpu[node] -= cpu
     cluster.free_memory[node] -= memory
     cluster.seats[node] += 1
@@ -279,7 +279,7 @@ def lift(
     alone: bool,
 ) -> None:
     """The inverse of `lower`."""
-    _change(cluster, node, mask, millis)
+    _change_free_gpus(cluster, node, mask, millis)
     cluster.free_cpu[node] += cpu
     cluster.free_memory[node] += memory
     cluster.seats[node] -= 1
@@ -288,7 +288,9 @@ def lift(
 
 
 @compiled
-def _change(cluster: ClusterArrays, node: int, mask: int, millis: int) -> None:
+def _change_free_gpus(
+    cluster: ClusterArrays, node: int, mask: int, millis: int
+) -> None:
     start = node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         if mask >> index & 1:

@@ -40,11 +40,11 @@ def compiled(function: F) -> F:
         _text_of(own_package),
         _text_of(__package__ or ""),
     )
-    cache_file._load_index = partial(_index, cache_file._load_index)
+    cache_file._load_index = partial(_read_cache_index, cache_file._load_index)
     return cast(F, made)
 
 
-def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+def _read_cache_index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
     """Return the index of the cache; empty if an older version cached classes that have
     moved or gone: numba reads those before it compares the versions."""
     try:

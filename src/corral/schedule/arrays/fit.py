@@ -57,11 +57,11 @@ def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
         return False
     if not cluster.eligible[ask.group * cluster.nodes + node]:
         return False
-    return ask.share == 0 or _holds(cluster, ask, node)
+    return ask.share == 0 or _has_free_share(cluster, ask, node)
 
 
 @compiled
-def _holds(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
+def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
     millis = share_millis(ask.share, cluster.slices[node])
     if millis == 0:
         return False

@@ -88,13 +88,13 @@ def arrive(
     sums[MEMORY_PER_GPU] = sums[MEMORY] * WHOLE / sums[GPUS]
     if sums[ARRIVED] >= sums[LEARN_AT]:
         sums[LEARN_AT] = sums[ARRIVED] + min(1000, 1 + sums[ARRIVED] // 2)
-        _learn(demand)
+        _refit_demand(demand)
     if sums[ARRIVED] >= FADE_AFTER:
-        _fade(demand)
+        _decay_demand(demand)
 
 
 @compiled
-def _fade(demand: Demand) -> None:
+def _decay_demand(demand: Demand) -> None:
     for at in (GPUS, CPU, MEMORY, ARRIVED, LEARN_AT):
         demand.sums[at] /= 2
     for level in range(LEVELS + 1):
@@ -102,8 +102,8 @@ def _fade(demand: Demand) -> None:
 
 
 @compiled
-def _learn(demand: Demand) -> None:
-    kinds, weight = _gather(demand)
+def _refit_demand(demand: Demand) -> None:
+    kinds, weight = _gather_sizes(demand)
     if not kinds:
         return
     _learn_prices(demand, kinds, weight)
@@ -113,7 +113,7 @@ def _learn(demand: Demand) -> None:
 
 
 @compiled
-def _gather(demand: Demand) -> tuple[int, float]:
+def _gather_sizes(demand: Demand) -> tuple[int, float]:
     """The sizes that have arrived, their part of all GPUs in shares, and a first guess
     of prices.
 

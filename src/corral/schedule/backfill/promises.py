@@ -172,7 +172,7 @@ class Promising:
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
         """Return the promise for a gang without room, by the policy of its queue.
         `before`: its earlier promise."""
-        queue = self._queue(gang)
+        queue = self._policy_queue(gang)
         most = _MOST.get(queue.policy, 0)
         if not most:
             return None
@@ -181,7 +181,7 @@ class Promising:
             and self._in_vain[queue.name] + self._count(queue.name) >= most
         ):
             return None
-        promise = self._earliest(gang)
+        promise = self._earliest_promise(gang)
         if before is not None and (promise is None or promise.start > before.start):
             return self._put_off(gang, before)
         if promise is None:
@@ -199,9 +199,9 @@ class Promising:
         order."""
         for other, promise in self._told_before(gang, since, promised.start, latest):
             self._look().take_back(other.job)
-            self._tell(other, replace(promised, job=other.job), promise.since)
+            self._record_promise(other, replace(promised, job=other.job), promise.since)
             promised = replace(promise, job=gang.job)
-        self._tell(gang, promised, since)
+        self._record_promise(gang, promised, since)
         return promised
 
     def pass_on(
@@ -264,7 +264,7 @@ class Promising:
         ahead = self._look()
         unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
         if unheard and self._now < before.start:
-            self._tell(gang, before, before.since)
+            self._record_promise(gang, before, before.since)
             return before
         own_turn = _told((gang, before))
         others = sorted(
@@ -274,7 +274,7 @@ class Promising:
             ahead.take_back(other.job)
         next_promise = ahead.again(gang, before)
         if next_promise is not None:
-            self._tell(gang, next_promise, before.since)
+            self._record_promise(gang, next_promise, before.since)
         for other, promise in others:
             self._tell_anew(other, promise)
         return next_promise
@@ -294,19 +294,19 @@ class Promising:
         self._moments += 1
         return self._now + 1e-6 * self._moments
 
-    def _tell(self, gang: Waiting, promise: Promise, since: float) -> None:
+    def _record_promise(self, gang: Waiting, promise: Promise, since: float) -> None:
         self._look().promise(gang, replace(promise, since=since))
         self._told.add(gang.job)
 
     def reserve(self, gang: Waiting) -> bool:
         """Keep the seats that the gang can have first, for this pass; whether there are
         any."""
-        promise = self._earliest(gang)
+        promise = self._earliest_promise(gang)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=self._next_moment()))
         return promise is not None
 
-    def _earliest(self, gang: Waiting) -> Promise | None:
+    def _earliest_promise(self, gang: Waiting) -> Promise | None:
         promise = self._look().earliest(gang)
         return promise if promise is not None and promise.start > self._now else None
 
@@ -337,11 +337,11 @@ class Promising:
         ahead = self._opened.ahead
         promise_pairs = ahead.promises if ahead is not None else []
         return sum(
-            promise.job in self._told and self._queue(g).name == queue
+            promise.job in self._told and self._policy_queue(g).name == queue
             for g, promise in promise_pairs
         )
 
-    def _queue(self, gang: Waiting) -> Queue:
+    def _policy_queue(self, gang: Waiting) -> Queue:
         """The queue whose line the gang is in: its own, or the first above that has a
         policy."""
         path = self._standing.tree.path(gang.queue)

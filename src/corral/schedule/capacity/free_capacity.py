@@ -18,7 +18,7 @@ def fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
     return room.fullness
 
 
-def _shunned(room: NodeRoom) -> Iterable[str]:
+def _shunned_names(room: NodeRoom) -> Iterable[str]:
     return room.shunned.keys()
 
 
@@ -39,7 +39,10 @@ class Floor:
         rooms = sorted(by_id.values(), key=fullness)
         kinds = Counter(chain.from_iterable(room.kinds for room in rooms))
         return cls(
-            by_id, rooms, kinds, Counter(chain.from_iterable(map(_shunned, rooms)))
+            by_id,
+            rooms,
+            kinds,
+            Counter(chain.from_iterable(map(_shunned_names, rooms))),
         )
 
     def changed(self, come: Iterable[NodeRoom], gone: Iterable[NodeId]) -> "Floor":
@@ -50,10 +53,10 @@ class Floor:
         node_rooms = [by_id.pop(node) for node in {*gone, *new} if node in by_id]
         for room in node_rooms:
             kinds.subtract(room.kinds)
-            shunned.subtract(_shunned(room))
+            shunned.subtract(_shunned_names(room))
         for room in new.values():
             kinds.update(room.kinds)
-            shunned.update(_shunned(room))
+            shunned.update(_shunned_names(room))
         by_id.update(new)
         if (len(node_rooms) + len(new)) * _FEW > len(by_id):
             return Floor(by_id, sorted(by_id.values(), key=fullness), +kinds, +shunned)

@@ -111,7 +111,11 @@ class NodeRoom:
             return None
         if self.alone or (exclusive and self.seats):
             return None
-        gpus = self._share(asked, waste) if asked.is_share else self._wholes(asked)
+        gpus = (
+            self._pick_shared_gpu(asked, waste)
+            if asked.is_share
+            else self._pick_whole_gpus(asked)
+        )
         if gpus is None:
             return None
         millis, slices = asked.gpu_millis, tuple[str, ...]()
@@ -152,7 +156,7 @@ class NodeRoom:
         self.seats += 1
         self.alone += seat.exclusive
         self.guests[kin] += 1
-        self._shun(kin, apart_from, 1)
+        self._count_shunned(kin, apart_from, 1)
         self._count()
 
     def lack(self) -> None:
@@ -179,10 +183,10 @@ class NodeRoom:
         self.seats -= 1
         self.alone -= seat.exclusive
         self.guests[kin] -= 1
-        self._shun(kin, apart_from, -1)
+        self._count_shunned(kin, apart_from, -1)
         self._count()
 
-    def _shun(self, kin: str, apart_from: Iterable[str], sign: int) -> None:
+    def _count_shunned(self, kin: str, apart_from: Iterable[str], sign: int) -> None:
         for name in apart_from:
             self.shunned[name] += sign
             self.shunners[kin, name] += sign
@@ -226,7 +230,7 @@ class NodeRoom:
                 slice_name for slice_name in free_now if slice_name != name
             )
         self.alone += kept_capacity.alone
-        self._shun(kin, kept_capacity.apart_from, 1)
+        self._count_shunned(kin, kept_capacity.apart_from, 1)
         self._turn(kept_capacity, -1)
         return kept_capacity
 
@@ -235,7 +239,7 @@ class NodeRoom:
         for index, name in kept.slices:
             self._give_slices(index, [name])
         self.alone -= kept.alone
-        self._shun(kept.kin, kept.apart_from, -1)
+        self._count_shunned(kept.kin, kept.apart_from, -1)
         self._turn(kept, 1)
 
     def _turn(self, kept: ReservedCapacity, sign: int) -> None:
@@ -316,7 +320,7 @@ class NodeRoom:
         shared."""
         return mark_of(self.node, path)
 
-    def _wholes(self, asked: Resources) -> tuple[int, ...] | None:
+    def _pick_whole_gpus(self, asked: Resources) -> tuple[int, ...] | None:
         if asked.gpus > self.whole:
             return None
         free: Iterable[int] = range(len(self.types))
@@ -333,11 +337,13 @@ class NodeRoom:
         indices = tuple(chosen_gpus)
         return indices if len(indices) == asked.gpus else None
 
-    def _share(self, asked: Resources, waste: Waste | None) -> tuple[int, ...] | None:
+    def _pick_shared_gpu(
+        self, asked: Resources, waste: Waste | None
+    ) -> tuple[int, ...] | None:
         fits = [
             i
             for i in range(len(self.types))
-            if self._fits(i, asked.gpu_type, asked.gpu_millis)
+            if self._can_fit_share(i, asked.gpu_type, asked.gpu_millis)
         ]
 
         def cost(index: int) -> tuple[float, int, int]:
@@ -347,7 +353,9 @@ class NodeRoom:
 
         return (min(fits, key=cost),) if fits else None
 
-    def _fits(self, index: int, wanted_type: str | None, asked_millis: int) -> bool:
+    def _can_fit_share(
+        self, index: int, wanted_type: str | None, asked_millis: int
+    ) -> bool:
         if wanted_type is not None and self.types[index] != wanted_type:
             return False
         millis, count = self._taken_by(asked_millis, index)

@@ -56,7 +56,7 @@ def look_for_elder(
     if now < ageing.number[NEXT] or jobs.count[AT_WAITING] == 0:
         return NONE
     ageing.number[NEXT] = now + policy.elder_tick_seconds
-    elder = _oldest(policy, jobs, now)
+    elder = _oldest_waiting_job(policy, jobs, now)
     ageing.number[SHARE] = 0.0
     if elder == NONE:
         return NONE
@@ -93,7 +93,7 @@ def earn(
 
 
 @compiled
-def _oldest(policy: ColumnPolicy, jobs: JobColumns, now: float) -> int:
+def _oldest_waiting_job(policy: ColumnPolicy, jobs: JobColumns, now: float) -> int:
     oldest, longest = NONE, policy.elder_seconds
     for place in range(jobs.count[AT_WAITING]):
         job = jobs.waiting[place]

@@ -58,7 +58,7 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
     if state.promises.starts_at[first] == NONE:
         state.promises.starts_at[first] = at
         tell(state.moves, PROMISED, first, at)
-    _fill(policy, state, first, at, now)
+    _backfill_jobs(policy, state, first, at, now)
 
 
 @compiled
@@ -69,18 +69,18 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
     while jobs.count[AT_WAITING] > 0:
         first = reserved[RESERVED]
         if first == NONE:
-            first = _head(policy, jobs)
+            first = _head_of_line(policy, jobs)
         parts = find(state.pool, jobs.gpus[first])
         if parts == 0:
             reserved[RESERVED] = first
             return int(first)
         reserved[RESERVED] = NONE
-        _go(policy, state, first, parts, now)
+        _start_job(policy, state, first, parts, now)
     return NONE
 
 
 @compiled
-def _head(policy: ColumnPolicy, jobs: JobColumns) -> int:
+def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
     """Whose turn it is: the first in the line, or the oldest where the line goes by
     length."""
     first = jobs.waiting[0]
@@ -91,7 +91,7 @@ def _head(policy: ColumnPolicy, jobs: JobColumns) -> int:
 
 
 @compiled
-def _fill(
+def _backfill_jobs(
     policy: ColumnPolicy, state: PassState, first: int, at: float, now: float
 ) -> None:
     """Start those who end before `at`, or leave the reserved job its place then."""
@@ -114,13 +114,13 @@ def _fill(
             continue
         if not is_gone_by_then:
             keep_later(state.promises, parts)
-        _go(policy, state, job, parts, now)
+        _start_job(policy, state, job, parts, now)
         blend(state.promises, pool)
         place -= 1
 
 
 @compiled
-def _go(
+def _start_job(
     policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
 ) -> None:
     leave_line(state.jobs, job)
@@ -161,7 +161,7 @@ def _keep_promises(
             find(state.pool, jobs.gpus[job]) if promises.starts_at[job] <= now else 0
         )
         if parts > 0:
-            _go(policy, state, job, parts, now)
+            _start_job(policy, state, job, parts, now)
             row -= 1
         else:
             promises.next[0] = min(promises.next[0], promises.starts_at[job])

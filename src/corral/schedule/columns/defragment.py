@@ -67,15 +67,15 @@ def defragment(
     gangs = {gang.job: gang for gang in running}
     clearings = [
         clearing
-        for nodes in _domains(cluster, wanted)
-        if (clearing := _clearing(cluster, wanted, nodes, gangs)) is not None
+        for nodes in _nodes_by_domain(cluster, wanted)
+        if (clearing := _cheapest_clearing(cluster, wanted, nodes, gangs)) is not None
     ]
     for clearing in sorted(
         clearings, key=lambda one: (one.cost_gpu_seconds, one.leaving)
     ):
         if clearing.cost_gpu_seconds > budget_gpu_seconds:
             return ()
-        relocations = _settled(
+        relocations = _place_relocated(
             cluster, demand, wanted, [gangs[job] for job in clearing.leaving]
         )
         if relocations is not None:
@@ -83,7 +83,9 @@ def defragment(
     return ()
 
 
-def _domains(cluster: ClusterArrays, wanted: ColumnRequest) -> Iterable[list[int]]:
+def _nodes_by_domain(
+    cluster: ClusterArrays, wanted: ColumnRequest
+) -> Iterable[list[int]]:
     """The nodes that `wanted` may use, by the domain that it may not leave."""
     domains: dict[int, list[int]] = {}
     for node in range(cluster.nodes):
@@ -98,7 +100,7 @@ def _domains(cluster: ClusterArrays, wanted: ColumnRequest) -> Iterable[list[int
     return domains.values()
 
 
-def _clearing(
+def _cheapest_clearing(
     cluster: ClusterArrays,
     wanted: ColumnRequest,
     nodes: Sequence[int],
@@ -111,7 +113,7 @@ def _clearing(
     ways = []
     for node in nodes:
         if not _fits_now(cluster, wanted, node):
-            leaving = _leaving(cluster, wanted, node, on_node[node])
+            leaving = _gangs_to_move(cluster, wanted, node, on_node[node])
             if leaving is not None:
                 cost = sum(gang.cost_gpu_seconds for gang in leaving)
                 ways.append((cost, node, [gang.job for gang in leaving]))
@@ -139,7 +141,7 @@ def _fits_now(cluster: ClusterArrays, wanted: ColumnRequest, node: int) -> bool:
     )
 
 
-def _leaving(
+def _gangs_to_move(
     cluster: ClusterArrays,
     wanted: ColumnRequest,
     node: int,
@@ -148,13 +150,13 @@ def _leaving(
     """Return the fewest cheap gangs that must leave a node so that a seat fits."""
     gone: list[MovableGangs] = []
     for gang in sorted(on_it, key=lambda one: (one.cost_gpu_seconds, one.job)):
-        _turn(cluster, gang, take_seats=False, only=node)
+        _toggle_gang_seats(cluster, gang, take_seats=False, only=node)
         gone.append(gang)
         if _fits_now(cluster, wanted, node):
             break
     needed = list(gone) if _fits_now(cluster, wanted, node) else None
     for gang in reversed(gone):
-        _turn(cluster, gang, take_seats=True, only=node)
+        _toggle_gang_seats(cluster, gang, take_seats=True, only=node)
     if needed is None:
         return None
     return _without_the_vain(cluster, wanted, node, needed)
@@ -170,15 +172,15 @@ def _without_the_vain(
     for gang in reversed(leaving[:-1]):
         others = [other for other in leaving if other is not gang]
         for other in others:
-            _turn(cluster, other, take_seats=False, only=node)
+            _toggle_gang_seats(cluster, other, take_seats=False, only=node)
         is_enough = _fits_now(cluster, wanted, node)
         for other in reversed(others):
-            _turn(cluster, other, take_seats=True, only=node)
+            _toggle_gang_seats(cluster, other, take_seats=True, only=node)
         leaving = others if is_enough else leaving
     return leaving
 
 
-def _settled(
+def _place_relocated(
     cluster: ClusterArrays,
     demand: Demand,
     wanted: ColumnRequest,
@@ -187,16 +189,16 @@ def _settled(
     """Return where relocated gangs go once `wanted` has its seats, the largest first;
     None: no room."""
     for gang in leaving:
-        _turn(cluster, gang, take_seats=False)
+        _toggle_gang_seats(cluster, gang, take_seats=False)
     put: list[tuple[ColumnRequest, Seats]] = []
     relocations: list[RelocationColumns] = []
-    seats = _put(cluster, demand, wanted)
+    seats = _place_request(cluster, demand, wanted)
     if seats:
         put.append((wanted, seats))
         for gang in sorted(
             leaving, key=lambda one: (-one.ask.gpus * one.ask.nodes, one.job)
         ):
-            seats = _put(cluster, demand, gang.ask)
+            seats = _place_request(cluster, demand, gang.ask)
             if not seats:
                 break
             put.append((gang.ask, seats))
@@ -204,7 +206,7 @@ def _settled(
     for ask, seats in reversed(put):
         _turn_seats(cluster, ask, seats, take_seats=False)
     for gang in reversed(leaving):
-        _turn(cluster, gang, take_seats=True)
+        _toggle_gang_seats(cluster, gang, take_seats=True)
     if not put or len(relocations) < len(leaving):
         return None
     here = {gang.job: gang.seats for gang in leaving}
@@ -215,7 +217,7 @@ def _settled(
     )
 
 
-def _put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
+def _place_request(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
     """The seats found, taken."""
     placed_at = place(cluster, demand, ask)
     seats = tuple(
@@ -226,7 +228,7 @@ def _put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
     return seats
 
 
-def _turn(
+def _toggle_gang_seats(
     cluster: ClusterArrays,
     gang: MovableGangs,
     *,

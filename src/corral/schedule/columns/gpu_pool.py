@@ -141,7 +141,7 @@ def hold(pool: Pool, job: int, parts: int) -> None:
         pool.first_seat[job] = seat
         pool.held[node * pool.wide + pool.holders[node]] = seat
         pool.holders[node] += 1
-        _refree(pool, node, -gpus)
+        _change_free_gpus(pool, node, -gpus)
 
 
 @compiled
@@ -156,7 +156,7 @@ def release(pool: Pool, job: int) -> None:
             if pool.held[place] == seat:
                 pool.held[place] = pool.held[start + pool.holders[node]]
                 break
-        _refree(pool, node, pool.seat_gpus[seat])
+        _change_free_gpus(pool, node, pool.seat_gpus[seat])
         pool.seat_job[seat] = NOBODY
         pool.spare[pool.total[SPARE]] = seat
         pool.total[SPARE] += 1
@@ -165,7 +165,7 @@ def release(pool: Pool, job: int) -> None:
 
 
 @compiled
-def _refree(pool: Pool, node: int, gpus: int) -> None:
+def _change_free_gpus(pool: Pool, node: int, gpus: int) -> None:
     pool.with_free[pool.free[node]] -= 1
     pool.free[node] += gpus
     pool.with_free[pool.free[node]] += 1

@@ -114,10 +114,10 @@ def drop(jobs: JobColumns, job: int) -> None:
     passed = NONE
     while jobs.root[group] != job:
         first = jobs.root[group]
-        _pop(jobs, group, first)
+        _pop_group_head(jobs, group, first)
         jobs.right[first] = passed  # a chain of those that were before it
         passed = first
-    _pop(jobs, group, job)
+    _pop_group_head(jobs, group, job)
     while passed != NONE:
         following = jobs.right[passed]
         jobs.right[passed] = NONE
@@ -130,7 +130,7 @@ def drop(jobs: JobColumns, job: int) -> None:
 
 
 @compiled
-def _pop(jobs: JobColumns, group: int, first: int) -> None:
+def _pop_group_head(jobs: JobColumns, group: int, first: int) -> None:
     jobs.root[group] = merge(jobs, jobs.left[first], jobs.right[first])
     jobs.left[first] = NONE
     jobs.right[first] = NONE

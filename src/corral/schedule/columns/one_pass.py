@@ -87,7 +87,7 @@ def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
     rank_groups(policy, jobs, state.history, now)
     worst = key_running(policy, jobs, state.history, now) if preempts(policy) else KEPT
     elder = look_for_elder(policy, jobs, state.pool, state.ageing, now)
-    if elder != NONE and _start(policy, state, elder, ELDEST, worst, now):
+    if elder != NONE and _try_start_job(policy, state, elder, ELDEST, worst, now):
         protect(policy, jobs, state.ageing, elder, now)
         jobs.key[elder] = KEPT
     too_big = ANY_SIZE
@@ -96,7 +96,7 @@ def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
         if group == NONE:
             return
         job, key = jobs.root[group], key_of_waiting(policy, jobs, group)
-        if _start(policy, state, job, key, worst, now):
+        if _try_start_job(policy, state, job, key, worst, now):
             continue
         if policy.rule == FIFO:
             return
@@ -105,7 +105,7 @@ def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
 
 
 @compiled
-def _start(
+def _try_start_job(
     policy: ColumnPolicy,
     state: PassState,
     job: int,
@@ -123,7 +123,7 @@ def _start(
             parts = find_victims(pool, jobs, state.victims, policy, job, own_key, now)
             if parts > 0:
                 for at in range(state.victims.count[0]):
-                    _preempt(policy, state, state.victims.job[at], now)
+                    _preempt_job(policy, state, state.victims.job[at], now)
     if parts == 0:
         return False
     drop(jobs, job)
@@ -135,7 +135,7 @@ def _start(
 
 
 @compiled
-def _preempt(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
+def _preempt_job(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
     """The job waits again with the service that it has had."""
     jobs = state.jobs
     unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)

@@ -26,11 +26,11 @@ def place(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
     """The number of seats found: that of the ask's nodes, or 0 when there is no place
     for it."""
     if ask.nodes == 1:
-        node = _best(cluster, demand, ask)
+        node = _find_best_node(cluster, demand, ask)
         if node < 0:
             return 0
         cluster.out_node[0] = node
-    elif not _gang(cluster, ask):
+    elif not _place_gang(cluster, ask):
         return 0
     for seat in range(ask.nodes):
         cluster.out_mask[seat] = mask_of(cluster, demand, ask, cluster.out_node[seat])
@@ -55,7 +55,7 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
 
 
 @compiled
-def _best(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
+def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
     """The node where it wastes least, the first of equals; -1: it fits nowhere."""
     best, least, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
@@ -78,21 +78,21 @@ def _best(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
 
 
 @compiled
-def _gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
+def _place_gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
     """Place a gang on clean nodes; use suspected nodes only where necessary."""
     open_nodes, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         open_nodes += cluster.count[bucket * width + cluster.blocks]
     if open_nodes < ask.nodes:
         return False
-    clean, found_count = _find(cluster, ask)
+    clean, found_count = _find_fitting_nodes(cluster, ask)
     if clean >= ask.nodes and choose(cluster, ask, clean):
         return True
     return clean < found_count and choose(cluster, ask, found_count)
 
 
 @compiled
-def _find(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
+def _find_fitting_nodes(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
     """Rows that fit into `found`: preferred ones, others, then suspected; the fullest
     first.
 

@@ -104,7 +104,9 @@ def _cheapest_node(
         if pool.taken[node] or pool.size[node] < need:
             continue
         have = _will_be_free(pool, victims, node)
-        if not _pick(pool, jobs, victims, policy, node, need - have, key, least):
+        if not _pick_victims(
+            pool, jobs, victims, policy, node, need - have, key, least
+        ):
             continue
         cost = victims.cost[0]
         if cost < least or (cost == least and have < most_free):
@@ -127,7 +129,7 @@ def _will_be_free(pool: Pool, victims: VictimColumns, node: int) -> int:
 
 
 @compiled
-def _pick(
+def _pick_victims(
     pool: Pool,
     jobs: JobColumns,
     victims: VictimColumns,

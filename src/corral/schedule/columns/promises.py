@@ -128,7 +128,7 @@ def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> fl
     """Return when the job will have room at the latest; `later` and `both` keep it
     free."""
     later = promises.later
-    _copy(pool, later)
+    _copy_pool(pool, later)
     at = FOREVER
     for place in range(promises.count[ENDING]):
         ending = promises.ending[place]
@@ -167,7 +167,7 @@ def shift(later: Shadow, node: int, gpus: int) -> None:
 
 
 @compiled
-def _copy(pool: Pool, other: Shadow) -> None:
+def _copy_pool(pool: Pool, other: Shadow) -> None:
     for node in range(pool.nodes):
         other.free[node] = pool.free[node]
     for free in range(pool.wide + 1):

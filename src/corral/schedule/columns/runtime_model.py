@@ -109,7 +109,7 @@ def is_due(history: History) -> bool:
 def relearn(history: History) -> None:
     """Recompute the ranks. The caller has filled `live`."""
     history.count[1] = 0
-    _overall(history)
+    _update_overall_hazard(history)
     for klass in range(history.classes):
         start = klass * LEVELS
         for level in range(LEVELS):
@@ -137,7 +137,7 @@ def hazard_of(history: History, klass: int, level: int) -> float:
 
 
 @compiled
-def _overall(history: History) -> None:
+def _update_overall_hazard(history: History) -> None:
     for level in range(LEVELS):
         ended, reached = 0.0, 0.0
         for klass in range(history.classes):

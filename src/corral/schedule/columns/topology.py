@@ -23,18 +23,20 @@ def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
         size = _size_of_type(cluster, found, kind)
         if size < ask.nodes:
             continue
-        level, place, left_over = _smallest(cluster, ask, found, kind, size)
+        level, place, left_over = _lowest_level_domain(cluster, ask, found, kind, size)
         if level < best_level or (level == best_level and left_over < least):
             best_type, best_level, best_place, least = kind, level, place, left_over
     if best_level > ANYWHERE and cluster.types > 1:
-        best_level, best_place, least = _smallest(cluster, ask, found, -1, found)
+        best_level, best_place, least = _lowest_level_domain(
+            cluster, ask, found, -1, found
+        )
     if best_level > ANYWHERE:
         return False
-    kept_count = _keep(cluster, found, best_type, best_level, best_place)
+    kept_count = _filter_nodes(cluster, found, best_type, best_level, best_place)
     if ask.topology == SPREAD:
-        _spread(cluster, ask.nodes, kept_count)
+        _spread_over_racks(cluster, ask.nodes, kept_count)
     else:
-        _gather(cluster, ask.nodes, kept_count, best_level)
+        _pack_gang(cluster, ask.nodes, kept_count, best_level)
     return True
 
 
@@ -52,7 +54,7 @@ def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
 
 
 @compiled
-def _smallest(
+def _lowest_level_domain(
     cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
 ) -> tuple[int, int, int]:
     """The lowest level with a domain that holds the gang, that domain, and what it
@@ -60,7 +62,7 @@ def _smallest(
     last = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
         for level in range(min(ANYWHERE, last + 1)):
-            place = _tightest(cluster, found, kind, level, ask.nodes)
+            place = _tightest_domain(cluster, found, kind, level, ask.nodes)
             if place >= 0:
                 return level, place, cluster.tally[place] - ask.nodes
     if last < ANYWHERE or size < ask.nodes:
@@ -69,7 +71,7 @@ def _smallest(
 
 
 @compiled
-def _tightest(
+def _tightest_domain(
     cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
 ) -> int:
     """The domain of the level with the fewest rows that are enough, the first of
@@ -90,7 +92,9 @@ def _tightest(
 
 
 @compiled
-def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int) -> int:
+def _filter_nodes(
+    cluster: ClusterArrays, found: int, kind: int, level: int, place: int
+) -> int:
     """Drop what is not of the type or not in the domain; the number of rows kept, in
     order."""
     kept_count = 0
@@ -106,24 +110,26 @@ def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int)
 
 
 @compiled
-def _gather(cluster: ClusterArrays, wanted: int, kept_count: int, level: int) -> None:
+def _pack_gang(
+    cluster: ClusterArrays, wanted: int, kept_count: int, level: int
+) -> None:
     """Whole domains, the largest first, until the rest fits into one; then the same
     inside that."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
-        place = _tightest(cluster, kept_count, -1, below, wanted - seats)
+        place = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
         while place < 0:
-            place = _largest(cluster, kept_count, below)
+            place = _largest_domain(cluster, kept_count, below)
             seats, kept_count = _take_domain(cluster, seats, kept_count, below, place)
-            place = _tightest(cluster, kept_count, -1, below, wanted - seats)
-        kept_count = _keep(cluster, kept_count, -1, below, place)
+            place = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
+        kept_count = _filter_nodes(cluster, kept_count, -1, below, place)
     for seat in range(seats, wanted):
         cluster.out_node[seat] = cluster.found[seat - seats]
 
 
 @compiled
-def _largest(cluster: ClusterArrays, kept: int, level: int) -> int:
-    """The domain with the most rows, the first of equals; `tally` is as `_tightest`
+def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
+    """The domain with the most rows, the first of equals; `tally` is as `_tightest_domain`
     left it."""
     best = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for at in range(kept):
@@ -152,7 +158,7 @@ def _take_domain(
 
 
 @compiled
-def _spread(cluster: ClusterArrays, wanted: int, kept: int) -> None:
+def _spread_over_racks(cluster: ClusterArrays, wanted: int, kept: int) -> None:
     """Each seat into the rack with the fewest of them so far, the first of equals."""
     for at in range(kept):
         cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]] = 0

@@ -96,8 +96,8 @@ class QueueLine:
         # from the top to the line that the last gang came from
         self._way: list[_Node] = []
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
-        self._fill(groups, lent)
-        self._order(self._top)
+        self._build_lines(groups, lent)
+        self._heapify_subtree(self._top)
 
     def next(self) -> Waiting | None:
         """The next gang, once; None after the last."""
@@ -144,11 +144,11 @@ class QueueLine:
         for node in reversed(self._way[:-1]):
             last, below = node.heap[0]
             if below.runs or below.heap:
-                heapreplace(node.heap, (self._key(below, last[-1]), below))
+                heapreplace(node.heap, (self._node_key(below, last[-1]), below))
             else:
                 heappop(node.heap)
 
-    def _fill(
+    def _build_lines(
         self, groups: Iterable[Sequence[Waiting]], lent: Callable[[], float]
     ) -> None:
         nodes: dict[object, _Node] = {}
@@ -195,13 +195,13 @@ class QueueLine:
         all."""
         node = self._top
         for queue in self._standing.tree.path(gang.queue):
-            node = self._below(node, queue.name, nodes, queue=queue.name)
+            node = self._get_child_node(node, queue.name, nodes, queue=queue.name)
             if not queue.policy.goes_by_service and not node.by_service:
                 return node
         leaf = (gang.queue, gang.user)
-        return self._below(node, leaf, nodes, leaf=leaf)
+        return self._get_child_node(node, leaf, nodes, leaf=leaf)
 
-    def _below(
+    def _get_child_node(
         self,
         above: _Node,
         name: object,
@@ -218,13 +218,15 @@ class QueueLine:
             above.heap.append((no_key, nodes[name]))
         return nodes[name]
 
-    def _order(self, node: _Node) -> None:
+    def _heapify_subtree(self, node: _Node) -> None:
         for _, below in node.heap:
-            self._order(below)
-        node.heap = [(self._key(below, key[-1]), below) for key, below in node.heap]
+            self._heapify_subtree(below)
+        node.heap = [
+            (self._node_key(below, key[-1]), below) for key, below in node.heap
+        ]
         heapify(node.heap)
 
-    def _key(self, node: _Node, number: int) -> Key:
+    def _node_key(self, node: _Node, number: int) -> Key:
         """Return the position of the node among its siblings, by the best gang in
         it."""
         if node.heap:

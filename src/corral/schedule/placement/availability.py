@@ -105,7 +105,7 @@ class Availability:
         """These seats come free by then."""
         if one.until == inf:
             return
-        until = _latest(one.until, self.now)
+        until = _latest_end(one.until, self.now)
         self._endings.append(one)
         for seat in one.seats:
             self._on[seat.node].append((until, one, seat))
@@ -151,7 +151,9 @@ class Availability:
 
     def promise(self, gang: Waiting, promise: Promise) -> None:
         holding = self._holding(gang, promise.seats)
-        stay = _Stay(gang, promise, _end(promise.start, gang.holds_seconds), holding)
+        stay = _Stay(
+            gang, promise, _end_time(promise.start, gang.holds_seconds), holding
+        )
         self._stays[gang.job] = stay
         self.version += 1
         for seat in promise.seats:
@@ -211,7 +213,9 @@ class Availability:
     def _as_of(self, at: float) -> Iterator[None]:
         """Pretend that queues hold what they will hold then."""
         gone = [
-            ending for ending in self._endings if _latest(ending.until, self.now) <= at
+            ending
+            for ending in self._endings
+            if _latest_end(ending.until, self.now) <= at
         ]
         come = [stay for stay in self._stays.values() if stay.holds_at(at)]
         for seat_end in gone:
@@ -232,7 +236,7 @@ class Availability:
         """The first moment from which on some form of the gang has room for all of its
         time, all promises kept; None: unknown."""
         promis = (
-            self._earliest(gang, form)
+            self._earliest_promise(gang, form)
             for shape in gang.shapes
             for form in self._standing.forms(shape, self._kinds)
         )
@@ -248,7 +252,9 @@ class Availability:
         promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
         same = (
-            self._earliest(gang, before.shape, nodes) if promise is not None else None
+            self._earliest_promise(gang, before.shape, nodes)
+            if promise is not None
+            else None
         )
         if (
             same is None
@@ -258,7 +264,7 @@ class Availability:
             return promise
         return same
 
-    def _earliest(
+    def _earliest_promise(
         self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
     ) -> Promise | None:
         """Return the earliest promise. `on`: the permitted nodes; None: any."""
@@ -267,7 +273,7 @@ class Availability:
         steps = sorted(changes)
         seen = self.now
         for place, at in enumerate(steps):
-            stop = _end(at, gang.holds_seconds)
+            stop = _end_time(at, gang.holds_seconds)
             some = (
                 changes[at] | self._begin_on(seen, stop)
                 if place
@@ -280,7 +286,9 @@ class Availability:
                     self._look(able, gang, shape, node, at, stop)
             if len(able) < shape.nodes:
                 continue
-            seats = find_seats(sorted(able.values(), key=self._idleness), gang, shape)
+            seats = find_seats(
+                sorted(able.values(), key=self._idle_sort_key), gang, shape
+            )
             if seats and self.lets(gang, shape, at, stop):
                 after = self._after(seats, at)
                 return Promise(
@@ -312,7 +320,7 @@ class Availability:
         changes_at: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
             changes_at |= {
-                _latest(ending.until, self.now): set() for ending in self._endings
+                _latest_end(ending.until, self.now): set() for ending in self._endings
             }
         for node, ends in self._on.items():
             for until, _, _ in ends:
@@ -347,7 +355,7 @@ class Availability:
         else:
             able.pop(node, None)
 
-    def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
+    def _idle_sort_key(self, room: NodeRoom) -> tuple[object, ...]:
         """Return the sort key by which idle capacity is promised last.
 
         Other gangs may use it until the promised start, and the rest of it afterwards.
@@ -369,16 +377,16 @@ class Availability:
         then = [
             ending.job
             for ending in self._endings
-            if _latest(ending.until, self.now) == start
+            if _latest_end(ending.until, self.now) == start
         ]
         return tuple(sorted(on_gpus or later_jobs or then))
 
 
-def _end(start: float, seconds: float | None) -> float:
+def _end_time(start: float, seconds: float | None) -> float:
     return inf if seconds is None else start + seconds
 
 
-def _latest(until: float, now: float) -> float:
+def _latest_end(until: float, now: float) -> float:
     """Return when a job ends at the latest; one that should have ended ends a little
     later than now."""
     more = 0.0

@@ -43,7 +43,7 @@ def find_seats(
             likes=gang.likes,
             of_one_type=resources.gpu_millis > 0,
         ):
-            if seats := _gather(way, gang, shape):
+            if seats := _gather_seats(way, gang, shape):
                 return seats
     return ()
 
@@ -81,7 +81,9 @@ def is_apart(room: NodeRoom, gang: Waiting) -> bool:
     return any(room.guests[name] for name in gang.place.apart_from)
 
 
-def _gather(way: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+def _gather_seats(
+    way: Iterable[NodeRoom], gang: Waiting, shape: Shape
+) -> tuple[Seat, ...]:
     """The first seats that make the gang whole. Its first node holds its rendezvous,
     and so must have a free port: when none of them has, a later node that has one takes
     the last one's place.
@@ -154,7 +156,9 @@ def nearest_to_free(
     best: list[NodeRoom] = []
     for way in ways:
         chosen = way[: shape.nodes]
-        if len(chosen) == shape.nodes and (not best or _free(chosen) > _free(best)):
+        if len(chosen) == shape.nodes and (
+            not best or _total_free_millis(chosen) > _total_free_millis(best)
+        ):
             best = chosen
     return frozenset(room.id for room in best)
 
@@ -169,5 +173,5 @@ def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
         yield from sorted(by_free[free], key=lambda room: room.id)
 
 
-def _free(rooms: Sequence[NodeRoom]) -> int:
+def _total_free_millis(rooms: Sequence[NodeRoom]) -> int:
     return sum(room.free_millis for room in rooms)

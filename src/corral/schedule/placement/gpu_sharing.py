@@ -53,24 +53,24 @@ class Shares:
         least = 0 if shape.resources.is_share else shape.resources.gpus
         rooms = [room for room in rooms if room.whole >= least]
         able = (room for room in rooms if may_use(room, gang))
-        seats = ((room, self._seat(room, gang, shape)) for room in able)
+        seats = ((room, self._find_seat(room, gang, shape)) for room in able)
         fits = islice(
             ((room, seat) for room, seat in seats if seat is not None), ENOUGH
         )
         fitting_seats = [
-            (self._waste(room, seat, shape), at, seat)
+            (self._seat_waste(room, seat, shape), at, seat)
             for at, (room, seat) in enumerate(fits)
         ]
         return (min(fitting_seats)[2],) if fitting_seats else ()
 
-    def _seat(self, room: NodeRoom, gang: Waiting, shape: Shape) -> Seat | None:
+    def _find_seat(self, room: NodeRoom, gang: Waiting, shape: Shape) -> Seat | None:
         exclusive = gang.place.exclusive
         return room.seat(shape.resources, exclusive=exclusive, waste=self._share_waste)
 
     def _share_waste(self, taken: int, free: int) -> float:
         return float(share_waste(self._demand, taken, free))
 
-    def _waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
+    def _seat_waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
         """GPUs that the seat spoils beyond those that it takes; suspected nodes come
         last."""
         free, cpu, memory = (

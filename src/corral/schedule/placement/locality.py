@@ -52,12 +52,14 @@ class Nearness:
         """Return for each shape the domain that it may not leave now; None: any nodes
         will do."""
         return (
-            tuple(self._level(gang, shape) for shape in shapes) if self._is_on() else ()
+            tuple(self._required_level(gang, shape) for shape in shapes)
+            if self._is_on()
+            else ()
         )
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:
         """The gang, kept together for as long as its locality delay lasts."""
-        level = self._level(gang, shape) if self._is_on() else None
+        level = self._required_level(gang, shape) if self._is_on() else None
         if level is None:
             return gang
         together = Topology(mode=Mode.REQUIRE, within=level)
@@ -73,13 +75,15 @@ class Nearness:
         """It fits, but not near enough; None: it does not fit. `lets`: whether its
         queue may hold the shape."""
         for shape in shapes:
-            level = self._level(gang, shape)
+            level = self._required_level(gang, shape)
             seats = find_seats(opened.rooms, gang, shape) if level is not None else ()
             if level is not None and seats and lets(gang, shape):
-                return self._reason(level, [opened.by_id[seat.node] for seat in seats])
+                return self._locality_reason(
+                    level, [opened.by_id[seat.node] for seat in seats]
+                )
         return None
 
-    def _reason(self, level: Level, nodes: Sequence[NodeRoom]) -> Reason:
+    def _locality_reason(self, level: Level, nodes: Sequence[NodeRoom]) -> Reason:
         domains = len({domain_of(room.id, room.labels, level) for room in nodes})
         up_to = duration_text(self._delay_seconds(level))
         return Reason(
@@ -103,7 +107,7 @@ class Nearness:
         )
         return rack if level == Level.RACK else pod
 
-    def _level(self, gang: Waiting, shape: Shape) -> Level | None:
+    def _required_level(self, gang: Waiting, shape: Shape) -> Level | None:
         if shape.nodes == 1 or gang.place.topology.mode != Mode.PREFER:
             return None
         waited = self.now - gang.since

@@ -56,7 +56,7 @@ class NodeTypes:
     def could_seat(self, node: NodeId, asked: Resources) -> bool:
         """Whether the node could give these resources if nothing else ran."""
         room = self._empty[node]
-        return _kept(
+        return _cached_answer(
             self._holds, (room.id, asked), lambda: room.seat(asked) is not None
         )
 
@@ -68,7 +68,7 @@ class NodeTypes:
                 count for room, count in self._kinds if room.seat(asked) is not None
             )
 
-        return _kept(self._holding, asked, find)
+        return _cached_answer(self._holding, asked, find)
 
     def nearest(self, shape: Shape) -> Shape | None:
         """Return the closest shape that nodes could give: as much of it as the largest
@@ -102,23 +102,26 @@ class NodeTypes:
             return (
                 self.holding(shape.resources)
                 if not rule.constraints
-                else len(self._able(shape.resources, rule))
+                else len(self._capable_nodes(shape.resources, rule))
             )
 
         def find() -> int:
-            able = {node.id: node.labels for node in self._able(shape.resources, rule)}
+            able = {
+                node.id: node.labels
+                for node in self._capable_nodes(shape.resources, rule)
+            }
             return largest_domain(able, rule.topology.within)
 
-        return _kept(self._together, (shape.resources, rule), find)
+        return _cached_answer(self._together, (shape.resources, rule), find)
 
-    def _able(self, asked: Resources, rule: PlaceRule) -> list[Node]:
+    def _capable_nodes(self, asked: Resources, rule: PlaceRule) -> list[Node]:
         """A look at every node, once for each kind of ask."""
 
         def find() -> list[Node]:
             admitted = (node for node in self._nodes if rule.admits(node.labels))
             return [node for node in admitted if self.could_seat(node.id, asked)]
 
-        return _kept(self._told, (asked, rule), find)
+        return _cached_answer(self._told, (asked, rule), find)
 
     def values_of(self, label: str) -> list[str]:
         """Return the values of this label on nodes."""
@@ -188,7 +191,7 @@ def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
     )
 
 
-def _kept(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:
+def _cached_answer(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:
     """The answer that was found before, else what is found now."""
     if key not in answers:
         if len(answers) >= MOST_KEPT:

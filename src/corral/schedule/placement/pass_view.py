@@ -44,7 +44,7 @@ class PassView:
     @contextmanager
     def change(self, node: NodeId) -> Iterator[NodeRoom]:
         """The node is taken out of the order while what is free on it changes."""
-        was_open = self._lift(node)
+        was_open = self._remove_room(node)
         if node in self._lent:
             self._lent.remove(node)
             self.by_id[node] = self.by_id[node].copy()
@@ -52,7 +52,7 @@ class PassView:
         if self.ahead is not None and node in self._shown:
             self._shown[node] = self.ahead.least(node, self.ahead.now, self._stop)
         if was_open:
-            self._lay(node)
+            self._insert_room(node)
 
     def take(self, gang: Waiting, seats: Sequence[Seat]) -> None:
         """These are the gang's from now on."""
@@ -71,15 +71,15 @@ class PassView:
         self.view, self._stop = view, stop
         promised = set(self.ahead.nodes(before=stop))
         for node in [node for node in self._shown if node not in promised]:
-            was_open = self._lift(node)
+            was_open = self._remove_room(node)
             del self._shown[node]
             if was_open:
-                self._lay(node)
+                self._insert_room(node)
         for node in promised:
-            was_open = self._lift(node)
+            was_open = self._remove_room(node)
             self._shown[node] = self.ahead.least(node, self.ahead.now, stop)
             if was_open:
-                self._lay(node)
+                self._insert_room(node)
 
     def with_free(self, gpu_millis: int) -> Sequence[NodeRoom]:
         """In the same order, without those that have less free of all their GPUs
@@ -109,7 +109,7 @@ class PassView:
         if self.ahead is not None:
             self.ahead.shut(nodes)
 
-    def _lift(self, node: NodeId) -> bool:
+    def _remove_room(self, node: NodeId) -> bool:
         """Whether the node was open."""
         shown = self._shown.get(node, self.by_id[node])
         place = bisect_left(self.rooms, shown.fullness, key=fullness)
@@ -118,5 +118,5 @@ class PassView:
             del self.rooms[place]
         return is_open
 
-    def _lay(self, node: NodeId) -> None:
+    def _insert_room(self, node: NodeId) -> None:
         insort(self.rooms, self._shown.get(node, self.by_id[node]), key=fullness)

@@ -77,12 +77,16 @@ def _by_type(
     )
     if len(kinds) > 1:
         groups = [[room for room in able if kind in room.kinds] for kind in kinds]
-        ways = [way for group in groups for way in _ways(group, nodes, topology)]
+        ways = [
+            way
+            for group in groups
+            for way in _candidate_domains(group, nodes, topology)
+        ]
         yield from (rooms for _, _, rooms in sorted(ways, key=lambda one: one[:2]))
-    yield from (rooms for _, _, rooms in _ways(able, nodes, topology))
+    yield from (rooms for _, _, rooms in _candidate_domains(able, nodes, topology))
 
 
-def _ways(
+def _candidate_domains(
     able: Sequence[NodeRoom], nodes: int, topology: Topology
 ) -> Iterator[tuple[int, int, list[NodeRoom]]]:
     """(level, left over, rooms) of each domain that holds the gang whole, the smallest
@@ -90,35 +94,37 @@ def _ways(
     if len(able) < nodes:
         return
     if topology.mode == Mode.SPREAD:
-        yield _ANYWHERE, len(able) - nodes, _spread(able)
+        yield _ANYWHERE, len(able) - nodes, _spread_over_racks(able)
         return
     last = LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE
     for at, level in enumerate(LEVELS[: last + 1]):
         groups = [
             group
-            for domain, group in _domains(able, level).items()
+            for domain, group in _rooms_by_domain(able, level).items()
             if len(group) >= nodes and (domain[0] or topology.mode != Mode.REQUIRE)
         ]
         for group in sorted(groups, key=len):
-            yield at, len(group) - nodes, _packed(group, nodes, at)
+            yield at, len(group) - nodes, _pack_rooms(group, nodes, at)
     if last == _ANYWHERE:
-        yield _ANYWHERE, len(able) - nodes, _packed(able, nodes, _ANYWHERE)
+        yield _ANYWHERE, len(able) - nodes, _pack_rooms(able, nodes, _ANYWHERE)
 
 
-def _domains(able: Sequence[NodeRoom], level: Level) -> dict[Domain, list[NodeRoom]]:
+def _rooms_by_domain(
+    able: Sequence[NodeRoom], level: Level
+) -> dict[Domain, list[NodeRoom]]:
     domains: dict[Domain, list[NodeRoom]] = {}
     for room in able:
         domains.setdefault(domain_of(room.id, room.labels, level), []).append(room)
     return domains
 
 
-def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
+def _pack_rooms(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
     """Whole domains, the largest first, until the rest fits into one; then the same
     inside that."""
     first: list[NodeRoom] = []
     node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
-        groups = list(_domains(node_rooms, level).values())
+        groups = list(_rooms_by_domain(node_rooms, level).values())
         while max(map(len, groups)) < nodes - len(first):
             largest = max(groups, key=len)
             groups.remove(largest)
@@ -131,9 +137,9 @@ def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
     return [*first, *node_rooms, *later]
 
 
-def _spread(able: Sequence[NodeRoom]) -> list[NodeRoom]:
+def _spread_over_racks(able: Sequence[NodeRoom]) -> list[NodeRoom]:
     """One node of each rack, then another of each."""
-    racks = list(_domains(able, Level.RACK).values())
+    racks = list(_rooms_by_domain(able, Level.RACK).values())
     return [
         rack[turn]
         for turn in range(max(map(len, racks)))

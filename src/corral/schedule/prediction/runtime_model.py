@@ -30,7 +30,7 @@ MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
 RELEARN: Final = 0.02  # a table is rebuilt when this share more has ended,
 RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
-CIRCLE_WORDS: Final = (  # of _circles
+CIRCLE_WORDS: Final = (  # of _similarity_groups
     *(
         "of its user, name and size",
         "of its user and size",
@@ -102,7 +102,7 @@ class Learned:
         small is soon."""
         level = level_of(attained_seconds)
         if (job_class, level) not in self._ranks:
-            hazard = self._hazard(job_class)
+            hazard = self._hazard_by_level(job_class)
             self._ranks[job_class, level] = gittins_rank(hazard, EDGES, level)
         return self._ranks[job_class, level]
 
@@ -122,24 +122,25 @@ class Learned:
         """Return the smallest circle of similar jobs with an ended job; None: no job
         has ended.
         """
-        for place, circle in enumerate(_circles(user, stem, job_class)):
-            if circle in self._means:
-                return Nearest(*self._means[circle], CIRCLE_WORDS[place])
+        for place, circle in enumerate(_similarity_groups(user, stem, job_class)):
+            if circle in self._mean_run_times:
+                return Nearest(*self._mean_run_times[circle], CIRCLE_WORDS[place])
         return None
 
     # -- by attained service -----------------------------------------------------------------------
 
-    def _hazard(self, job_class: Class) -> list[float]:
+    def _hazard_by_level(self, job_class: Class) -> list[float]:
         if job_class not in self._hazards:
-            record = _record(
-                self._levels.get(job_class, []), self._lives.get(job_class, [])
+            record = _build_record(
+                self._ended_levels.get(job_class, []),
+                self._running_levels.get(job_class, []),
             )
-            rows = zip(*record, self._overall, strict=True)
+            rows = zip(*record, self._combined_hazard, strict=True)
             self._hazards[job_class] = [class_hazard(*row) for row in rows]
         return self._hazards[job_class]
 
     @cached_property
-    def _levels(self) -> dict[Class, list[int]]:
+    def _ended_levels(self) -> dict[Class, list[int]]:
         """Return at which levels the jobs of each class have ended, the oldest
         first."""
         levels: dict[Class, list[int]] = defaultdict(list)
@@ -148,7 +149,7 @@ class Learned:
         return levels
 
     @cached_property
-    def _lives(self) -> dict[Class, list[int]]:
+    def _running_levels(self) -> dict[Class, list[int]]:
         """The level of each that is not over."""
         lives: dict[Class, list[int]] = defaultdict(list)
         for job_class, seconds in self._live:
@@ -156,12 +157,12 @@ class Learned:
         return lives
 
     @cached_property
-    def _overall(self) -> list[float]:
+    def _combined_hazard(self) -> list[float]:
         ended, passed = [0.0] * LEVELS, [0.0] * LEVELS
-        for levels in self._levels.values():
+        for levels in self._ended_levels.values():
             for level in levels:
                 ended[level] += 1
-        for levels in self._lives.values():
+        for levels in self._running_levels.values():
             for level in levels:
                 passed[level - 1] += level > 0
         reached, beyond = _sums_from(ended), _sums_from(passed)
@@ -173,12 +174,12 @@ class Learned:
     # -- by kin ------------------------------------------------------------------------------------
 
     @cached_property
-    def _means(self) -> dict[tuple[object, ...], tuple[float, int]]:
+    def _mean_run_times(self) -> dict[tuple[object, ...], tuple[float, int]]:
         """(mean seconds, ended jobs) of each circle of kin."""
         means: dict[tuple[object, ...], tuple[float, int]] = {}
         for ended_job in self._ended:
             for place, circle in enumerate(
-                _circles(ended_job.user, ended_job.stem, ended_job.job_class)
+                _similarity_groups(ended_job.user, ended_job.stem, ended_job.job_class)
             ):
                 mean, ended = means.get(circle, (0.0, 0))
                 means[circle] = (
@@ -217,7 +218,7 @@ class Lessons:
             self._new, self._made_at = 0, now
 
 
-def _record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
+def _build_record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
     ended, recent, passed = [0.0] * LEVELS, [0.0] * LEVELS, [0.0] * LEVELS
     weight, keep = 1.0, 1 - 1 / RECENT_JOBS
     for level in reversed(ends):  # the newest counts most
@@ -240,7 +241,7 @@ def _sums_from(column: Sequence[float]) -> list[float]:
     return sums
 
 
-def _circles(
+def _similarity_groups(
     user: UserName, stem: str, job_class: Class
 ) -> tuple[tuple[object, ...], ...]:
     """Return the groups of similar jobs, from the closest to all."""

@@ -34,26 +34,30 @@ class PreemptionRights:
             lower = victim.priority < gang.priority
             may = lower and (rule == Preempt.ANY or loses_little)
             return PreemptWhy.PRIORITY if may else None
-        return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
+        return (
+            PreemptWhy.RECLAIM
+            if self._can_reclaim_cached(gang, asked, victim.queue)
+            else None
+        )
 
     def could_ever(self, gang: Waiting, victim: RunningGang) -> bool:
         """Whether there could be a right however much queues hold, and whatever it asks
         for."""
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 
-    def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Return the result of `_borrows`, cached for as long as nothing is taken or
+    def _can_reclaim_cached(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+        """Return the result of `_can_reclaim`, cached for as long as nothing is taken or
         given."""
-        return self._once("borrows", gang, asked, queue, self._borrows)
+        return self._cached_result("borrows", gang, asked, queue, self._can_reclaim)
 
     def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
         """Return whether the level is within its own, cached in the same way."""
-        return self._once("within", gang, asked, level, self._tells)
+        return self._cached_result("within", gang, asked, level, self._is_within_level)
 
-    def _tells(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
+    def _is_within_level(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
         return self._standing.is_within(gang.queue, asked, level)
 
-    def _once(
+    def _cached_result(
         self,
         what: str,
         gang: Waiting,
@@ -66,7 +70,7 @@ class PreemptionRights:
             self._known[key] = find(gang, asked, queue)
         return self._known[key]
 
-    def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+    def _can_reclaim(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
         """Whether what the queue holds is the gang's to take back: where their ways up
         the tree part, the gang's side is within its own and owes nothing, and the other
         one is beyond its own, or owes."""

@@ -54,7 +54,9 @@ class Sales:
         for at, running_gang in enumerate(running):
             if buying.is_for_sale(running_gang):
                 lot = _Lot(-buying.worth(running_gang), at, running_gang.queue)
-                lots[self._line(running_gang.queue), running_gang.priority].append(lot)
+                lots[self._line_key(running_gang.queue), running_gang.priority].append(
+                    lot
+                )
         self._lots = {line: sorted(some) for line, some in lots.items()}
         self._version: tuple[int, ...] = ()
         self._shelves: dict[Buyer, _Shelf] = {}
@@ -71,14 +73,16 @@ class Sales:
             self._version, self._shelves = version, {}
         buyer = (gang.queue, gang.user, gang.priority)
         if buyer not in self._shelves:
-            self._shelves[buyer] = self._shelf(gang, stays)
+            self._shelves[buyer] = self._build_shelf(gang, stays)
         shelf = self._shelves[buyer]
         count = bisect_left(shelf.minus_worths, -(self._buying.offer(gang) * MARGIN))
         return ServiceOffer(
             shelf.ats[:count], shelf.least[count - 1] if count else None
         )
 
-    def _shelf(self, gang: Waiting, stays: Callable[[RunningGang], bool]) -> _Shelf:
+    def _build_shelf(
+        self, gang: Waiting, stays: Callable[[RunningGang], bool]
+    ) -> _Shelf:
         buying, running = self._buying, self._running
         sellers = {
             seller
@@ -87,7 +91,7 @@ class Sales:
         }
         lots = [
             lot
-            for lot in self._lots.get((self._line(gang.queue), gang.priority), ())
+            for lot in self._lots.get((self._line_key(gang.queue), gang.priority), ())
             if lot.queue in sellers
             and stays(running[lot.at])
             and buying.has_had_less(gang, running[lot.at])
@@ -99,6 +103,6 @@ class Sales:
             list(accumulate(prices, min)),
         )
 
-    def _line(self, queue: QueueName) -> QueueName:
+    def _line_key(self, queue: QueueName) -> QueueName:
         """One queue stands for all that sell to one another."""
         return next(iter(self._buying.sellers(queue)))

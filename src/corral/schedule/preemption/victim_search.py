@@ -119,7 +119,7 @@ class Search:
                 if seat.node == node
             )
             self._freed[node] = sum(len(seat.gpus) for seat in freed_seats)
-        if sum(map(self._could, rooms)) < self.shape.nodes:
+        if sum(map(self._can_free_gpus, rooms)) < self.shape.nodes:
             return None
         for group in groups(rooms, self.gang, self.shape):
             with self.standing.pretending():
@@ -132,7 +132,7 @@ class Search:
                 return VictimSet(seats, victims)
         return None
 
-    def _could(self, room: NodeRoom) -> bool:
+    def _can_free_gpus(self, room: NodeRoom) -> bool:
         """Whether the node would have as many whole GPUs as are asked for if everybody
         there who may yield; a share does not record it."""
         resources = self.shape.resources
@@ -164,7 +164,7 @@ class Search:
         """The cheapest nodes; who is chosen on one may make room on another, too."""
         heap: list[tuple[Cost, int]] = []
         for place, room in enumerate(group):
-            need = self._needed(room)
+            need = self._needed_victims(room)
             if need is not None:
                 heap.append((cost_of(need), place))
         if len(heap) < self.shape.nodes:
@@ -173,7 +173,7 @@ class Search:
         nodes: list[NodeRoom] = []
         while heap and len(nodes) < self.shape.nodes:
             _, place = heappop(heap)
-            need = self._needed(group[place])
+            need = self._needed_victims(group[place])
             if need is None:
                 # those chosen meanwhile have ended the right to take from others
                 continue
@@ -197,20 +197,20 @@ class Search:
             [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
         )
 
-    def _needed(self, room: NodeRoom) -> list[VictimCandidate] | None:
+    def _needed_victims(self, room: NodeRoom) -> list[VictimCandidate] | None:
         """Return which further candidates have to leave this node for a seat; None: all
         would be too few."""
-        if not self._could(room):
+        if not self._can_free_gpus(room):
             return None
-        pretended = self._pretend(room)
-        if self._seat(pretended) is not None:
+        pretended = self._room_without_chosen(room)
+        if self._seat_in_room(pretended) is not None:
             return []
         if room.id not in self.by_node:
             return None
         with self.standing.pretending():
-            return self._least(pretended)
+            return self._minimal_victims(pretended)
 
-    def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
+    def _minimal_victims(self, room: NodeRoom) -> list[VictimCandidate] | None:
         """Return the candidates that have to leave this node for a seat, when at least
         one must.
 
@@ -229,25 +229,25 @@ class Search:
                 alone = victim_candidate
             victim_candidates.append(victim_candidate)
             self.standing.give(victim_candidate.holding)
-            _give(pretended, victim_candidate)
-            if self._seat(pretended) is not None:
+            _free_victim_seats(pretended, victim_candidate)
+            if self._seat_in_room(pretended) is not None:
                 break
         for victim_candidate in victim_candidates:
             self.standing.take(victim_candidate.holding)
-        if self._seat(pretended) is None:
+        if self._seat_in_room(pretended) is None:
             return None if alone is None else [alone]
         # the dearest that came before the last
         for victim_candidate in victim_candidates[-2::-1]:
             _take(pretended, victim_candidate)
-            if self._seat(pretended) is not None:
+            if self._seat_in_room(pretended) is not None:
                 victim_candidates.remove(victim_candidate)
             else:
-                _give(pretended, victim_candidate)
+                _free_victim_seats(pretended, victim_candidate)
         if alone is not None and alone.cost < cost_of(victim_candidates):
             return [alone]
         return victim_candidates
 
-    def _seat(self, room: NodeRoom) -> Seat | None:
+    def _seat_in_room(self, room: NodeRoom) -> Seat | None:
         if not may_use(room, self.gang):
             return None
         return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
@@ -259,10 +259,10 @@ class Search:
         if not resources.is_share and room.whole + most < resources.gpus:
             return False
         pretended = room.copy()
-        _give(pretended, one)
-        return self._seat(pretended) is not None
+        _free_victim_seats(pretended, one)
+        return self._seat_in_room(pretended) is not None
 
-    def _pretend(self, room: NodeRoom) -> NodeRoom:
+    def _room_without_chosen(self, room: NodeRoom) -> NodeRoom:
         """The node without those chosen; the room itself, where none of them is."""
         gone = [
             candidate
@@ -271,11 +271,11 @@ class Search:
         ]
         pretended = room.copy() if gone else room
         for victim_candidate in gone:
-            _give(pretended, victim_candidate)
+            _free_victim_seats(pretended, victim_candidate)
         return pretended
 
     def _seats(self, nodes: Sequence[NodeRoom]) -> tuple[Seat, ...]:
-        rooms = [self._pretend(room) for room in nodes]
+        rooms = [self._room_without_chosen(room) for room in nodes]
         return find_seats(rooms, self.gang, self.shape)
 
     def _within_limits(self) -> bool:
@@ -307,7 +307,7 @@ class Search:
         del self.chosen[one.running.job]
 
 
-def _give(room: NodeRoom, one: VictimCandidate) -> None:
+def _free_victim_seats(room: NodeRoom, one: VictimCandidate) -> None:
     for seat in one.running.seats:
         if seat.node == room.id:
             room.give(seat, kin=one.running.kin, apart_from=one.running.apart_from)

@@ -110,16 +110,20 @@ class Victims:
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
         way = None
         if alike not in self._failed:
-            way = self._by_right(gang, shapes, ground) if self._might(gang) else None
+            way = (
+                self._by_right(gang, shapes, ground)
+                if self._can_have_victims(gang)
+                else None
+            )
             if way is None:
                 self._failed.add(alike)
-        way = way or self._bought(gang, shapes, ground)
+        way = way or self._buy_places(gang, shapes, ground)
         if way is not None:
             self._found += 1
             self.doom(way.reserved.victims)
         return way
 
-    def _might(self, gang: Waiting) -> bool:
+    def _can_have_victims(self, gang: Waiting) -> bool:
         """Whether anybody leaves, or is such that a gang of its queue and priority
         could ever have a right to stop him."""
         key, roster = (gang.queue, gang.priority), self._all().roster
@@ -130,7 +134,7 @@ class Victims:
             )
         return self._ever[key] or bool(self._leaving())
 
-    def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
+    def _search_key(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
         """Return the key of the search: gangs with the same key have the same
         result."""
         kin = gang.kin if gang.kin in self._shunned else ""
@@ -147,7 +151,7 @@ class Victims:
     def _by_right(
         self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
     ) -> Admission | None:
-        like = self._like(gang, ground)
+        like = self._search_key(gang, ground)
         if like in self._in_vain:
             return None
         leaving, way = self._leaving(), None
@@ -156,7 +160,8 @@ class Victims:
             if able or leaving:
                 if self._orders_by_service(gang, able):
                     able = [
-                        self._weighed(victim_candidate) for victim_candidate in able
+                        self._weigh_by_work(victim_candidate)
+                        for victim_candidate in able
                     ]
                 way = self._first(
                     gang, shapes, able, leaving, ground, self._rights.right
@@ -177,7 +182,7 @@ class Victims:
             victim_candidate.running.queue in sellers for victim_candidate in able
         )
 
-    def _weighed(self, one: VictimCandidate) -> VictimCandidate:
+    def _weigh_by_work(self, one: VictimCandidate) -> VictimCandidate:
         """The same by what it is about to get done."""
         assert self._buying is not None
         job = one.running.job
@@ -186,7 +191,7 @@ class Victims:
             self._by_work[job] = replace(one, cost=one.cost._replace(work=work))
         return self._by_work[job]
 
-    def _bought(
+    def _buy_places(
         self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
     ) -> Admission | None:
         """Places of others in its queue that its key is better than, if it has paid for
@@ -200,13 +205,13 @@ class Victims:
             return None
         self._offers += 1
         # the more, the better its key
-        like = (*self._like(gang, ground), len(offered.at))
+        like = (*self._search_key(gang, ground), len(offered.at))
         if like in self._in_vain:
             return None
         if like in self._prices and not buying.has_paid(gang, *self._prices[like]):
             return None
         able = [
-            self._weighed(self._candidate(self._running[at]))
+            self._weigh_by_work(self._candidate(self._running[at]))
             for at in sorted(offered.at)
         ]
 
@@ -293,11 +298,11 @@ class Victims:
             self._candidates[one.job] = VictimCandidate.of(one, self._types, cost)
         return self._candidates[one.job]
 
-    def _leaves(self, one: RunningGang) -> bool:
+    def _is_leaving(self, one: RunningGang) -> bool:
         return one.stopping or one.job in self._doomed
 
     def _stays(self, one: RunningGang) -> bool:
-        return not self._leaves(one)
+        return not self._is_leaving(one)
 
     @contextmanager
     def _given(self, leaving: Sequence[VictimCandidate]) -> Iterator[None]:
@@ -327,7 +332,7 @@ class Victims:
         return [
             self._candidate(running_gang)
             for running_gang in some
-            if not self._leaves(running_gang)
+            if not self._is_leaving(running_gang)
         ]
 
     def _first(
@@ -366,7 +371,7 @@ class Victims:
                 if node in pretended:
                     pretended[node] = pretended[node].copy()
             for victim_candidate in leaving:
-                _leave(pretended, victim_candidate)
+                _free_victim_seats(pretended, victim_candidate)
             self._without = (ground.version, pretended)
         return self._without[1]
 
@@ -411,7 +416,7 @@ class Victims:
         )
 
 
-def _leave(rooms: Mapping[NodeId, NodeRoom], one: VictimCandidate) -> None:
+def _free_victim_seats(rooms: Mapping[NodeId, NodeRoom], one: VictimCandidate) -> None:
     for seat in one.running.seats:
         if seat.node in rooms:
             running = one.running

@@ -115,7 +115,7 @@ class Standing:
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
         )
         for leaf, amounts in (past or {}).items():
-            self._add(self._past, leaf, amounts, 1.0)
+            self._add_amounts(self._past, leaf, amounts, 1.0)
         for quota_holding in holding:
             self.take(quota_holding)
 
@@ -131,7 +131,7 @@ class Standing:
         other._held, other._past = dict(self._held), {}
         other._lent, other._of_user = self._lent.copy(), self._of_user.copy()
         for leaf, amounts in past.items():
-            other._add(other._past, leaf, amounts, 1.0)
+            other._add_amounts(other._past, leaf, amounts, 1.0)
         return other
 
     # -- what changes ----------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class Standing:
     def take(self, one: QuotaHolding) -> int:
         """Count it as held. Answers how much of it its queue borrows."""
         before = self.borrowed_millis(one.queue)
-        self._change(one, 1)
+        self._apply_holding(one, 1)
         return self.borrowed_millis(one.queue) - before
 
     def give(self, one: QuotaHolding) -> None:
         """Count it as given back."""
-        self._change(one, -1)
+        self._apply_holding(one, -1)
 
     @contextmanager
     def pretending(self) -> Iterator[None]:
@@ -156,10 +156,10 @@ class Standing:
         finally:
             self.version = version
 
-    def _change(self, one: QuotaHolding, sign: int) -> None:
+    def _apply_holding(self, one: QuotaHolding, sign: int) -> None:
         self._changes += 1
         self.version = self._changes
-        column = self._column(one.gpu_millis)
+        column = self._gpu_column(one.gpu_millis)
         change(
             self.columns,
             CLUSTER if one.preemptible else self.row(one.queue),
@@ -171,11 +171,11 @@ class Standing:
             self._of_user[queue.name, one.user] += millis
             if one.preemptible:
                 self._lent[queue.name] += millis
-        self._add(
+        self._add_amounts(
             self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign)
         )
 
-    def _add(
+    def _add_amounts(
         self,
         book: dict[QueueName | Leaf, ResourceAmounts],
         leaf: Leaf,
@@ -238,7 +238,7 @@ class Standing:
 
     def is_own(self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]]) -> bool:
         """Whether the queue could hold so much more without borrowing."""
-        column = self._column(gpu_millis)
+        column = self._gpu_column(gpu_millis)
         return not borrowed(self.columns, self.row(queue), column, sum(column))
 
     def is_within(
@@ -247,7 +247,7 @@ class Standing:
         """Whether `level`, the queue or one above it, has so much more without
         borrowing."""
         return is_within(
-            self.columns, self.row(queue), self._column(gpu_millis), self.row(level)
+            self.columns, self.row(queue), self._gpu_column(gpu_millis), self.row(level)
         )
 
     def refusal(
@@ -259,7 +259,7 @@ class Standing:
         preemptible: bool = False,
     ) -> LimitRefusal | None:
         """Return the limit that refuses more to the user in this queue; else None."""
-        column = self._column(gpu_millis)
+        column = self._gpu_column(gpu_millis)
         millis = sum(column)
         if not millis:
             return None
@@ -311,9 +311,9 @@ class Standing:
                 for shape in typed
             }
             for typed_shape in sorted(typed, key=lambda one: not is_own_shape[one]):
-                if self._lets(gang, typed_shape, kinds):
+                if self._can_hold_shape(gang, typed_shape, kinds):
                     yield typed_shape
-        elif self._lets(gang, shape, kinds):
+        elif self._can_hold_shape(gang, shape, kinds):
             yield shape
 
     def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
@@ -329,7 +329,9 @@ class Standing:
             for k in kinds
         ]
 
-    def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
+    def _can_hold_shape(
+        self, gang: Waiting, shape: Shape, kinds: Sequence[str]
+    ) -> bool:
         asked_millis = self.asked_by(gang, shape, kinds)
         refused = self.refusal(
             gang.queue, gang.user, asked_millis, preemptible=gang.preemptible
@@ -378,7 +380,7 @@ class Standing:
         row = self.row(queue)
         return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
 
-    def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
+    def _gpu_column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
         """Return the column by type; an unknown type counts as the first."""
         column = [0] * self.columns.kinds
         for kind, millis in gpu_millis:

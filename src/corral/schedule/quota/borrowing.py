@@ -102,7 +102,7 @@ def counted(
             after = none if before.gpus or before.rate else before
         else:
             gpus = gpus_of(before, at, half_life_seconds)
-            rate = _rate(claim, owes=gpus > LEAST)
+            rate = _borrowing_rate(claim, owes=gpus > LEAST)
             after = (
                 before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
             )
@@ -111,7 +111,7 @@ def counted(
     return counted_shares
 
 
-def _rate(claim: Claim, *, owes: bool) -> float:
+def _borrowing_rate(claim: Claim, *, owes: bool) -> float:
     """Return the rate of borrowing. A queue without GPUs of its own cannot repay: its
     due is what it holds."""
     if not claim.own:

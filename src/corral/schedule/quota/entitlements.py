@@ -130,17 +130,17 @@ def columns_of(
         kind: i for i, kind in enumerate(sorted((set(kinds) | named) - {ANY_TYPE}))
     }
     row_of = {queue.name: row for row, queue in enumerate(queues, start=1)}
-    made = _empty(len(queues) + 1, len(kind_of))
+    made = _empty_columns(len(queues) + 1, len(kind_of))
     made.total[CLUSTER] = made.own_any[CLUSTER] = capacity_millis
     for queue in queues:
-        _fill(made, queue, row_of, kind_of, stripped)
+        _fill_queue_row(made, queue, row_of, kind_of, stripped)
     for row in range(len(queues), CLUSTER, -1):  # what is kept counts at the parents
         made.inner[made.parent[row]] += max(made.inner[row], made.kept[row])
     names = (QueueName(""), *(queue.name for queue in queues))
     return made, EntitlementRows(row_of=row_of, names=names, kind_of=kind_of)
 
 
-def _empty(rows: int, kinds: int) -> QueueColumns:
+def _empty_columns(rows: int, kinds: int) -> QueueColumns:
     return QueueColumns(
         kinds=kinds,
         parent=[CLUSTER] * rows,
@@ -154,7 +154,7 @@ def _empty(rows: int, kinds: int) -> QueueColumns:
     )
 
 
-def _fill(
+def _fill_queue_row(
     made: QueueColumns,
     queue: Queue,
     row_of: Mapping[QueueName, int],

@@ -31,7 +31,7 @@ class QueueLimits:
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
         """The forms that its queue may hold now, the preferred one first; none: see
         `reason`."""
-        alike = _alike(gang)
+        alike = _limit_key(gang)
         version, shapes = self._allowed.get(alike, (-1, gang.shapes))
         if shapes and version != self._standing.version:
             allowed = (
@@ -49,9 +49,9 @@ class QueueLimits:
 
     def reason(self, gang: Waiting) -> Reason:
         """Return why its queue may hold none of its forms."""
-        alike = _alike(gang)
+        alike = _limit_key(gang)
         if alike not in self._reasons:
-            self._reasons[alike] = self._reason(gang)
+            self._reasons[alike] = self._limit_reason(gang)
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
@@ -66,7 +66,7 @@ class QueueLimits:
             suggestions=(f"run: corral queue show {gang.queue}",),
         )
 
-    def _reason(self, gang: Waiting) -> Reason:
+    def _limit_reason(self, gang: Waiting) -> Reason:
         standing = self._standing
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
         asked_millis = standing.asked_by(gang, shape, self._kinds)
@@ -103,11 +103,11 @@ class QueueLimits:
             )
         return Reason(
             code=ReasonCode.QUEUE_LIMIT,
-            sentence=f"{asks}; {self._use(queue)}",
+            sentence=f"{asks}; {self._usage_text(queue)}",
             suggestions=see,
         )
 
-    def _use(self, queue: Queue) -> str:
+    def _usage_text(self, queue: Queue) -> str:
         held_millis = self._standing.held_millis(queue.name)
         limit = queue.borrow_limit_millis
         if limit is None:
@@ -120,7 +120,7 @@ class QueueLimits:
         )
 
 
-def _alike(gang: Waiting) -> Alike:
+def _limit_key(gang: Waiting) -> Alike:
     return gang.queue, gang.user, gang.shapes, gang.preemptible, gang.whole_gpus
 
 

@@ -34,10 +34,13 @@ class FailureBlameOracle:
             JobState.FAILED,
         ):
             self._explained(key)
-        if job.state == JobState.RECOVERING != before.state and not self._cause(key):
+        if (
+            job.state == JobState.RECOVERING != before.state
+            and not self._attempt_end_cause(key)
+        ):
             self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
         if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
-            self._time(job, key)
+            self._check_time_limit(job, key)
         if job.state == JobState.FAILED and not before.state.is_final:
             self._failed(job, key)
 
@@ -103,7 +106,7 @@ class FailureBlameOracle:
                 "I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}"
             )
 
-    def _time(self, job: Job, key: AttemptKey) -> None:
+    def _check_time_limit(self, job: Job, key: AttemptKey) -> None:
         limit = job.spec.max_duration_seconds or 0.0
         books, evidence = self._books, self._books.evidence
         since = evidence.up_since.get(key, books.now())
@@ -114,7 +117,7 @@ class FailureBlameOracle:
         if ran < limit - 3.0:
             self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
 
-    def _cause(self, key: AttemptKey) -> str:
+    def _attempt_end_cause(self, key: AttemptKey) -> str:
         own_exits = self._books.evidence.own[key]
         return f"its ranks ended {own_exits}" if own_exits else self._infra(key)
 

@@ -29,7 +29,7 @@ class JobRequestsOracle:
         before = self._books.jobs
         jobs = before | {job.id: job for job in changes.jobs}
         for allocation in changes.allocations:
-            self._hold(allocation)
+            self._track_allocation(allocation)
         for allocation in changes.allocations:
             if allocation.state == SeatState.HELD:
                 self._neighbours(allocation, jobs)
@@ -40,13 +40,13 @@ class JobRequestsOracle:
             if key not in self._books.attempts:
                 self._placed(jobs[attempt.job], attempt)
         for job in changes.jobs:
-            self._released(job, before.get(job.id), decided_wall)
+            self._check_begin_time(job, before.get(job.id), decided_wall)
             self._warned(job, before.get(job.id), attempts.get((job.id, job.attempt)))
             self._too_late(job, before.get(job.id), changes)
         for job in jobs.values():
-            self._overdue(job, decided_wall)
+            self._check_start_deadline(job, decided_wall)
 
-    def _hold(self, allocation: Allocation) -> None:
+    def _track_allocation(self, allocation: Allocation) -> None:
         jobs_on_node = self._on_node[allocation.seat.node]
         if allocation.state == SeatState.RELEASED:
             jobs_on_node.pop(allocation.key, None)
@@ -88,7 +88,9 @@ class JobRequestsOracle:
             if len(racks) > 1 or "" in racks:
                 self._books.breach("require", f"{job.id} is on racks {sorted(racks)}")
 
-    def _released(self, job: Job, before: Job | None, decided_wall: float) -> None:
+    def _check_begin_time(
+        self, job: Job, before: Job | None, decided_wall: float
+    ) -> None:
         """Not before its begin, by the clock of the head that lets it go on: another
         may be set."""
         was_held = before is None or before.state in HELD_BACK
@@ -131,7 +133,7 @@ class JobRequestsOracle:
                 "start_by", f"{job.id} is ended as too late: {job.reason}"
             )
 
-    def _overdue(self, job: Job, decided_wall: float) -> None:
+    def _check_start_deadline(self, job: Job, decided_wall: float) -> None:
         """No commit leaves a job waiting whose start_by has come."""
         never_ran = job.state.is_waiting and job.started_at is None
         if (

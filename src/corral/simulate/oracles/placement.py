@@ -45,9 +45,9 @@ class PlacementOracle:
                     self._books.breach("cordon", f"{job.id} is placed on {node}")
             if attempt.number == 1:
                 self._after(job, jobs)
-            self._array(job, jobs)
+            self._check_array_limit(job, jobs)
             if job.id not in job_ids:
-                self._order(job, jobs, attempt)
+                self._check_queue_order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
         """I3: a port of a node is the rendezvous of one attempt until it is
@@ -72,7 +72,7 @@ class PlacementOracle:
                     "after", f"{job.id} is placed, and {after.job} is {state}"
                 )
 
-    def _array(self, job: Job, jobs: dict[JobId, Job]) -> None:
+    def _check_array_limit(self, job: Job, jobs: dict[JobId, Job]) -> None:
         limit = job.spec.array_limit
         if job.array is None or limit is None:
             return
@@ -85,7 +85,9 @@ class PlacementOracle:
                 "array", f"{active} of {job.array} run at once, not {limit}"
             )
 
-    def _order(self, job: Job, jobs: dict[JobId, Job], attempt: Attempt) -> None:
+    def _check_queue_order(
+        self, job: Job, jobs: dict[JobId, Job], attempt: Attempt
+    ) -> None:
         """I10: of two that ask for the same, the higher priority, then the elder, then
         the older, is first."""
         shunned = {

@@ -34,6 +34,10 @@ class _Held:
     millis: int
 
 
+def _gpus_of(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
+    return {(seat.node, index) for seat in seats for index in seat.gpus}
+
+
 class Giving:
     """Quota, rights, minimum run times, what is kept, receipts. Queues of these worlds are not
     nested."""
@@ -65,7 +69,7 @@ class Giving:
         given_counts: Counter[QueueName] = Counter()
         for attempt in new:
             if not jobs[attempt.job].spec.preemptible:
-                given_counts[jobs[attempt.job].spec.queue] += self._charged(
+                given_counts[jobs[attempt.job].spec.queue] += self._charged_millis(
                     attempt.seats
                 )
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
@@ -92,7 +96,9 @@ class Giving:
         """Whether its queue has less than it asks for left of its own."""
         queue = job.spec.queue
         own_left = (
-            self._own(queue) - self._millis(jobs)[queue] - self._kept_millis(job, jobs)
+            self._own(queue)
+            - self._sum_held_millis(jobs)[queue]
+            - self._kept_millis(job, jobs)
         )
         return (
             job.spec.preemptible
@@ -104,7 +110,7 @@ class Giving:
 
     # -- quota -----------------------------------------------------------------------------------
 
-    def _millis(
+    def _sum_held_millis(
         self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
     ) -> Counter[QueueName]:
         """Return what each queue holds for jobs that are not preemptible; `staying`:
@@ -119,12 +125,12 @@ class Giving:
         }
         for held_gang in self._held.values():
             job = jobs[held_gang.job]
-            leaves = job.id in doomed or self._leaves(job)
+            leaves = job.id in doomed or self._is_already_leaving(job)
             if not job.spec.preemptible and not (staying and leaves):
                 millis_by_queue[job.spec.queue] += held_gang.millis
         return millis_by_queue
 
-    def _charged(self, seats: Iterable[Seat]) -> int:
+    def _charged_millis(self, seats: Iterable[Seat]) -> int:
         """Return what its queue holds with these: of an exclusive node, all of it."""
         nodes = self._books.machines
         return sum(
@@ -134,7 +140,7 @@ class Giving:
             for seat in seats
         )
 
-    def _leaves(self, job: Job) -> bool:
+    def _is_already_leaving(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
         before = self._books.jobs.get(job.id, job)
         just_told = (
@@ -153,21 +159,23 @@ class Giving:
     ) -> None:
         """Check that placements beyond a queue's own are recorded as borrowed, and
         within its limit."""
-        before = self._millis(jobs)
+        before = self._sum_held_millis(jobs)
         for allocation in allocations:
             if allocation.state == SeatState.HELD:
                 node = allocation.seat.node
                 self._held[allocation.key] = _Held(
-                    allocation.job, node, self._charged([allocation.seat])
+                    allocation.job, node, self._charged_millis([allocation.seat])
                 )
-        after = self._millis(jobs)
+        after = self._sum_held_millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
             recorded[jobs[attempt.job].spec.queue] += attempt.borrowed_gpu_millis
         freely = Counter[QueueName]()
         for attempt in new:
             if jobs[attempt.job].spec.preemptible:
-                freely[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
+                freely[jobs[attempt.job].spec.queue] += self._charged_millis(
+                    attempt.seats
+                )
         for queue in recorded:
             own_millis, limit = (
                 self._own(queue),
@@ -213,7 +221,7 @@ class Giving:
         """Only those yield from which it may take; one after the other, as long as it
         may. `new`: what queues were given in the same commit."""
         by = jobs[one.job]
-        held_millis = self._millis(jobs, staying=True, by=one.job)
+        held_millis = self._sum_held_millis(jobs, staying=True, by=one.job)
         own_left = (
             self._own(by.spec.queue)
             - held_millis[by.spec.queue]
@@ -369,12 +377,10 @@ class Giving:
     def _ended(self, one: Reservation, changes: Changes) -> None:
         """Whoever took from others has the other half of their receipts."""
         taken = self._taken.pop(one.job, set())
-        receipts = [
-            receipt for receipt in changes.receipts if receipt.kind.is_preemption
-        ]
-        taken |= {receipt.job for receipt in receipts if one.job in receipt.others}
         others = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
+            if receipt.kind.is_preemption and one.job in receipt.others:
+                taken.add(receipt.job)
             if (receipt.job, receipt.kind) == (one.job, ReceiptKind.TAKING):
                 others.update(receipt.others)
         if one.ended != "placed" or not taken:
@@ -385,18 +391,12 @@ class Giving:
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
         """Whole GPUs that are kept for one gang are given to no other."""
-        own_gpus = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
+        own_gpus = _gpus_of(attempt.seats)
         for reservation in self._kept.values():
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
-            kept_gpus = {
-                (seat.node, index) for seat in reservation.seats for index in seat.gpus
-            }
-            if own_gpus & kept_gpus:
-                text = (
-                    f"{attempt.job} is placed on {sorted(own_gpus & kept_gpus)}, kept for "
-                    f"{reservation.job}"
-                )
+            if both := own_gpus & _gpus_of(reservation.seats):
+                text = f"{attempt.job} has {sorted(both)}, kept for {reservation.job}"
                 self._books.breach("kept", text)
         for reservation in self._kept.values():
             for job, node, index in awaited(reservation):
@@ -431,7 +431,7 @@ class Giving:
         have to."""
         now = self._books.now()
         waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
-        held_millis = self._millis(jobs, staying=True)
+        held_millis = self._sum_held_millis(jobs, staying=True)
         patient = {
             job.id
             for job in waiting

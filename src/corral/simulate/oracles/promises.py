@@ -116,7 +116,7 @@ class Promised:
     def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
         """Whoever holds what is promised could have gone by then, if it was up at
         once."""
-        for attempt in late.holding(_nodes(known.row.seats), ()):
+        for attempt in late.holding(_seat_node_ids(known.row.seats), ()):
             job = late.jobs[attempt.job]
             limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
             since = inf if limit is None else self._counts_from(attempt, wall_zero)
@@ -124,7 +124,7 @@ class Promised:
                 continue
             until = since + (limit or 0.0) + tail
             stays = job.state.is_live and until > known.latest + SLACK_SECONDS
-            if stays and _meet(attempt.seats, known.row.seats):
+            if stays and _has_common_gpus(attempt.seats, known.row.seats):
                 text = f"{known.row.job} is promised what {job.id} may hold for longer"
                 self.books.breach("promise", text)
 
@@ -147,7 +147,7 @@ class Promised:
         is stopped."""
         limit = job.spec.max_duration_seconds
         for known_promise in self.told.values():
-            if known_promise.row.job == job.id or not _meet(
+            if known_promise.row.job == job.id or not _has_common_gpus(
                 attempt.seats, known_promise.row.seats
             ):
                 continue
@@ -263,7 +263,7 @@ class _Late:
             )
 
     def has_a_cause(self, known: _Told) -> None:
-        if self.is_same_world(known) and not any(self._causes(known)):
+        if self.is_same_world(known) and not any(self._find_delay_causes(known)):
             text = f"the start of {known.row.job} is put off without a cause"
             self._books.breach("promise", text)
 
@@ -277,12 +277,12 @@ class _Late:
         )
         return same and takes_work and self._books.all_heard(nodes)
 
-    def _causes(self, known: _Told) -> Iterator[bool]:
+    def _find_delay_causes(self, known: _Told) -> Iterator[bool]:
         """Whether a job outlasts its known limit, has a right, or got its promise
         earlier."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
-            until = self._until(attempt)
+            until = self._expected_end(attempt)
             yield until is not None and (until <= self.wall or until > known.latest)
             yield any(self._books.was_silent(node, known.at) for node in attempt.nodes)
         rights = (
@@ -290,12 +290,14 @@ class _Late:
             for reservation in self._changes.reservations
             if reservation.latest_start is None
         )
-        yield any(_nodes(right.seats) & node_ids for right in rights)
+        yield any(_seat_node_ids(right.seats) & node_ids for right in rights)
         yield self._may_have_less(known)
         yield any(self._promised.giving.is_kept_on(node) for node in node_ids)
         for other in self._before.values():
             if other.row.since < known.row.since and self._has_moved(other):
-                yield not self.is_same_world(other) or any(self._causes(other))
+                yield not self.is_same_world(other) or any(
+                    self._find_delay_causes(other)
+                )
 
     def _may_have_less(self, known: _Told) -> bool:
         """Return whether owners may have taken what it would have borrowed."""
@@ -309,7 +311,7 @@ class _Late:
         now = self._promised.told.get(known.row.job)
         if now is None:
             return True
-        elsewhere = _nodes(now.row.seats) != _nodes(known.row.seats)
+        elsewhere = _seat_node_ids(now.row.seats) != _seat_node_ids(known.row.seats)
         return elsewhere or now.latest > known.latest + SLACK_SECONDS
 
     def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
@@ -332,7 +334,7 @@ class _Late:
         for key in sorted(keys):
             yield newest.get(key) or self._books.attempts[key]
 
-    def _until(self, attempt: Attempt) -> float | None:
+    def _expected_end(self, attempt: Attempt) -> float | None:
         """Return when the attempt should have ended (wall clock); None: unknown."""
         job = self.jobs[attempt.job]
         limit, tail = (
@@ -352,16 +354,16 @@ def _is_near(one: float, other: float) -> bool:
     return abs(one - other) < SLACK_SECONDS
 
 
-def _nodes(seats: Iterable[Seat]) -> set[NodeId]:
+def _seat_node_ids(seats: Iterable[Seat]) -> set[NodeId]:
     return {seat.node for seat in seats}
 
 
-def _meet(some: Iterable[Seat], others: Iterable[Seat]) -> bool:
+def _has_common_gpus(some: Iterable[Seat], others: Iterable[Seat]) -> bool:
     """Whether both have GPUs in common, whole ones."""
-    return bool(_whole(some) & _whole(others))
+    return bool(_whole_gpu_ids(some) & _whole_gpu_ids(others))
 
 
-def _whole(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
+def _whole_gpu_ids(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
     return {
         (seat.node, index)
         for seat in seats

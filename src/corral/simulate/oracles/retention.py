@@ -19,7 +19,7 @@ class Forgetting:
         """Call it when the commit's own rows are in the books."""
         for job in changes.jobs:
             if job.id in self.gone:
-                self._breach(f"{job.id} was forgotten and is there again")
+                self._report_breach(f"{job.id} was forgotten and is there again")
         awaited = {
             after.job
             for job in self._books.jobs.values()
@@ -39,21 +39,23 @@ class Forgetting:
         )
         too_many = max(0, over - keep.jobs)
         if keep.seconds >= ALWAYS_SECONDS and len(changes.forgotten) > too_many:
-            self._breach(
+            self._report_breach(
                 f"{changes.forgotten} are forgotten of {over} jobs that are over"
             )
 
     def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:
         job = self._books.jobs[id]
         if not job.state.is_final:
-            self._breach(f"{id} is forgotten while it is {job.state}")
+            self._report_breach(f"{id} is forgotten while it is {job.state}")
         if id in awaited:
-            self._breach(f"{id} is forgotten, and an unfinished job waits for it")
+            self._report_breach(
+                f"{id} is forgotten, and an unfinished job waits for it"
+            )
         seats = [state for key, state in self._books.seats.items() if key[0] == id]
         if any(state != SeatState.RELEASED for state in seats):
-            self._breach(f"{id} is forgotten while it holds {seats}")
+            self._report_breach(f"{id} is forgotten while it holds {seats}")
         if self._books.evidence.alive[id]:
-            self._breach(f"{id} is forgotten while its ranks live")
+            self._report_breach(f"{id} is forgotten while its ranks live")
 
     def unfinished(self, ended: int) -> str:
         """Return what will still be deleted, with this many ended jobs and none open;
@@ -64,5 +66,5 @@ class Forgetting:
             else ""
         )
 
-    def _breach(self, text: str) -> None:
+    def _report_breach(self, text: str) -> None:
         self._books.breach("forget", text)

@@ -29,7 +29,7 @@ def run_scripts(connection: Connection) -> None:
     has_stamp = inspect(connection).has_table(STAMP)
     text_clause = text(f"SELECT version_num FROM {STAMP}")
     revision = connection.execute(text_clause).scalar() if has_stamp else None
-    pending = _after(revision)
+    pending = _pending_scripts(revision)
     if not has_stamp:
         columns = (
             f"version_num VARCHAR(32) NOT NULL, CONSTRAINT {STAMP}_pkc PRIMARY KEY "
@@ -39,10 +39,10 @@ def run_scripts(connection: Connection) -> None:
     with working_on(connection):
         for script in pending:
             script["upgrade"]()
-            _stamp(connection, script["revision"])
+            _write_revision(connection, script["revision"])
 
 
-def _after(revision: str | None) -> list[dict[str, Any]]:
+def _pending_scripts(revision: str | None) -> list[dict[str, Any]]:
     """The scripts that follow a revision, each after the one that it builds on."""
     scripts = [
         run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))
@@ -59,7 +59,7 @@ def _after(revision: str | None) -> list[dict[str, Any]]:
     return chain
 
 
-def _stamp(connection: Connection, revision: str) -> None:
+def _write_revision(connection: Connection, revision: str) -> None:
     connection.execute(text(f"DELETE FROM {STAMP}"))
     values = {"revision": revision}
     connection.execute(text(f"INSERT INTO {STAMP} VALUES (:revision)"), values)

@@ -102,8 +102,8 @@ class SeriesFile:
     async def close(self) -> None:
         last = [*self._full, *self._open.items()]
         try:
-            await self._in_thread(lambda: self._write(last))
-            await self._in_thread(self._close)
+            await self._in_thread(lambda: self._write_blocks(last))
+            await self._in_thread(self._close_database)
         except (sqlite3.Error, OSError) as error:
             log.warning("series_not_kept", error=str(error))
         self._thread.shutdown()
@@ -126,7 +126,7 @@ class SeriesFile:
                 self._db = _connected(self._path)
         return self._db
 
-    def _close(self) -> None:
+    def _close_database(self) -> None:
         if self._db is not None:
             self._db.close()
 
@@ -137,21 +137,21 @@ class SeriesFile:
             rows = self._opened().execute(
                 f"{sql_text} ORDER BY start, thin DESC", (key, since, until)
             )
-            return list(_whole(key, rows))
+            return list(_unpack_blocks(key, rows))
         except (sqlite3.Error, OSError) as error:
             log.warning("series_not_read", key=key, error=str(error))
             return []
 
     def _keep(self, blocks: Sequence[tuple[str, Block]], now: float) -> None:
-        self._write(blocks)
-        self._thin(now)
+        self._write_blocks(blocks)
+        self._thin_old_blocks(now)
         with self._opened() as db:
             db.execute(
                 "DELETE FROM blocks WHERE thin = 1 AND until < ?", (now - KEPT_SECONDS,)
             )
-        self._bound()
+        self._enforce_size_limit()
 
-    def _write(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
+    def _write_blocks(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
         rows = [
             (key, thin, block.times[0], block.times[-1], packed(block))
             for key, block in blocks
@@ -160,7 +160,7 @@ class SeriesFile:
         with self._opened() as db:
             db.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", rows)
 
-    def _thin(self, now: float) -> None:
+    def _thin_old_blocks(self, now: float) -> None:
         """Replace the points of old spans by their means, in one transaction."""
         last = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
         db = self._opened()
@@ -175,7 +175,7 @@ class SeriesFile:
             rows = db.execute(
                 f"SELECT data FROM blocks WHERE {where} ORDER BY start", part
             )
-            curve = averaged(joined(list(_whole(key, rows))), THIN_STEP_SECONDS)
+            curve = averaged(joined(list(_unpack_blocks(key, rows))), THIN_STEP_SECONDS)
             with db:
                 db.execute(f"DELETE FROM blocks WHERE {where}", part)
                 if curve.times:
@@ -190,7 +190,7 @@ class SeriesFile:
                         "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row
                     )
 
-    def _bound(self) -> None:
+    def _enforce_size_limit(self) -> None:
         """The oldest go until the file's pages in use are below the bound."""
         db = self._opened()
         while (used := _bytes_used(db)) > self._most_bytes:
@@ -209,7 +209,7 @@ class SeriesFile:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _whole(key: str, rows: Iterable[tuple[bytes]]) -> Iterator[Curve]:
+def _unpack_blocks(key: str, rows: Iterable[tuple[bytes]]) -> Iterator[Curve]:
     """Yield the blocks that can be read."""
     for (data,) in rows:
         try:

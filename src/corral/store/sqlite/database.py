@@ -29,7 +29,7 @@ def connect(path: Path, *, write: bool) -> Connection:
     `transaction`."""
 
     def creator() -> sqlite3.Connection:
-        raw = _raw(path, "rw")
+        raw = _open_raw_connection(path, "rw")
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("PRAGMA foreign_keys = ON")
         # the writer does it, after its answers
@@ -43,7 +43,7 @@ def connect(path: Path, *, write: bool) -> Connection:
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
-def _raw(path: Path, mode: str) -> sqlite3.Connection:
+def _open_raw_connection(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}",
         uri=True,
@@ -54,7 +54,7 @@ def _raw(path: Path, mode: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def closing_raw(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(_raw(path, mode)) as raw:
+    with contextlib.closing(_open_raw_connection(path, mode)) as raw:
         yield raw
 
 

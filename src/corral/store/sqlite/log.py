@@ -42,7 +42,7 @@ def has_lost_commits(log: Path, index: Path) -> bool:
             return False
         magic, _, page_bytes, _, salt_1, salt_2, *sums = HEADER.unpack(raw)
         order = MAGIC.get(magic, "<")
-        whole = _sums(raw[:24], (0, 0), order) == tuple(sums)
+        whole = _update_checksums(raw[:24], (0, 0), order) == tuple(sums)
         return _has_two_commits(
             file,
             valid,
@@ -64,13 +64,13 @@ def _has_two_commits(
     file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
     before: Frame | None = None
     commits = 0
-    while (frame := _frame(file, page_bytes)) is not None:
+    while (frame := _read_wal_frame(file, page_bytes)) is not None:
         of_this_log = frame.salts == (salts or frame.salts)
         chained = (
             before is not None
             and frame.salts == before.salts
             and of_this_log
-            and _sums(frame.body, before.sums, order) == frame.sums
+            and _update_checksums(frame.body, before.sums, order) == frame.sums
         )
         commits = commits if chained else 0
         commits += of_this_log and frame.size_after != 0
@@ -80,7 +80,7 @@ def _has_two_commits(
     return False
 
 
-def _frame(file: BinaryIO, page_bytes: int) -> Frame | None:
+def _read_wal_frame(file: BinaryIO, page_bytes: int) -> Frame | None:
     raw = file.read(FRAME.size + page_bytes)
     if len(raw) < FRAME.size + page_bytes:
         return None
@@ -89,7 +89,7 @@ def _frame(file: BinaryIO, page_bytes: int) -> Frame | None:
     return Frame(page, size_after, (salt_1, salt_2), (sum_1, sum_2), body)
 
 
-def _sums(data: bytes, sums: Sums, order: str) -> Sums:
+def _update_checksums(data: bytes, sums: Sums, order: str) -> Sums:
     first, second = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for left_word, right in zip(words[::2], words[1::2], strict=True):

@@ -37,8 +37,8 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
     """
     try:
         if not _has_content(path):
-            _create(path, fresh_id)
-        revision = _look(path)
+            _create_empty_store(path, fresh_id)
+        revision = _examine_store_file(path)
         if revision != REVISION:
             from corral.store.sqlite.upgrade import upgrade  # only when there is need
 
@@ -57,7 +57,7 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
         ) from error
 
 
-def _wal(path: Path) -> Path:
+def _wal_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
@@ -65,11 +65,11 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _look(path: Path) -> str:
+def _examine_store_file(path: Path) -> str:
     """The schema's revision. A connection that may not write leaves the file and its
     log alone."""
     small = path.stat().st_size <= CHECK_BYTES
-    unclean = _has_content(_wal(path))
+    unclean = _has_content(_wal_path(path))
     check = "integrity_check" if small else "quick_check" if unclean else ""
     with closing_raw(path, "ro") as raw:
         (application,) = raw.execute("PRAGMA application_id").fetchone()
@@ -87,17 +87,20 @@ def _look(path: Path) -> str:
                 f"{path}.schema-*",
             )
         if check:
-            _check(raw, path, check)
-        if unclean and has_lost_commits(_wal(path), path.with_name(path.name + "-shm")):
+            _check_integrity(raw, path, check)
+        if unclean and has_lost_commits(
+            _wal_path(path), path.with_name(path.name + "-shm")
+        ):
             raise StoreTrouble(
-                f"the log {_wal(path)} is damaged in its middle: changes that were acknowledged "
+                f"the log {_wal_path(path)} is damaged in its middle: changes that were "
+                "acknowledged "
                 "would be lost",
                 hint=RECOVER,
             )
     return str(revision)
 
 
-def _check(raw: sqlite3.Connection, path: Path, how: str) -> None:
+def _check_integrity(raw: sqlite3.Connection, path: Path, how: str) -> None:
     complaints = [line for (line,) in raw.execute(f"PRAGMA {how}(5)")]
     if complaints != ["ok"]:
         raise StoreTrouble(
@@ -105,20 +108,24 @@ def _check(raw: sqlite3.Connection, path: Path, how: str) -> None:
         )
 
 
-def _create(path: Path, fresh_id: Callable[[], str]) -> None:
+def _create_empty_store(path: Path, fresh_id: Callable[[], str]) -> None:
     """An empty store of this version, made aside: it has its name only once it is
     whole."""
-    if _has_content(_wal(path)):
+    if _has_content(_wal_path(path)):
         raise StoreTrouble(
-            f"{_wal(path)} is the log of a store, but {path} is gone",
+            f"{_wal_path(path)} is the log of a store, but {path} is gone",
             hint=f"put {path} back from a backup, or move the log away to begin afresh",
         )
     path.unlink(missing_ok=True)  # it is empty
     fresh = path.with_name(path.name + ".new")
-    for stale_file in (fresh, _wal(fresh), fresh.with_name(fresh.name + "-journal")):
+    for stale_file in (
+        fresh,
+        _wal_path(fresh),
+        fresh.with_name(fresh.name + "-journal"),
+    ):
         stale_file.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    _fill(fresh, fresh_id)
+    _initialize_store(fresh, fresh_id)
     # another made it first: then that one counts
     with contextlib.suppress(FileExistsError):
         os.link(fresh, path)
@@ -126,7 +133,7 @@ def _create(path: Path, fresh_id: Callable[[], str]) -> None:
     fresh.unlink()
 
 
-def _fill(path: Path, fresh_id: Callable[[], str]) -> None:
+def _initialize_store(path: Path, fresh_id: Callable[[], str]) -> None:
     with closing_raw(path, "rw") as raw:
         raw.execute("PRAGMA journal_mode = WAL")
     with contextlib.closing(connect(path, write=True)) as connection:

@@ -26,7 +26,7 @@ def upgrade(path: Path, revision: str) -> None:
     copy = path.with_name(f"{path.name}.schema-{revision}")
     try:
         _keep_copy(path, copy)
-        _upgrade(path)
+        _upgrade_schema(path)
     except Exception as error:  # a script may raise anything
         raise StoreTrouble(
             f"the store {path} could not be brought up from schema {revision}, and is as it was: "
@@ -35,7 +35,7 @@ def upgrade(path: Path, revision: str) -> None:
         ) from error
 
 
-def _upgrade(path: Path) -> None:
+def _upgrade_schema(path: Path) -> None:
     with contextlib.closing(connect(path, write=True)) as connection:
         raw = raw_of(connection)
         # a table may be rebuilt; checked before the end

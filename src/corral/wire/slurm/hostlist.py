@@ -21,13 +21,13 @@ def compress(hosts: Sequence[str]) -> str:
     for host in hosts:
         match = _NUMBERED.fullmatch(host)
         if match is None or match.group(1) != prefix:
-            parts += _group(prefix, numbers)
+            parts += _compress_group(prefix, numbers)
             prefix, numbers = (match.group(1), []) if match else (None, [])
         if match is None:
             parts.append(host)
         else:
             numbers.append(match.group(2))
-    return ",".join([*parts, *_group(prefix, numbers)])
+    return ",".join([*parts, *_compress_group(prefix, numbers)])
 
 
 def compress_sorted(hosts: Sequence[str]) -> str:
@@ -41,7 +41,7 @@ def _name_and_number(host: str) -> tuple[str, int, str]:
     return (match.group(1), int(match.group(2)), host) if match else (host, -1, host)
 
 
-def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
+def _compress_group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
     if prefix is None or not numbers:
         return
     if len(numbers) == 1:
@@ -49,7 +49,7 @@ def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
         return
     spans: list[tuple[str, str]] = []
     for number in numbers:
-        if spans and _follows(spans[-1][1], number):
+        if spans and _is_next_number(spans[-1][1], number):
             spans[-1] = (spans[-1][0], number)
         else:
             spans.append((number, number))
@@ -59,7 +59,7 @@ def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
     yield f"{prefix}[{inner}]"
 
 
-def _follows(last: str, number: str) -> bool:
+def _is_next_number(last: str, number: str) -> bool:
     """Return whether a number continues a span: 09 after 08, 10 after 9, but not 10
     after 009."""
     return int(number) == int(last) + 1 and (
@@ -73,7 +73,9 @@ def expand(text: str) -> list[str]:
 
     Raises: ValueError when it is no list of nodes.
     """
-    every = (name for part in _parts(text) for name in _names(text, part))
+    every = (
+        name for part in _split_hostlist(text) for name in _expand_part(text, part)
+    )
     expanded = list(islice(every, MOST + 1))
     if "" in expanded or "]" in "".join(expanded):
         raise ValueError(f"{text!r} is no list of nodes")
@@ -82,12 +84,12 @@ def expand(text: str) -> list[str]:
     return expanded
 
 
-def _parts(text: str) -> Iterator[str]:
+def _split_hostlist(text: str) -> Iterator[str]:
     """Divided by the commas outside of brackets."""
     return (part.strip() for part in re.split(r",(?![^\[]*\])", text.strip()))
 
 
-def _names(text: str, part: str) -> Iterator[str]:
+def _expand_part(text: str, part: str) -> Iterator[str]:
     before, bracket, rest = part.partition("[")
     if not bracket:
         yield before
@@ -95,12 +97,12 @@ def _names(text: str, part: str) -> Iterator[str]:
     inside, closed, behind = rest.partition("]")
     if not closed:
         raise ValueError(f"{text!r} is no list of nodes: a bracket is missing")
-    for number in _numbers(text, inside):
-        for end in _names(text, behind):
+    for number in _expand_ranges(text, inside):
+        for end in _expand_part(text, behind):
             yield f"{before}{number}{end}"
 
 
-def _numbers(text: str, inside: str) -> Iterator[str]:
+def _expand_ranges(text: str, inside: str) -> Iterator[str]:
     """A number keeps the zeros that it was written with: 01-03 is 01, 02, 03."""
     for span in inside.split(","):
         match = _SPAN.fullmatch(span)

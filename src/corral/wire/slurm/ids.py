@@ -52,10 +52,12 @@ def ids_of(text: str) -> Iterator[str]:
             yield id_of(part)
             continue
         for span in match.group(2).split(","):
-            yield from (f"j{match.group(1)}_{index}" for index in _indices(part, span))
+            yield from (
+                f"j{match.group(1)}_{index}" for index in _parse_index_range(part, span)
+            )
 
 
-def _indices(text: str, span: str) -> range:
+def _parse_index_range(text: str, span: str) -> range:
     match = re.fullmatch(
         r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", span, re.ASCII
     )

@@ -90,9 +90,9 @@ class OptionTable:
                 rest += words_left
                 break
             if word.startswith("--"):
-                self._long(word[2:], words_left, options_read)
+                self._parse_long_option(word[2:], words_left, options_read)
             elif word.startswith("-") and len(word) > 1:
-                self._letters(word[1:], words_left, options_read)
+                self._parse_short_options(word[1:], words_left, options_read)
             elif mixed:
                 rest.append(word)
             else:
@@ -138,19 +138,21 @@ class OptionTable:
             if option.variable and option.variable in environment
         }
 
-    def _long(self, word: str, left: list[str], found: dict[str, str]) -> None:
+    def _parse_long_option(
+        self, word: str, left: list[str], found: dict[str, str]
+    ) -> None:
         name, sign, value = word.partition("=")
         option = self._named(name)
         if option.takes == Takes.NOTHING and sign:
             raise SlurmRefusal(
                 f"option '--{option.name}' doesn't allow an argument",
-                hint=self._help,
+                hint=self._help_text,
                 code=USAGE,
                 before="",
             )
         if option.takes == Takes.VALUE and not sign:
             value = self._next(left, f"option '--{option.name}' requires an argument")
-        _put(found, option, value)
+        _store_option(found, option, value)
 
     def _named(self, name: str) -> Option:
         """Its beginning will do where only one option begins so."""
@@ -165,21 +167,26 @@ class OptionTable:
             which = " ".join(f"'--{option.name}'" for option in near)
             raise SlurmRefusal(
                 f"option '--{name}' is ambiguous; possibilities: {which}",
-                hint=self._help,
+                hint=self._help_text,
                 code=USAGE,
                 before="",
             )
         raise SlurmRefusal(
-            f"unrecognized option '--{name}'", hint=self._help, code=USAGE, before=""
+            f"unrecognized option '--{name}'",
+            hint=self._help_text,
+            code=USAGE,
+            before="",
         )
 
-    def _letters(self, letters: str, left: list[str], found: dict[str, str]) -> None:
+    def _parse_short_options(
+        self, letters: str, left: list[str], found: dict[str, str]
+    ) -> None:
         for place, letter in enumerate(letters):
             option = self._by_letter.get(letter)
             if option is None:
                 raise SlurmRefusal(
                     f"invalid option -- '{letter}'",
-                    hint=self._help,
+                    hint=self._help_text,
                     code=USAGE,
                     before="",
                 )
@@ -189,20 +196,20 @@ class OptionTable:
             value = letters[place + 1 :].removeprefix("=")
             if not value and option.takes == Takes.VALUE:
                 value = self._next(left, f"option requires an argument -- '{letter}'")
-            _put(found, option, value)
+            _store_option(found, option, value)
             return
 
     def _next(self, left: list[str], why: str) -> str:
         if not left:
-            raise SlurmRefusal(why, hint=self._help, code=USAGE, before="")
+            raise SlurmRefusal(why, hint=self._help_text, code=USAGE, before="")
         return left.pop(0)
 
     @property
-    def _help(self) -> str:
+    def _help_text(self) -> str:
         return f'Try "{self.command} --help" for more information'
 
 
-def _put(found: dict[str, str], option: Option, value: str) -> None:
+def _store_option(found: dict[str, str], option: Option, value: str) -> None:
     both = option.adds and option.name in found
     found[option.name] = f"{found[option.name]},{value}" if both else value
 
@@ -230,7 +237,7 @@ def words_of_script(script: str) -> list[list[str]]:
         )
     components: list[list[str]] = [[]]
     for number, line in _directives(lines):
-        words = _split(number, line)
+        words = _split_script_line(number, line)
         if words[:1] in (["hetjob"], ["packjob"]):
             components.append([])
         else:
@@ -246,7 +253,7 @@ def _directives(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             return
 
 
-def _split(number: int, line: str) -> list[str]:
+def _split_script_line(number: int, line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
     except ValueError as error:

@@ -37,7 +37,7 @@ class _Gpus:
 
 def shape_of(read: ParsedOptions) -> SlurmShape:
     """Raises: Wrong."""
-    gpus = _gpus(read)
+    gpus = _read_gpu_counts(read)
     fewest, nodes, tasks, each, notes = _nodes_and_tasks(read, gpus)
     per_node = gpus.per_node or gpus.per_task * each
     if gpus.in_all and not per_node:
@@ -47,9 +47,9 @@ def shape_of(read: ParsedOptions) -> SlurmShape:
                 hint="write --gpus-per-node=N",
             )
         per_node = gpus.in_all // nodes
-    cpus = _number(read, "cpus-per-task")
+    cpus = _read_count(read, "cpus-per-task")
     cpus_per_node = each * (cpus or 1)
-    if (per_gpu := _number(read, "cpus-per-gpu")) and per_node:
+    if (per_gpu := _read_count(read, "cpus-per-gpu")) and per_node:
         cpus_per_node = per_gpu * per_node
         cpus = max(1, cpus_per_node // each)
     return SlurmShape(
@@ -62,12 +62,12 @@ def shape_of(read: ParsedOptions) -> SlurmShape:
         gpu_type=gpus.type,
         gpus_per_node=per_node,
         task_gpus=gpus.per_task,
-        memory_bytes=_memory(read, cpus_per_node, per_node),
+        memory_bytes=_memory_per_node(read, cpus_per_node, per_node),
         notes=notes,
     )
 
 
-def _number(read: ParsedOptions, name: str) -> int:
+def _read_count(read: ParsedOptions, name: str) -> int:
     text = read.get(name)
     return 0 if text is None else value_forms.count(text, f"--{name}")
 
@@ -79,13 +79,13 @@ def _nodes_and_tasks(
     fewest, nodes = (
         value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
     )
-    tasks, each = _number(read, "ntasks"), _number(read, "ntasks-per-node")
-    if (per_gpu := _number(read, "ntasks-per-gpu")) and not tasks:
+    tasks, each = _read_count(read, "ntasks"), _read_count(read, "ntasks-per-node")
+    if (per_gpu := _read_count(read, "ntasks-per-gpu")) and not tasks:
         each = each or per_gpu * gpus.per_node
         tasks = tasks or per_gpu * gpus.in_all
     notes: tuple[str, ...] = ()
     if not nodes:
-        listed = _listed(read)
+        listed = _count_listed_nodes(read)
         nodes = max(1, -(-tasks // each) if each and tasks else 1, listed)
         fewest = nodes
     if tasks and tasks < nodes:
@@ -102,7 +102,7 @@ def _nodes_and_tasks(
     return fewest, nodes, tasks or each * nodes, each, notes
 
 
-def _listed(read: ParsedOptions) -> int:
+def _count_listed_nodes(read: ParsedOptions) -> int:
     text = read.get("nodelist")
     try:
         return len(expand(text)) if text else 1
@@ -110,8 +110,8 @@ def _listed(read: ParsedOptions) -> int:
         raise SlurmRefusal(f"Invalid node list: {error}") from None
 
 
-def _gpus(read: ParsedOptions) -> _Gpus:
-    type_in_gres, in_gres = _gres(read.get("gres"))
+def _read_gpu_counts(read: ParsedOptions) -> _Gpus:
+    type_in_gres, in_gres = _parse_gres(read.get("gres"))
     per_node = value_forms.typed_count(
         read.get("gpus-per-node") or "0", "--gpus-per-node"
     )
@@ -136,7 +136,7 @@ def _gpus(read: ParsedOptions) -> _Gpus:
     )
 
 
-def _gres(text: str | None) -> tuple[str | None, int]:
+def _parse_gres(text: str | None) -> tuple[str | None, int]:
     """(type, GPUs of a node)"""
     kind: str | None = None
     number = 0
@@ -157,7 +157,7 @@ def _gres(text: str | None) -> tuple[str | None, int]:
     return kind, number
 
 
-def _memory(read: ParsedOptions, cpus: int, gpus: int) -> int:
+def _memory_per_node(read: ParsedOptions, cpus: int, gpus: int) -> int:
     if (whole := read.get("mem")) is not None:
         return value_forms.size_bytes(whole)
     if (each := read.get("mem-per-cpu")) is not None:

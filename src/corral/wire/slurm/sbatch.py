@@ -100,7 +100,7 @@ def read_batch(
             )
             given_options[name_of_count] = str(each * components)
     whole = SBATCH.checked(given_options, typed.rest)
-    batch = _batch(
+    batch = _build_submission(
         whole,
         script,
         here,
@@ -136,7 +136,7 @@ def _of_components(
     )
 
 
-def _batch(
+def _build_submission(
     read: ParsedOptions,
     script: str,
     here: Here,
@@ -148,7 +148,9 @@ def _batch(
     shape = shape_of(read)
     notes = list(shape.notes)
     said_name = read.get("job-name") or name or "sbatch"
-    plan = replace(_plan(read, shape, here, said_name, arguments), script=path)
+    plan = replace(
+        _build_batch_plan(read, shape, here, said_name, arguments), script=path
+    )
     environment = exported(read.get("export"), here.environment, notes)
     spec: dict[str, Any] = {
         "name": plain_name(said_name),
@@ -197,11 +199,11 @@ def job_fields(
         "queue": queue_of(read, notes),
         "priority": priority_of(read, notes),
         "max_duration": f"{limit}s" if limit else None,
-        "warn": _warn(read.get("signal"), limit, notes),
+        "warn": _parse_signal_option(read.get("signal"), limit, notes),
         "constraints": _constraints(read, shape),
         "exclusive": True if read.has("exclusive") else None,
         "topology": "spread" if read.has("spread-job") else None,
-        "begin": _begin(read, here),
+        "begin": _parse_begin_time(read, here),
         "start_by": _start_by(read, here, limit),
         "token": read.get("corral-token"),
     }
@@ -251,7 +253,7 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     return max(-10_000, min(10_000, base)) or None
 
 
-def _warn(
+def _parse_signal_option(
     signal: str | None, limit: int | None, notes: list[str]
 ) -> dict[str, Any] | None:
     if signal is None:
@@ -292,7 +294,7 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
     return constraint_fields
 
 
-def _begin(read: ParsedOptions, here: Here) -> str | None:
+def _parse_begin_time(read: ParsedOptions, here: Here) -> str | None:
     begin_text = read.get("begin")
     return value_forms.moment(begin_text, here.now).isoformat() if begin_text else None
 
@@ -381,7 +383,7 @@ def _may_be_sent(name: str, value: str) -> bool:
     )
 
 
-def _plan(
+def _build_batch_plan(
     read: ParsedOptions,
     shape: SlurmShape,
     here: Here,
@@ -415,12 +417,12 @@ def _plan(
         task_gpus=shape.task_gpus,
         memory_bytes_per_node=shape.memory_bytes,
         time_seconds=value_forms.seconds(read.get("time") or "0"),
-        array=None if array is None else _array(array),
+        array=None if array is None else _parse_array(array),
         partition=(read.get("partition") or "default").partition(",")[0],
     )
 
 
-def _array(text: str) -> tuple[int, int, int, int]:
+def _parse_array(text: str) -> tuple[int, int, int, int]:
     """(count, least, most, step). Raises: Wrong."""
     try:
         indices = read_array(text).indices

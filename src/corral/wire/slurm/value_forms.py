@@ -127,7 +127,7 @@ def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
     time_of_day = _time_of_day(moment_text, now)
     if time_of_day is not None:
         return time_of_day if time_of_day > now else time_of_day + timedelta(days=1)
-    time_of_day = _date(moment_text, now)
+    time_of_day = _parse_date(moment_text, now)
     if time_of_day is None:
         raise SlurmRefusal(f"Invalid time specification {text} ({option})")
     return time_of_day
@@ -149,7 +149,7 @@ def _time_of_day(text: str, day: datetime) -> datetime | None:
         return None
 
 
-def _date(text: str, now: datetime) -> datetime | None:
+def _parse_date(text: str, now: datetime) -> datetime | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None

@@ -146,16 +146,16 @@ def test_a_new_head_knows_what_the_old_one_knew() -> None:
     story(tell())
 
 
-@pytest.mark.parametrize("request", [Cancel, Suspend])
+@pytest.mark.parametrize("stop", [Cancel, Suspend])
 def test_a_start_that_somebody_put_off_is_no_outcome(
-    request: type[Cancel] | type[Suspend],
+    stop: type[Cancel] | type[Suspend],
 ) -> None:
     async def tell() -> None:
         async with learning() as head:
             await head.submit(ALL, key="a")
             waiting = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
             await head.until(lambda: bool(head.forecasts._open))
-            await head.granted(head.control.ask(request(job=waiting), by=ALICE))
+            await head.granted(head.control.ask(stop(job=waiting), by=ALICE))
             await head.until(lambda: not head.forecasts._open)
             assert await head.rows() == []
             assert not head.forecasts._outcomes

@@ -172,9 +172,9 @@ def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_
     assert cluster.world.attempts[id].number == 2
 
 
-@pytest.mark.parametrize(("request", "kinds"), [(Cancel, []), (Suspend, ["failure"])])
+@pytest.mark.parametrize(("stop", "kinds"), [(Cancel, []), (Suspend, ["failure"])])
 def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit(
-    request: type[Cancel] | type[Suspend], kinds: list[str]
+    stop: type[Cancel] | type[Suspend], kinds: list[str]
 ) -> None:
     cluster = trio()
     id = cluster.submit(gang(nodes=2, gpus=2, retry=Retry(user=3)))
@@ -182,7 +182,7 @@ def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit
     first, second = cluster.world.attempts[id].nodes
     cluster.end(id, Exit(code=3), on=first)
     assert cluster.world.jobs[id].state == JobState.RECOVERING
-    cluster.request(request(job=id))
+    cluster.request(stop(job=id))
     assert cluster.world.jobs[id].reason == "asked by alice"
     cluster.say(id, Phase.ENDED, on=second, exits=((1, Exit(signal=15)),))
     changes = cluster.tick().changes

@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 
 from corral.cli.command_tree import COMMANDS
@@ -49,3 +50,8 @@ def test_a_stopped_job_says_why() -> None:
         StopWhy.REQUEUE,
         StopWhy.DRAIN,
     ]
+
+
+def test_a_code_of_another_version_is_read() -> None:
+    assert msgspec.json.decode(b'"elsewhere"', type=EventKind) is EventKind.OTHER
+    assert msgspec.json.decode(b'"Elsewhere"', type=ReasonCode) is ReasonCode.NONE

@@ -103,7 +103,13 @@ class EventKind(Coded):
     BUDGET_SPENT = "budget_spent", "the budget of a queue is spent or over"
     BUDGET_RENEWED = "budget_renewed", "a queue has a budget again"
     REQUEST_FAILED = "request_failed", "a request could not be carried out"
+    OTHER = "other", "an event that another version of Corral has written"
     DROPPED = "dropped", "data of ranks or nodes was out of bounds and was not taken"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "EventKind":
+        """Read a kind of another version: a store must open."""
+        return cls.OTHER
 
 
 KIND_OF_MOVE: Final[Mapping[JobEvent, EventKind]] = {

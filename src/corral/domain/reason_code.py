@@ -184,6 +184,11 @@ class ReasonCode(Coded):
     )
     DEADLINE = "Deadline", "it did not start by its start_by", "submit it again"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ReasonCode":
+        """Read a code of another version: a store must open, and the sentence tells."""
+        return cls.NONE
+
 
 # codes of requests that no set of nodes can meet now or later
 UNSATISFIABLE: Final = frozenset(

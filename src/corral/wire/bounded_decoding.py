@@ -416,11 +416,7 @@ def bounded(hint: Any, of: str = "") -> Any:
         is_dataclass(hint) or issubclass(hint, msgspec.Struct)
     ):
         return _bounded_struct(hint)
-    if (
-        isinstance(hint, type)
-        and issubclass(hint, tuple)
-        and hasattr(hint, "_list_struct_fields")
-    ):
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = get_type_hints(hint)
         members = (bounded(hints[name], f"{hint.__name__}.{name}") for name in hints)
         return tuple[tuple(members)]  # type: ignore[misc]

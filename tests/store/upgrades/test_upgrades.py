@@ -41,18 +41,9 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
 
 
 def restored(dump: Path, path: Path) -> Path:
-    """The store of that dump. A dump does not hold the pragmas of the header.
-
-    Events of the dumps up to 0012 have a kind that only these tests wrote.
-    """
+    """The store of that dump. A dump does not hold the pragmas of the header."""
     with sqlite3.connect(path) as raw:
         raw.executescript(dump.read_text())
-        raw.create_function("crc32", 1, lambda text: zlib.crc32(text.encode()))
-        kinds = 'replace(record, \'"kind":"test"\', \'"kind":"submitted"\')'
-        raw.execute(
-            f"UPDATE events SET record = {kinds}, crc = crc32({kinds}) "
-            'WHERE record LIKE \'%"kind":"test"%\''
-        )
         raw.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         raw.execute("PRAGMA journal_mode = WAL")
     raw.close()

@@ -42,6 +42,7 @@ from corral.boot.secret_encryption import KeyRing
 from corral.control import Control
 from corral.domain.attempt import Exit
 from corral.domain.desired_state import DesiredState
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.ids import BootId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.node import NodeKind
@@ -112,7 +113,7 @@ class SimulatedEngine:
     """Starts what is wanted at once, and ends it when its time is over. No process, no file."""
 
     name: str = "simulated"
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""

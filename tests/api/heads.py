@@ -24,6 +24,7 @@ from corral.boot.planner_process import PlannerProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
 from corral.domain.desired_state import DesiredState, Version
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import NodeKind
 from corral.domain.node_signal import Signal
@@ -81,8 +82,10 @@ class PushingEngine:
 
     channels: Channels
     name: str = "test"
-    cannot: Mapping[str, str] = field(
-        default_factory=lambda: {"image": "no images here"}
+    cannot: Mapping[str, EngineLimit] = field(
+        default_factory=lambda: {
+            "image": EngineLimit(reason="no images here", hint="run: corral status")
+        }
     )
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from corral.control.request_checks import check_specs
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import SpecInvalid, Unsupported
 from corral.engines.kubernetes.engine import CANNOT as KUBERNETES
 from corral.engines.local.engine import CANNOT as LOCAL
@@ -26,13 +27,13 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def check(cannot: dict[str, str], asked: dict[str, Any]) -> None:
+def check(cannot: dict[str, EngineLimit], asked: dict[str, Any]) -> None:
     specs = to_domain(parse_values([{**PLAIN, **asked}], source="spec"))
     check_specs(Cluster(node("n1")).world, specs, cannot)
 
 
 @pytest.mark.parametrize("cannot", [LOCAL, RAY, SLURM, KUBERNETES])
-def test_a_service_is_told_to_run_as_a_job(cannot: dict[str, str]) -> None:
+def test_a_service_is_told_to_run_as_a_job(cannot: dict[str, EngineLimit]) -> None:
     with pytest.raises(Unsupported, match="no gateway yet") as refused:
         check(cannot, SERVICE)
     assert (

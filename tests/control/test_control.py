@@ -11,6 +11,7 @@ from corral.control import Control
 from corral.domain.attempt import Exit
 from corral.domain.cluster_warning import WarningCode
 from corral.domain.desired_state import DesiredState
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import (
     CannotFit,
     Conflict,
@@ -53,8 +54,10 @@ class HandClock:
 @dataclass
 class Notebook:
     name: str = "notebook"
-    cannot: Mapping[str, str] = field(
-        default_factory=lambda: {"image": "no images here"}
+    cannot: Mapping[str, EngineLimit] = field(
+        default_factory=lambda: {
+            "image": EngineLimit(reason="no images here", hint="run: corral status")
+        }
     )
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""

@@ -368,7 +368,7 @@ def test_what_the_engine_cannot_do_it_says(tmp_path: Path) -> None:
         push=lambda wanted: None,
         register=register,
     )
-    assert "gateway" in engine.cannot["service"]
+    assert "gateway" in engine.cannot["service"].reason
 
 
 def test_nodes_share_the_machines_gpus_without_overlap(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from corral.control import Control
 from corral.control.head_clocks import ServingClock
 from corral.domain.attempt import Exit, Save
 from corral.domain.desired_state import DesiredState, Launch
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
 from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
@@ -82,7 +83,7 @@ class Quiet:
     themselves."""
 
     name: str = "quiet"
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""

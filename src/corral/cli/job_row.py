@@ -21,11 +21,9 @@ def time_of(job: "api.JobView", now: float) -> float:
 
 
 def ends_text(progress: "api.ProgressView | None") -> str:
-    """For example: ends in 22 min. "" where its steps do not tell."""
+    """For example: in 22 min. "" where its steps do not tell."""
     left_seconds = progress.left_seconds if progress is not None else None
-    return (
-        "" if left_seconds is None else f"ends {span_text(left_seconds, left_seconds)}"
-    )
+    return "" if left_seconds is None else span_text(left_seconds, left_seconds)
 
 
 def where_or_why(job: "api.JobView") -> str:
@@ -34,7 +32,7 @@ def where_or_why(job: "api.JobView") -> str:
         step = f" step {progress.step}" if progress else ""
         of = f"/{progress.until}" if progress and progress.until else ""
         ends = ends_text(progress)
-        return ",".join(job.nodes) + step + of + (f", {ends}" if ends else "")
+        return ",".join(job.nodes) + step + of + (f", ends {ends}" if ends else "")
     if job.state == "FAILED" and job.exit_code is not None and not job.reason:
         return f"exit code {job.exit_code}"
     return job.reason

@@ -91,7 +91,7 @@ def _job_detail_rows(job: "api.JobDetail") -> "list[tuple[str, str | Text | None
         ("GPUs", "pretend: its ranks run on the CPU" if _uses_pretend(job) else ""),
         ("image", _image_text(job)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
-        ("ends", ends_text(beat).removeprefix("ends ")),
+        ("ends", ends_text(beat)),
         ("ran", age_text(time_of(job, SystemClock().wall())) if job.started_at else ""),
         ("bound by", bound_text(job)),
         ("idle", _idle_text(job)),

@@ -12,6 +12,7 @@ from corral.control.removal_allowed import check_node
 from corral.control.scale_up import could_come
 from corral.control.unsatisfiable import cannot_fit
 from corral.domain.attempt import Seat
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import (
     Conflict,
     NotFound,
@@ -114,7 +115,7 @@ def normal(world: World, spec: JobSpec) -> JobSpec:
 def check_specs(
     world: World,
     specs: Sequence[JobSpec],
-    cannot: Mapping[str, str],
+    cannot: Mapping[str, EngineLimit],
     could_bring: Sequence[NodeKind] = (),
     shown_by: str = "",
 ) -> None:
@@ -130,13 +131,10 @@ def check_specs(
     for spec in specs:
         check_queue(world, spec)
         _check_warn(spec)
-        for field, why in cannot.items():
+        for field, limit in cannot.items():
             if attrgetter(field)(spec):
-                cause, _, way = why.partition("; ")
-                raise Unsupported(
-                    f"{spec.name} asks for {field}: {cause}",
-                    hint=way or "run: corral status",
-                )
+                text = f"{spec.name} asks for {field}: {limit.reason}"
+                raise Unsupported(text, hint=limit.hint)
         for after in spec.after:
             is_known = after.job in inside or world.state_of(after.job) is not None
             if not is_known:

@@ -9,4 +9,9 @@ RANK: Final = "rank "  # "rank 3 on n2": by the rank's exit code, or by what it 
 
 def is_own(culprit: str) -> bool:
     """Return whether only the attempt's own processes say why it ended."""
-    return culprit == OWN_PROGRAM or culprit.startswith(RANK)
+    return culprit == OWN_PROGRAM or is_rank(culprit)
+
+
+def is_rank(culprit: str) -> bool:
+    """Return whether the culprit is a rank."""
+    return culprit.startswith(RANK)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Final, Protocol
 
 from corral.domain.desired_state import DesiredState
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
@@ -18,7 +19,7 @@ class Engine(Protocol):
 
     name: str
     # a spec field that it does not honour -> "why; what to do"
-    cannot: Mapping[str, str]
+    cannot: Mapping[str, EngineLimit]
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:

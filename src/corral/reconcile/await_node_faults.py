@@ -9,6 +9,7 @@ from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.cause import Cause
+from corral.domain.culprits import is_rank
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
@@ -58,7 +59,7 @@ def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
 def _is_open(attempt: Attempt) -> bool:
     # The evidence names a fault; the machine names its owner.
     if attempt.cause == Cause.INFRA:
-        return attempt.failure in UNNAMED and attempt.culprit.startswith("rank ")
+        return attempt.failure in UNNAMED and is_rank(attempt.culprit)
     return (
         attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
     )

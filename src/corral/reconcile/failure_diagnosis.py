@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.domain.attempt import Attempt, Exit
 from corral.domain.cause import Cause
+from corral.domain.culprits import is_rank
 from corral.domain.diagnosis import RankEnd, RankEnds
 from corral.domain.failure_class import Failure, FailureKind
 from corral.domain.ids import NodeId
@@ -48,7 +49,7 @@ def diagnosed(
     """The attempt with its class, culprit and evidence, where ranks ended it; `seen`:
     by node. The cluster pays for what is wrong with a machine, whatever code a program
     ended with."""
-    if not attempt.culprit.startswith("rank ") or attempt.cause not in (
+    if not is_rank(attempt.culprit) or attempt.cause not in (
         Cause.USER,
         Cause.INFRA,
     ):

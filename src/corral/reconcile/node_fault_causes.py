@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from corral.domain.attempt import Attempt
 from corral.domain.cause import Cause
+from corral.domain.culprits import is_rank
 from corral.domain.failure_class import FailureKind
 from corral.domain.node import Node
 from corral.domain.node_fault import NodeCondition
@@ -17,7 +18,7 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
     if (
         not draft.trusts_health
         or attempt.cause not in (Cause.USER, Cause.INFRA)
-        or not attempt.culprit.startswith("rank ")
+        or not is_rank(attempt.culprit)
     ):
         return attempt
     explained_faults = [

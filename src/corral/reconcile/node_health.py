@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from corral.catalog.fault_codes import family_of
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.cause import Cause
+from corral.domain.culprits import is_rank
 from corral.domain.event_kind import EventKind
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import JobId, NodeId
@@ -277,7 +278,7 @@ def _end_attempt(
     failure = (
         FailureKind.GPU_FAULT if condition.gpu is not None else FailureKind.CLUSTER
     )
-    if attempt.cause == Cause.INFRA and attempt.culprit.startswith("rank "):
+    if attempt.cause == Cause.INFRA and is_rank(attempt.culprit):
         # its words say less
         attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))
     blame(

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from corral.control import Control
 from corral.domain.desired_state import DesiredState, Version
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import TermLost, Trouble
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import NodeKind
@@ -98,7 +99,7 @@ class HeadEngine:
     proof."""
 
     name = "simulated"
-    cannot: Mapping[str, str] = {}
+    cannot: Mapping[str, EngineLimit] = {}
     could_bring: Sequence[NodeKind] = ()
     shown_by = ""
     trouble = ""

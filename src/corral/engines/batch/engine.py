@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.desired_state import DesiredState, Launch
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import Refusal, Trouble
 from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
@@ -83,7 +84,7 @@ class LendingEngine:
     """Implements ports.Engine. Made and used in the head's loop."""
 
     name: str
-    cannot: Mapping[str, str]
+    cannot: Mapping[str, EngineLimit]
     driver: BatchSystem
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from corral.domain.engine_limit import EngineLimit, service_limit
 from corral.domain.errors import Trouble
 from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.kubernetes.api_server import Access, client_of
@@ -12,10 +13,7 @@ from corral.engines.kubernetes.manifests import HEAD_JSON
 from corral.engines.kubernetes.settings import KubernetesSettings
 
 NAME: Final = "kubernetes"
-CANNOT: Final[Mapping[str, str]] = {
-    "service": "the kubernetes engine has no gateway yet that could serve requests; leave kind: "
-    "service and service out: it then runs as a job",
-}
+CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("kubernetes")}
 SHOWN_BY: Final = "kubectl describe nodes"
 
 

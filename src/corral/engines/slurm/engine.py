@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from corral.domain.engine_limit import EngineLimit, service_limit
 from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.slurm.commands import Commands
 from corral.engines.slurm.driver import SlurmDriver
@@ -14,15 +15,22 @@ from corral.engines.slurm.settings import SlurmSettings
 from corral.engines.slurm.slurmrestd import Rest
 
 NAME: Final = "slurm"
-CANNOT: Final[Mapping[str, str]] = {
-    "service": "the slurm engine has no gateway yet that could serve requests; leave kind: service "
-    "and service out: it then runs as a job",
-}
-CANNOT_PLACED: Final[Mapping[str, str]] = {
-    "any_of": "Slurm places here, and takes one shape of a job alone; leave any_of out",
-    "elastic": "Slurm places here, and takes one number of nodes alone; leave elastic out",
-    "place.apart_from": "Slurm places here, and keeps no jobs apart; leave apart_from out",
-    "place.topology.is_asked": "Slurm places here, by its own topology; leave topology out",
+CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("slurm")}
+CANNOT_PLACED: Final[Mapping[str, EngineLimit]] = {
+    "any_of": EngineLimit(
+        reason="Slurm places here, and takes one shape of a job alone",
+        hint="leave any_of out",
+    ),
+    "elastic": EngineLimit(
+        reason="Slurm places here, and takes one number of nodes alone",
+        hint="leave elastic out",
+    ),
+    "place.apart_from": EngineLimit(
+        reason="Slurm places here, and keeps no jobs apart", hint="leave apart_from out"
+    ),
+    "place.topology.is_asked": EngineLimit(
+        reason="Slurm places here, by its own topology", hint="leave topology out"
+    ),
 }
 LOOK_SECONDS: Final = 1.0
 SHOWN_BY: Final = "sinfo -N -o '%N %P %c %m %G'"

@@ -1,0 +1,19 @@
+"""What an engine cannot do for a job, and what a user can do instead."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimit:
+    """Why a field of a spec is refused. `hint`: what to write instead."""
+
+    reason: str
+    hint: str
+
+
+def service_limit(engine: str) -> EngineLimit:
+    """Return the limit of an engine that cannot serve requests."""
+    return EngineLimit(
+        reason=f"the {engine} engine has no gateway yet that could serve requests",
+        hint="leave kind: service and service out: it then runs as a job",
+    )
